@@ -1,0 +1,307 @@
+//! Text to calls and answers back to text: the formats in which agents submit calls.
+//!
+//! Each dialect has a file of its own with the way in and the way out. This module knows
+//! which one a document is; [`lenient`] finds the document in what a model wrote around it.
+//! Nothing here knows which tools exist: that, and their argument schemas, come later
+//! ([`crate::dispatch`]).
+
+mod actions;
+mod json;
+mod lenient;
+mod tool;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::outcome::Outcome;
+use crate::schema::{Problem, nearest};
+
+/// How much around the document is forgiven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Exactly one JSON document.
+    Strict,
+    /// A JSON document within prose, code fences and reasoning. What remains must be strict.
+    Lenient,
+}
+
+/// A recognised envelope format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// `{"actions": [{"type": ...}], "notes": ...}`
+    Actions,
+    /// `{"tool": ..., ...arguments}`
+    Tool,
+}
+
+/// The calls of one document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Envelope {
+    /// Which format it came in, and which its answer takes.
+    pub dialect: Dialect,
+    /// At least one.
+    pub calls: Vec<Call>,
+    /// The agent's own words about its calls.
+    pub notes: Option<String>,
+    /// What lenient decoding removed.
+    pub repairs: Vec<String>,
+}
+
+/// One tool invocation as it was written: nothing is checked yet but its shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// JSON Pointer to the call in its envelope; empty: the envelope is the call.
+    pub pointer: String,
+    /// The tool's name as the agent wrote it.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Value,
+}
+
+/// The answer to one call, on its way back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The tool's name as the agent wrote it.
+    pub tool: String,
+    /// S3's message for a success, such as `file read`.
+    pub done: String,
+    /// How the call ended.
+    pub outcome: Outcome,
+}
+
+/// A text that is no envelope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct DecodeError {
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+}
+
+impl DecodeError {
+    fn one(expected: &str, found: impl Into<String>) -> Self {
+        let problem = Problem {
+            pointer: String::new(),
+            expected: expected.to_owned(),
+            found: Some(found.into()),
+            did_you_mean: None,
+        };
+        Self { problems: vec![problem] }
+    }
+}
+
+/// Turns text into an envelope.
+///
+/// # Errors
+/// Text without a document, a document that is no JSON or of no known dialect, or one that
+/// does not have its dialect's shape.
+pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
+    let strict = match json::parse(text) {
+        Ok(value) => return from_value(value),
+        Err(error) => DecodeError::one("one JSON document", error.to_string()),
+    };
+    match mode {
+        Mode::Strict => Err(strict),
+        Mode::Lenient => {
+            let found = lenient::find(text, is_envelope).ok_or(strict)?;
+            let mut envelope = from_value(found.value)?;
+            envelope.repairs = found.repairs;
+            Ok(envelope)
+        }
+    }
+}
+
+/// Turns a JSON document into an envelope.
+///
+/// # Errors
+/// A document of no known dialect, or one that does not have its dialect's shape.
+pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
+    let Value::Object(object) = value else {
+        return Err(DecodeError::one("an envelope, which is a JSON object", kind(&value)));
+    };
+    match dialect(&object) {
+        Some(Dialect::Actions) => actions::decode(object),
+        Some(Dialect::Tool) => tool::decode(object),
+        None => {
+            let keys: Vec<&str> = object.keys().map(String::as_str).take(8).collect();
+            let mut error = DecodeError::one(
+                r#"an envelope: {"actions": [{"type": "<tool>", ...}]} or {"tool": "<tool>", ...}"#,
+                match keys.as_slice() {
+                    [] => "an empty object".to_owned(),
+                    keys => format!("an object with the fields {}", keys.join(", ")),
+                },
+            );
+            error.problems[0].did_you_mean =
+                keys.iter().find_map(|key| nearest(key, [actions::KEY, tool::KEY].into_iter()));
+            Err(error)
+        }
+    }
+}
+
+fn dialect(object: &Map<String, Value>) -> Option<Dialect> {
+    if object.contains_key(actions::KEY) {
+        Some(Dialect::Actions)
+    } else if object.contains_key(tool::KEY) {
+        Some(Dialect::Tool)
+    } else {
+        None
+    }
+}
+
+fn is_envelope(value: &Value) -> bool {
+    value.as_object().is_some_and(|object| dialect(object).is_some())
+}
+
+/// The result document of an envelope, in its own dialect.
+pub fn results(envelope: &Envelope, answers: &[Answer]) -> Value {
+    let mut document = match envelope.dialect {
+        Dialect::Actions => actions::results(answers),
+        Dialect::Tool => tool::results(answers),
+    };
+    if !envelope.repairs.is_empty() {
+        document.insert("repairs".to_owned(), envelope.repairs.clone().into());
+    }
+    Value::Object(document)
+}
+
+/// What a JSON value is, in words.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Takes a required field that must be a string with something in it.
+fn take_name(object: &mut Map<String, Value>, key: &str, at: &str) -> Result<String, Problem> {
+    let wrong = |found: String| Problem {
+        pointer: format!("{at}/{key}"),
+        expected: "the name of a tool".to_owned(),
+        found: Some(found),
+        did_you_mean: None,
+    };
+    match object.shift_remove(key) {
+        Some(Value::String(name)) if !name.is_empty() => Ok(name),
+        Some(Value::String(_)) => Err(wrong("an empty string".to_owned())),
+        Some(other) => Err(wrong(kind(&other).to_owned())),
+        None => Err(wrong("nothing".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::outcome::{Failure, Status};
+    use serde_json::json;
+
+    fn tools(text: &str, mode: Mode) -> Result<Vec<String>, String> {
+        decode(text, mode)
+            .map(|envelope| envelope.calls.into_iter().map(|call| call.tool).collect())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn strict_takes_one_document_of_a_known_shape() {
+        for (text, wanted) in [
+            (r#"{"actions":[{"type":"a","x":1},{"type":"b"}],"notes":"n"}"#, vec!["a", "b"]),
+            (r#" {"tool":"grep","pattern":"x"} "#, vec!["grep"]),
+        ] {
+            assert_eq!(tools(text, Mode::Strict).unwrap(), wanted, "{text}");
+        }
+        for (text, wanted) in [
+            ("", "/: expected one JSON document, found EOF while parsing a value at line 1 column 0"),
+            ("[]", "/: expected an envelope, which is a JSON object, found an array"),
+            ("```json\n{\"tool\":\"a\"}\n```", "/: expected one JSON document, found expected value at line 1 column 1"),
+            (
+                r#"{"action":[]}"#,
+                r#"/: expected an envelope: {"actions": [{"type": "<tool>", ...}]} or {"tool": "<tool>", ...}, found an object with the fields action; did you mean 'actions'?"#,
+            ),
+            (r#"{"actions":[]}"#, "/actions: expected at least one action, found an empty array"),
+            (r#"{"actions":{}}"#, "/actions: expected an array of actions, found an object"),
+            (r#"{"actions":[{"type":"a"}],"notess":"x"}"#, "/notess: expected the fields actions and notes only, found the unknown field 'notess'; did you mean 'notes'?"),
+            (r#"{"actions":[{"type":"a"}],"notes":1}"#, "/notes: expected a string, found a number"),
+            (
+                r#"{"actions":[7,{"path":"x"},{"type":""}]}"#,
+                "/actions/0: expected an action, which is a JSON object, found a number\n/actions/1/type: expected the name of a tool, found nothing\n/actions/2/type: expected the name of a tool, found an empty string",
+            ),
+            (r#"{"tool":1}"#, "/tool: expected the name of a tool, found a number"),
+            (r#"{"tool":"a","tool":"b"}"#, "/: expected one JSON document, found the key 'tool' stands here twice at line 1 column 18"),
+        ] {
+            assert_eq!(tools(text, Mode::Strict).unwrap_err(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn lenient_removes_what_models_put_around() {
+        let call = r#"{"tool":"a","text":"} </think> ``` {"}"#;
+        for (text, repairs) in [
+            (call.to_owned(), vec![]),
+            (format!("\u{feff}{call}"), vec!["removed a byte order mark"]),
+            (format!("```json\n{call}\n```"), vec!["removed a code fence"]),
+            (format!("Sure:\n```\n{call}\n```\nDone."), vec!["removed a code fence", "removed text before the document", "removed text after the document"]),
+            (format!("<think>hm {{ {{\"tool\":\"draft\"}}</think>{call}"), vec!["removed reasoning"]),
+            (format!("hm {{\"tool\":\"draft\"}}</think>\n{call}"), vec!["removed reasoning"]),
+            (format!("<think>hm {{\"tool\":\"draft\"}} so: {call}"), vec!["removed reasoning", "left out 1 earlier document"]),
+            (format!("{{\"tool\":\"draft\"}}\n{call}"), vec!["left out 1 earlier document"]),
+            (format!("{call}\n{{\"note\": \"no envelope\"}}"), vec!["removed text after the document"]),
+        ] {
+            let envelope = decode(&text, Mode::Lenient).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(envelope.calls[0].tool, "a", "{text}");
+            assert_eq!(envelope.calls[0].args, json!({"text": "} </think> ``` {"}), "{text}");
+            assert_eq!(envelope.repairs, repairs, "{text}");
+        }
+    }
+
+    #[test]
+    fn lenient_neither_invents_nor_falls_back_to_a_draft() {
+        for text in [
+            "just prose",
+            "{\"tool\": \"a\", ",
+            "{'tool': 'a'}",
+            "{\"tool\": \"a\"} and then {\"actions\": []}",
+            "<think>{\"tool\": \"draft\"}</think> sorry, no",
+        ] {
+            assert!(decode(text, Mode::Lenient).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_costs_little() {
+        for text in ["{".repeat(1 << 20), "{\"a\":[".repeat(1 << 17), "<think>".repeat(1 << 17), "{\"a\":{},".repeat(1 << 17)] {
+            assert!(decode(&text, Mode::Lenient).is_err());
+        }
+    }
+
+    #[test]
+    fn results_take_the_dialects_shape() {
+        let failure = Failure::new(Status::Error, "FileNotFoundError", "file not found: x");
+        let answers = [
+            Answer { tool: "read_file".into(), done: "file read".into(), outcome: Outcome::Executed(json!({"size": 1})) },
+            Answer { tool: "read_file".into(), done: "file read".into(), outcome: Outcome::Failed(failure) },
+        ];
+        let envelope = decode(r#"{"actions":[{"type":"read_file"},{"type":"read_file"}]}"#, Mode::Strict).unwrap();
+        assert_eq!(
+            results(&envelope, &answers),
+            json!({"results": [
+                {"action_type": "read_file", "status": "executed", "message": "file read", "metadata": {"size": 1}},
+                {"action_type": "read_file", "status": "error", "message": "file not found",
+                 "metadata": {"outcome": "error", "code": "FileNotFoundError", "reason": "file not found: x"}}
+            ]})
+        );
+        let envelope = decode(r#"{"tool":"read_file"}"#, Mode::Strict).unwrap();
+        assert_eq!(
+            results(&envelope, &answers[..1]),
+            json!({"tool": "read_file", "status": "success", "result": {"size": 1}})
+        );
+        assert_eq!(
+            results(&envelope, &answers[1..]),
+            json!({"tool": "read_file", "status": "error",
+                   "error": {"outcome": "error", "code": "FileNotFoundError", "message": "file not found: x"}})
+        );
+    }
+}

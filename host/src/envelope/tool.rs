@@ -1,0 +1,49 @@
+//! The dialect `tool`: `{"tool": "grep", "pattern": "..."}`, one call with its arguments beside
+//! the name.
+//!
+//! Source: S4's examples; `status` as in S4's "Log Format".
+
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Call, DecodeError, Dialect, Envelope, take_name};
+use crate::outcome::{Failure, Outcome};
+
+/// The field by which the dialect is recognised.
+pub(super) const KEY: &str = "tool";
+
+pub(super) fn decode(mut object: Map<String, Value>) -> Result<Envelope, DecodeError> {
+    let tool = take_name(&mut object, KEY, "")
+        .map_err(|problem| DecodeError { problems: vec![problem] })?;
+    let call = Call { pointer: String::new(), tool, args: Value::Object(object) };
+    Ok(Envelope { dialect: Dialect::Tool, calls: vec![call], notes: None, repairs: Vec::new() })
+}
+
+pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {
+    answers.first().map(result).unwrap_or_default()
+}
+
+fn result(answer: &Answer) -> Map<String, Value> {
+    let (status, key, value) = match &answer.outcome {
+        Outcome::Executed(output) => ("success", "result", output.clone()),
+        Outcome::Failed(failure) => ("error", "error", error(failure)),
+    };
+    Map::from_iter([
+        (KEY.to_owned(), answer.tool.clone().into()),
+        ("status".to_owned(), status.into()),
+        (key.to_owned(), value),
+    ])
+}
+
+/// A failure as an object of its own: what this dialect answers, and `cofferdam call` for
+/// tools whose source documents no failure shape.
+pub(super) fn error(failure: &Failure) -> Value {
+    let mut error = json!({
+        "outcome": failure.status,
+        "code": failure.code,
+        "message": failure.message,
+    });
+    if let Some(detail) = &failure.detail {
+        error["detail"] = detail.clone();
+    }
+    error
+}

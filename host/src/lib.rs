@@ -1,0 +1,7 @@
+//! Cofferdam runs the tools that coding agents call.
+
+pub mod envelope;
+pub mod outcome;
+pub mod plugin;
+pub mod policy;
+pub mod schema;

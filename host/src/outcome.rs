@@ -1,0 +1,136 @@
+//! How calls end. The words that every other module shares: no I/O, no engine, no JSON shapes
+//! of a dialect (those are in [`crate::envelope`]).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The tool answered, and the answer fits its schema.
+    Executed(Value),
+    /// The call did not succeed.
+    Failed(Failure),
+}
+
+impl Outcome {
+    /// The word for this outcome in the journal.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Executed(_) => Status::Executed,
+            Self::Failed(failure) => failure.status,
+        }
+    }
+}
+
+/// The kinds of outcome, as the journal, the metrics and the exit status tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The tool answered.
+    Executed,
+    /// The tool said why it can't, or its answer was no valid one.
+    Error,
+    /// The policy does not allow the call, or the tool met something that it may not touch.
+    Denied,
+    /// The call was stopped at one of its limits.
+    Limit,
+    /// The plugin crashed.
+    Trap,
+    /// The call was cancelled, or not started because an earlier one failed (`--fail-fast`).
+    Skipped,
+    /// The host itself failed.
+    Failed,
+}
+
+impl Status {
+    /// The word, as it stands in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Limit => "limit",
+            Self::Trap => "trap",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Why a call did not succeed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// What sort of outcome this is.
+    pub status: Status,
+    /// Stable name, such as `FileNotFoundError` or `WallClockLimit`.
+    pub code: String,
+    /// What was wrong, where, and what would be right.
+    pub message: String,
+    /// The tool's own failure document, where its contract has one and this is it.
+    pub detail: Option<Value>,
+}
+
+impl Failure {
+    /// A failure without a document of its own.
+    pub fn new(status: Status, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { status, code: code.into(), message: message.into(), detail: None }
+    }
+}
+
+/// Shortens `text` to at most `max` bytes, at a character, with a mark where something is
+/// missing.
+pub fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+/// Makes text of a plugin or a file harmless on a terminal: control characters (but newline
+/// and tab) and the Unicode characters that reorder or hide text are shown as escapes.
+///
+/// The hidden ones are those of Unicode's bidirectional algorithm (UAX #9) and the zero-width
+/// characters.
+pub fn neutralise(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => safe.push(character),
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {
+                safe.extend(character.escape_unicode());
+            }
+            '\u{e0000}'..='\u{e007f}' => safe.extend(character.escape_unicode()),
+            character if character.is_control() => safe.extend(character.escape_unicode()),
+            character => safe.push(character),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_sequences_become_inert() {
+        for (hostile, harmless) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\u{1b}[31mred\u{1b}[0m", "\\u{1b}[31mred\\u{1b}[0m"),
+            ("\u{1b}]52;c;aGk=\u{7}", "\\u{1b}]52;c;aGk=\\u{7}"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+            ("a\rb", "a\\u{d}b"),
+            ("naïve 漢字", "naïve 漢字"),
+        ] {
+            assert_eq!(neutralise(hostile), harmless, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn shortening_keeps_characters_whole() {
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten("aßc", 2), "a...");
+    }
+}

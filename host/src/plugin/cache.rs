@@ -1,0 +1,157 @@
+//! Compiled code on disk. It runs with the host's own rights, so it is the host's own: in a
+//! directory that only the user may enter, named by what it was made from, and authenticated
+//! with a key that only the user can read. Anything that does not fit is compiled again.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+/// Length of the authentication code at the end of a file, in bytes.
+const MAC: usize = 32;
+
+/// A directory of compiled code.
+pub struct CodeCache {
+    directory: PathBuf,
+    key: [u8; 32],
+}
+
+impl CodeCache {
+    /// Opens the cache, creating directory and key where they are missing.
+    ///
+    /// # Errors
+    /// A directory that can't be made, or that others may enter.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        create_private(directory)?;
+        let path = directory.join("key");
+        let key = match fs::read(&path) {
+            Ok(bytes) if bytes.len() == 32 => bytes,
+            Ok(_) => return Err(io::Error::other(format!("{} is damaged; remove the directory", path.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut key = [0_u8; 32];
+                getrandom::fill(&mut key).map_err(io::Error::other)?;
+                write_private(directory, &path, &[&key])?;
+                fs::read(&path)?
+            }
+            Err(error) => return Err(error),
+        };
+        let key = key.try_into().map_err(|_| io::Error::other("the key changed while it was read"))?;
+        Ok(Self { directory: directory.to_owned(), key })
+    }
+
+    /// The file with the compiled code of `component` for an engine with `settings`, made by
+    /// `compile` where it is missing or not authentic.
+    ///
+    /// # Errors
+    /// Those of `compile`; a cache that can't be written.
+    pub fn get<E: From<io::Error>>(
+        &self,
+        component: &[u8],
+        settings: &str,
+        compile: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<PathBuf, E> {
+        let name = hex(&Sha256::new().chain_update(settings).chain_update([0]).chain_update(component).finalize());
+        let path = self.directory.join(format!("{name}.cwasm"));
+        if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
+            return Ok(path);
+        }
+        let code = compile()?;
+        let mac = self.mac(&name, &code).finalize().into_bytes();
+        write_private(&self.directory, &path, &[&code, &mac])?;
+        Ok(path)
+    }
+
+    fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
+        bytes
+            .split_last_chunk::<MAC>()
+            .is_some_and(|(code, mac)| self.mac(name, code).verify_slice(mac).is_ok())
+    }
+
+    fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length");
+        mac.update(name.as_bytes());
+        mac.update(code);
+        mac
+    }
+}
+
+/// The digest that names a component, in hexadecimal.
+pub fn digest(component: &[u8]) -> String {
+    hex(&Sha256::digest(component))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(unix)]
+fn create_private(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let metadata = fs::metadata(directory)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
+        return Err(io::Error::other(format!(
+            "{} must belong to you and be closed to others (chmod 700)",
+            directory.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Writes a file that only the user can read, at once or not at all.
+fn write_private(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn code_is_made_once_and_again_when_it_was_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = CodeCache::open(&directory.path().join("cache")).unwrap();
+        let made = Cell::new(0);
+        let get = |cache: &CodeCache, settings| {
+            cache
+                .get::<io::Error>(b"component", settings, || {
+                    made.set(made.get() + 1);
+                    Ok(b"code".to_vec())
+                })
+                .unwrap()
+        };
+        let path = get(&cache, "a");
+        get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
+        assert_eq!(made.get(), 1);
+
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[0] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        get(&cache, "a");
+        assert_eq!(made.get(), 2);
+
+        // Authentic, but in the place of another file.
+        let other = get(&cache, "b");
+        assert_eq!(made.get(), 3);
+        fs::copy(&other, &path).unwrap();
+        get(&cache, "a");
+        assert_eq!(made.get(), 4);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_directory_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(CodeCache::open(directory.path()).is_err());
+    }
+}

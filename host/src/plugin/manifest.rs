@@ -1,0 +1,221 @@
+//! What a plugin says of itself and requests; readable without running it.
+//!
+//! An author writes `plugin.toml`, in which schemas are named by their files; packing puts
+//! everything into one JSON document in the component's custom section `cofferdam:manifest`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::policy::{Capabilities, Files, LimitSettings};
+use crate::schema::Schema;
+
+/// The name of the custom section.
+pub const SECTION: &str = "cofferdam:manifest";
+
+/// A manifest whose schemas are `S`: their documents once packed, their files as written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Manifest<S = Value> {
+    /// The plugin's name: lower-case letters, digits, `-` and `_`; the first part of its
+    /// tools' qualified names.
+    pub name: String,
+    /// The plugin's version (semver).
+    pub version: String,
+    /// One line on what the plugin is for.
+    pub description: String,
+    /// SPDX expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// The capabilities that the plugin asks for.
+    #[serde(default)]
+    pub requests: Capabilities,
+    /// Limits that the plugin sets itself, below the host's.
+    #[serde(default)]
+    pub limits: LimitSettings,
+    /// At least one.
+    pub tools: Vec<Tool<S>>,
+}
+
+/// One tool of a plugin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tool<S = Value> {
+    /// The short name, unique in the plugin.
+    pub name: String,
+    /// For people: a few words.
+    pub title: String,
+    /// For the model that calls it: what the tool does and returns.
+    pub description: String,
+    /// The most that a call does to files. A tool that only reads gets a read-only workspace.
+    #[serde(default)]
+    pub effects: Files,
+    /// The message of a call that succeeded, such as `file read`.
+    pub done: String,
+    /// JSON Schema of the arguments.
+    pub input: S,
+    /// JSON Schema of the answer.
+    pub output: S,
+    /// JSON Schema of the failure document, for tools whose contract has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<S>,
+}
+
+/// `plugin.toml`, as an author writes it: schemas are files beside it.
+pub type ManifestFile = Manifest<PathBuf>;
+
+/// A manifest that can't be one.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// No JSON, or not the fields of a manifest.
+    #[error("the manifest is malformed: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A field whose value makes no sense.
+    #[error("the manifest's {place} {message}")]
+    Invalid {
+        /// Which field.
+        place: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl Manifest {
+    /// Reads the JSON of the custom section.
+    ///
+    /// # Errors
+    /// See [`ManifestError`]. The schemas are not compiled here: see [`Manifest::check_schemas`].
+    pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        let manifest: Self = serde_json::from_slice(json)?;
+        manifest.check()?;
+        Ok(manifest)
+    }
+
+    /// Compiles every schema.
+    ///
+    /// # Errors
+    /// The first one that is no schema.
+    pub fn check_schemas(&self) -> Result<(), ManifestError> {
+        for tool in &self.tools {
+            let schemas = [("input", Some(&tool.input)), ("output", Some(&tool.output)), ("failure", tool.failure.as_ref())];
+            for (which, schema) in schemas {
+                if let Some(schema) = schema {
+                    Schema::compile(schema.clone())
+                        .map_err(|error| invalid(format!("{which} schema of the tool '{}'", tool.name), format!("is {error}")))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S> Manifest<S> {
+    /// Checks everything that can be checked without the schemas.
+    ///
+    /// # Errors
+    /// [`ManifestError::Invalid`].
+    pub fn check(&self) -> Result<(), ManifestError> {
+        check_name("name", &self.name)?;
+        let parts = self.version.split(['-', '+']).next().unwrap_or_default();
+        if parts.split('.').count() != 3 || !parts.split('.').all(|part| part.parse::<u64>().is_ok()) {
+            return Err(invalid("version", format!("'{}' is no semantic version such as 0.1.0", self.version)));
+        }
+        if self.tools.is_empty() {
+            return Err(invalid("tools", "are empty; a plugin has at least one"));
+        }
+        let mut names = BTreeSet::new();
+        for tool in &self.tools {
+            check_name("tool name", &tool.name)?;
+            if !names.insert(&tool.name) {
+                return Err(invalid("tools", format!("hold '{}' twice", tool.name)));
+            }
+            if tool.effects > self.requests.files {
+                return Err(invalid(
+                    format!("tool '{}'", tool.name),
+                    format!("has the effect '{}' on files, but the plugin requests files = '{}'", tool.effects, self.requests.files),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
+    let right = name.len() <= 64
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
+    if right {
+        return Ok(());
+    }
+    Err(invalid(
+        place,
+        format!("'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters", crate::outcome::shorten(name, 80)),
+    ))
+}
+
+fn invalid(place: impl Into<String>, message: impl Into<String>) -> ManifestError {
+    ManifestError::Invalid { place: place.into(), message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+
+    fn manifest() -> Value {
+        json!({
+            "name": "hello", "version": "0.1.0", "description": "Greets",
+            "requests": {"files": "read"},
+            "tools": [{
+                "name": "greet", "title": "Greet", "description": "Says hello", "done": "greeted",
+                "input": {"type": "object"}, "output": {"type": "object"}
+            }]
+        })
+    }
+
+    #[test]
+    fn a_manifest_comes_back_as_it_was() {
+        let parsed = Manifest::parse(manifest().to_string().as_bytes()).unwrap();
+        parsed.check_schemas().unwrap();
+        let again = Manifest::parse(serde_json::to_string(&parsed).unwrap().as_bytes()).unwrap();
+        assert_eq!(parsed, again);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (pointer, value, wanted) in [
+            ("/name", json!("Hello"), "name 'Hello' is not of the form"),
+            ("/name", json!("a.b"), "name 'a.b' is not of the form"),
+            ("/version", json!("1"), "version '1' is no semantic version"),
+            ("/tools", json!([]), "tools are empty"),
+            ("/tools/0/name", json!("../x"), "tool name '../x' is not of the form"),
+            ("/tools/0/effects", json!("write"), "has the effect 'write' on files, but the plugin requests files = 'read'"),
+            ("/requests/files", json!("all"), "unknown variant `all`"),
+            ("/requests", json!({"sockets": true}), "unknown field `sockets`"),
+            ("/tools/0/input", json!({"type": "objekt"}), "input schema of the tool 'greet' is no valid JSON Schema"),
+        ] {
+            let mut document = manifest();
+            *document.pointer_mut(pointer).unwrap_or(&mut Value::Null) = value.clone();
+            if pointer == "/tools/0/effects" {
+                document["tools"][0]["effects"] = value;
+            }
+            let error = Manifest::parse(document.to_string().as_bytes())
+                .and_then(|manifest| manifest.check_schemas())
+                .unwrap_err();
+            assert!(error.to_string().contains(wanted), "{pointer}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tool_name_stands_once() {
+        let mut document = manifest();
+        let tool = document["tools"][0].clone();
+        document["tools"].as_array_mut().unwrap().push(tool);
+        let error = Manifest::parse(document.to_string().as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("hold 'greet' twice"), "{error}");
+    }
+}

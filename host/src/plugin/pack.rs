@@ -1,0 +1,188 @@
+//! A component with its manifest inside: one file that says everything about itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use wasm_encoder::{ComponentSection, CustomSection};
+use wasmparser::{Encoding, Parser, Payload};
+
+use super::manifest::{Manifest, ManifestError, ManifestFile, SECTION, Tool};
+
+/// A file that is no packed component, or can't become one.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// `plugin.toml` is malformed.
+    #[error("{}: {source}", path.display())]
+    Toml {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        source: toml::de::Error,
+    },
+    /// A schema file is no JSON.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        source: serde_json::Error,
+    },
+    /// Not WebAssembly, or broken off.
+    #[error("not a WebAssembly component: {0}")]
+    Malformed(String),
+    /// A core module.
+    #[error("a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`")]
+    CoreModule,
+    /// A component that was not packed.
+    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
+    NoManifest,
+    /// A component that was packed already.
+    #[error("the component has a manifest already; pack the file that the compiler wrote")]
+    AlreadyPacked,
+    /// The manifest is no good.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+/// Reads `plugin.toml` with the schemas that it names.
+///
+/// # Errors
+/// A file that can't be read or is malformed, or a manifest that makes no sense.
+pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
+    let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
+    let text = fs::read_to_string(path).map_err(|source| io(path, source))?;
+    let file: ManifestFile =
+        toml::from_str(&text).map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let schema = |name: &Path| -> Result<Value, PackError> {
+        let path = folder.join(name);
+        let text = fs::read_to_string(&path).map_err(|source| io(&path, source))?;
+        serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
+    };
+    let tools = file.tools.iter().map(|tool| {
+        Ok(Tool {
+            name: tool.name.clone(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            effects: tool.effects,
+            done: tool.done.clone(),
+            input: schema(&tool.input)?,
+            output: schema(&tool.output)?,
+            failure: tool.failure.as_deref().map(schema).transpose()?,
+        })
+    });
+    let manifest = Manifest {
+        tools: tools.collect::<Result<_, PackError>>()?,
+        name: file.name,
+        version: file.version,
+        description: file.description,
+        license: file.license,
+        requests: file.requests,
+        limits: file.limits,
+    };
+    manifest.check()?;
+    manifest.check_schemas()?;
+    Ok(manifest)
+}
+
+/// Puts a manifest into a component.
+///
+/// # Errors
+/// Bytes that are no component, or one that has a manifest already.
+pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError> {
+    if section(component)?.is_some() {
+        return Err(PackError::AlreadyPacked);
+    }
+    let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
+    let mut packed = component.to_vec();
+    CustomSection { name: SECTION.into(), data: json.into() }.append_to_component(&mut packed);
+    Ok(packed)
+}
+
+/// The manifest of a packed component.
+///
+/// # Errors
+/// Bytes that are no component, or one without a good manifest.
+pub fn manifest(component: &[u8]) -> Result<Manifest, PackError> {
+    let json = section(component)?.ok_or(PackError::NoManifest)?;
+    Ok(Manifest::parse(json)?)
+}
+
+/// The manifest's section, looked for in the outermost component only: what a nested one
+/// holds is not this plugin's word.
+fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
+    let malformed = |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
+    let mut depth = 0_usize;
+    let mut found = None;
+    let mut parser = Parser::new(0);
+    parser.set_features(wasmparser::WasmFeatures::all());
+    for payload in parser.parse_all(component) {
+        match payload.map_err(malformed)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(PackError::CoreModule);
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) if depth == 0 && section.name() == SECTION => {
+                found = Some(section.data());
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    fn example() -> Manifest {
+        Manifest::parse(
+            br#"{"name":"a","version":"0.1.0","description":"","tools":[{"name":"t","title":"","description":"","done":"","input":{},"output":{}}]}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_manifest_comes_back() {
+        let packed = pack(EMPTY, &example()).unwrap();
+        assert_eq!(manifest(&packed).unwrap(), example());
+        assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
+    }
+
+    #[test]
+    fn a_nested_components_manifest_does_not_count() {
+        let mut outer = EMPTY.to_vec();
+        wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
+            .append_to_component(&mut outer);
+        assert!(matches!(manifest(&outer), Err(PackError::NoManifest)));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let packed = pack(EMPTY, &example()).unwrap();
+        for (bytes, wanted) in [
+            (&b""[..], "not a WebAssembly component"),
+            (b"\x7fELF\x02\x01\x01", "not a WebAssembly component"),
+            (&[0xde; 100], "not a WebAssembly component"),
+            (&packed[..packed.len() - 3], "not a WebAssembly component"),
+            (b"\0asm\x01\0\0\0", "a core WebAssembly module"),
+            (EMPTY, "the component has no manifest"),
+        ] {
+            let error = manifest(bytes).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Which plugins there are, and which tool a name means.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::manifest::{Manifest, Tool};
+use super::pack::{self, PackError};
+use crate::policy::{Role, Subject};
+use crate::schema::{Schema, nearest};
+
+/// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
+const MAX_COMPONENT: u64 = 64 << 20;
+
+/// A packed component and what it says of itself.
+#[derive(Debug)]
+pub struct Plugin {
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// The packed component.
+    pub component: PathBuf,
+    /// Its compiled code, for plugins that came with the host.
+    pub compiled: Option<PathBuf>,
+    /// Whether it came with the host.
+    pub built_in: bool,
+}
+
+/// A tool of a plugin, with its schemas.
+pub struct ToolEntry {
+    /// The plugin that has the tool.
+    pub plugin: Arc<Plugin>,
+    index: usize,
+    input: OnceLock<Schema>,
+    output: OnceLock<Schema>,
+}
+
+impl ToolEntry {
+    /// What the manifest says of the tool.
+    pub fn tool(&self) -> &Tool {
+        &self.plugin.manifest.tools[self.index]
+    }
+
+    /// `plugin.tool`.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.plugin.manifest.name, self.tool().name)
+    }
+
+    /// What a policy decision looks at.
+    pub fn subject(&self) -> Subject<'_> {
+        let manifest = &self.plugin.manifest;
+        Subject {
+            plugin: &manifest.name,
+            built_in: self.plugin.built_in,
+            requests: manifest.requests,
+            limits: manifest.limits,
+            tool: &self.tool().name,
+            effects: self.tool().effects,
+        }
+    }
+
+    /// The schema of the arguments, compiled at its first use.
+    ///
+    /// # Errors
+    /// A schema that is none.
+    pub fn input(&self) -> Result<&Schema, RegistryError> {
+        self.compiled(&self.input, &self.tool().input)
+    }
+
+    /// The schema of the answer, compiled at its first use.
+    ///
+    /// # Errors
+    /// A schema that is none.
+    pub fn output(&self) -> Result<&Schema, RegistryError> {
+        self.compiled(&self.output, &self.tool().output)
+    }
+
+    fn compiled<'a>(&self, cell: &'a OnceLock<Schema>, document: &serde_json::Value) -> Result<&'a Schema, RegistryError> {
+        if let Some(schema) = cell.get() {
+            return Ok(schema);
+        }
+        let schema = Schema::compile(document.clone())
+            .map_err(|error| RegistryError::Schema(self.qualified_name(), error.to_string()))?;
+        Ok(cell.get_or_init(|| schema))
+    }
+}
+
+/// A plugin that can't be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The folder or file can't be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No packed component.
+    #[error("{}: {source}", path.display())]
+    Pack {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PackError,
+    },
+    /// More than 64 MiB.
+    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT}", path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+    },
+    /// Two plugins of one name.
+    #[error("{}: there is a plugin '{name}' already", path.display())]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// The second file.
+        path: PathBuf,
+    },
+    /// A tool's schema is no JSON Schema.
+    #[error("the tool '{0}': {1}")]
+    Schema(String, String),
+}
+
+/// Why a name means no tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unresolved {
+    /// There is none of that name; the nearest one, if any is near.
+    Unknown(Option<String>),
+    /// Several plugins have one: their qualified names.
+    Ambiguous(Vec<String>),
+}
+
+/// All plugins and their tools.
+#[derive(Default)]
+pub struct Registry {
+    plugins: Vec<Arc<Plugin>>,
+    tools: BTreeMap<String, Arc<ToolEntry>>,
+}
+
+impl Registry {
+    /// Takes in every packed component of a folder that came with the host, in name order.
+    ///
+    /// # Errors
+    /// A folder or a plugin that can't be read.
+    pub fn add_built_in(&mut self, folder: &Path) -> Result<(), RegistryError> {
+        let io = |source| RegistryError::Io { path: folder.to_owned(), source };
+        let mut files: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.extension().is_some_and(|extension| extension == "wasm") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        files.iter().try_for_each(|file| self.add(file, true))
+    }
+
+    /// Takes in one packed component from elsewhere.
+    ///
+    /// # Errors
+    /// A file that is no packed component, is too large, or has the name of another plugin.
+    pub fn add_file(&mut self, file: &Path) -> Result<(), RegistryError> {
+        self.add(file, false)
+    }
+
+    fn add(&mut self, file: &Path, built_in: bool) -> Result<(), RegistryError> {
+        let io = |source| RegistryError::Io { path: file.to_owned(), source };
+        let size = fs::metadata(file).map_err(io)?.len();
+        if size > MAX_COMPONENT {
+            return Err(RegistryError::TooLarge { path: file.to_owned(), size });
+        }
+        let bytes = fs::read(file).map_err(io)?;
+        let manifest = pack::manifest(&bytes)
+            .map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
+        if self.plugins.iter().any(|plugin| plugin.manifest.name == manifest.name) {
+            return Err(RegistryError::Duplicate { name: manifest.name, path: file.to_owned() });
+        }
+        let compiled = built_in.then(|| file.with_extension("cwasm"));
+        let plugin = Arc::new(Plugin { manifest, component: file.to_owned(), compiled, built_in });
+        for index in 0..plugin.manifest.tools.len() {
+            let entry = ToolEntry { plugin: Arc::clone(&plugin), index, input: OnceLock::new(), output: OnceLock::new() };
+            self.tools.insert(entry.qualified_name(), Arc::new(entry));
+        }
+        self.plugins.push(plugin);
+        Ok(())
+    }
+
+    /// All plugins, those that came with the host first.
+    pub fn plugins(&self) -> &[Arc<Plugin>] {
+        &self.plugins
+    }
+
+    /// All tools that a role includes, by qualified name.
+    pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
+        self.tools.values().filter(move |entry| {
+            role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
+        })
+    }
+
+    /// The tool that a name means: a qualified name, the role's own word for one, or a short
+    /// name that only one tool has. Where a role is given and several have it, those outside of
+    /// the role do not count.
+    ///
+    /// # Errors
+    /// See [`Unresolved`].
+    pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
+        let qualified = role.and_then(|role| role.qualified(name)).unwrap_or(name);
+        if let Some(entry) = self.tools.get(qualified) {
+            return Ok(entry);
+        }
+        let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {
+            self.tools(role).filter(|entry| entry.tool().name == name).collect()
+        };
+        let mut found = of_that_name(None);
+        if found.len() > 1 && role.is_some() {
+            found = of_that_name(role);
+        }
+        match found.as_slice() {
+            [entry] => Ok(entry),
+            [] => {
+                let short = self.tools.values().map(|entry| entry.tool().name.as_str());
+                let names = self.tools.keys().map(String::as_str).chain(short);
+                Err(Unresolved::Unknown(nearest(name, names)))
+            }
+            several => Err(Unresolved::Ambiguous(several.iter().map(|entry| entry.qualified_name()).collect())),
+        }
+    }
+}

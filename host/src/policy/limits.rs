@@ -1,0 +1,139 @@
+//! Where calls are stopped. All limits are on by default.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::PolicyError;
+
+/// The limits of a call and of an envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall-clock time of a call.
+    pub call: Duration,
+    /// Linear memory of an instance, all memories together, in bytes.
+    pub memory: usize,
+    /// Elements of one table.
+    pub table_elements: usize,
+    /// Core instances, memories and tables of a component, each.
+    pub instances: usize,
+    /// Calls from the plugin into the host.
+    pub host_calls: u64,
+    /// Bytes that one call from the plugin into the host, or one answer, may carry.
+    pub transfer: usize,
+    /// Handles that an instance may hold: open files, streams, scanners.
+    pub handles: usize,
+    /// The answer of a call, in bytes.
+    pub output: usize,
+    /// Messages of a call (log, standard output and error), in bytes.
+    pub messages: usize,
+    /// The text of an envelope, in bytes.
+    pub envelope: usize,
+    /// Calls of an envelope.
+    pub calls: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+impl Limits {
+    /// The limits where nothing is configured.
+    pub const DEFAULT: Self = Self {
+        call: Duration::from_secs(30),
+        memory: 256 * MIB,
+        table_elements: 100_000,
+        instances: 20,
+        host_calls: 500_000,
+        transfer: 32 * MIB,
+        handles: 1_000,
+        output: 8 * MIB,
+        messages: 64 * KIB,
+        envelope: 16 * MIB,
+        calls: 10_000,
+    };
+
+    /// The most memory that an instance can be given: the size of a slot in the engine's pool.
+    pub const MAX_MEMORY: usize = 1024 * MIB;
+
+    /// These limits with what the operator sets.
+    ///
+    /// # Errors
+    /// A limit of nothing, or above what the host can keep.
+    pub fn with(&self, settings: &LimitSettings) -> Result<Self, PolicyError> {
+        for (key, value, most) in [
+            ("call-ms", settings.call_ms, 600_000),
+            ("memory-mb", settings.memory_mb, (Self::MAX_MEMORY / MIB) as u32),
+            ("host-calls", settings.host_calls, u32::MAX),
+            ("output-kb", settings.output_kb, (32 * KIB) as u32),
+            ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
+            ("envelope-mb", settings.envelope_mb, 256),
+            ("calls", settings.calls, 1_000_000),
+        ] {
+            let message = match value {
+                Some(0) => "0 is too little; leave the key out for the default".to_owned(),
+                Some(value) if value > most => format!("{value} is more than the most, {most}"),
+                _ => continue,
+            };
+            return Err(PolicyError { place: format!("limits.{key}"), message });
+        }
+        Ok(self.combined(settings, |_, set| set, |_, set| set))
+    }
+
+    /// These limits, lowered where `settings` are lower.
+    #[must_use]
+    pub fn lowered(&self, settings: &LimitSettings) -> Self {
+        self.combined(settings, Ord::min, Ord::min)
+    }
+
+    fn combined(
+        &self,
+        settings: &LimitSettings,
+        size: impl Fn(usize, usize) -> usize,
+        time: impl Fn(Duration, Duration) -> Duration,
+    ) -> Self {
+        let size = |now: usize, set: Option<u32>, unit: usize| {
+            set.map_or(now, |set| size(now, (set as usize).saturating_mul(unit)))
+        };
+        Self {
+            call: settings
+                .call_ms
+                .map_or(self.call, |set| time(self.call, Duration::from_millis(set.into()))),
+            memory: size(self.memory, settings.memory_mb, MIB),
+            host_calls: size(self.host_calls as usize, settings.host_calls, 1) as u64,
+            output: size(self.output, settings.output_kb, KIB),
+            messages: size(self.messages, settings.messages_kb, KIB),
+            envelope: size(self.envelope, settings.envelope_mb, MIB),
+            calls: size(self.calls, settings.calls, 1),
+            ..self.clone()
+        }
+    }
+}
+
+/// Limits as they are written in a manifest, a role or `cofferdam.toml`. What is left out stays
+/// as it is; a manifest and a role only lower.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LimitSettings {
+    /// Wall-clock time of a call, in milliseconds (default 30,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_ms: Option<u32>,
+    /// Linear memory of an instance, in MiB (default 256).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u32>,
+    /// Calls from the plugin into the host (default 500,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_calls: Option<u32>,
+    /// The answer of a call, in KiB (default 8,192).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_kb: Option<u32>,
+    /// Messages of a call, in KiB (default 64).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages_kb: Option<u32>,
+    /// The text of an envelope, in MiB (default 16).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub envelope_mb: Option<u32>,
+    /// Calls of an envelope (default 10,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u32>,
+}

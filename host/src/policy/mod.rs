@@ -1,0 +1,238 @@
+//! What a call may do: roles, scopes, grants and limits. Pure decisions, no I/O; where the
+//! settings come from is [`crate::config`]'s business.
+//!
+//! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the
+//! meet of all of them. Nothing that an envelope says takes part.
+
+mod capabilities;
+mod limits;
+mod role;
+mod scope;
+mod settings;
+
+use std::collections::BTreeMap;
+
+pub use capabilities::{Capabilities, Files};
+pub use limits::{LimitSettings, Limits};
+pub use role::Role;
+pub use scope::{Scope, ScopeError, protected};
+pub use settings::{GrantSettings, RoleSettings, Settings};
+
+/// The operator's decisions.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    grants: BTreeMap<String, GrantSettings>,
+    roles: BTreeMap<String, Role>,
+    limits: Limits,
+}
+
+/// Settings that make no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct PolicyError {
+    /// The key, such as `roles.reviewer.scope`.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Who asks: the parts of a tool that a decision looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The plugin's name.
+    pub plugin: &'a str,
+    /// Whether the plugin came with the host.
+    pub built_in: bool,
+    /// What the plugin's manifest requests.
+    pub requests: Capabilities,
+    /// The limits that the manifest sets itself.
+    pub limits: LimitSettings,
+    /// The tool's short name.
+    pub tool: &'a str,
+    /// The most that this tool does to files, as its manifest says.
+    pub effects: Files,
+}
+
+/// What a call gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grant {
+    /// The capabilities that its instance is linked with.
+    pub capabilities: Capabilities,
+    /// The paths that it may touch.
+    pub scope: Scope,
+    /// Where it is stopped.
+    pub limits: Limits,
+}
+
+/// Why a call is not allowed, and which rule says so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Denial {
+    /// `ToolNotInRole` or `NotGranted`.
+    pub code: &'static str,
+    /// What is not allowed, by which rule, and who can change that.
+    pub message: String,
+}
+
+impl Policy {
+    /// Puts the layers of settings together, the later ones over the earlier ones, on top of
+    /// the built-in roles and limits.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
+        let mut policy =
+            Self { grants: BTreeMap::new(), roles: role::built_in(), limits: Limits::DEFAULT };
+        for layer in layers {
+            policy.grants.extend(layer.grants.clone());
+            for (name, settings) in &layer.roles {
+                policy.roles.insert(name.clone(), Role::new(name, settings)?);
+            }
+            policy.limits = policy.limits.with(&layer.limits)?;
+        }
+        Ok(policy)
+    }
+
+    /// The limits that hold for everyone.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// All roles, by name.
+    pub fn roles(&self) -> impl Iterator<Item = &Role> {
+        self.roles.values()
+    }
+
+    /// One role.
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(name)
+    }
+
+    /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
+    /// with the host is granted what it requests, another one nothing, unless the settings say
+    /// otherwise.
+    pub fn capabilities(&self, plugin: &str, built_in: bool, requests: Capabilities) -> Capabilities {
+        match self.grants.get(plugin) {
+            Some(grant) => requests.meet(grant.capabilities()),
+            None if built_in => requests,
+            None => Capabilities::NONE,
+        }
+    }
+
+    /// Decides one call.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
+        let Subject { plugin, built_in, requests, limits, tool, effects } = *subject;
+        if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
+            return Err(Denial {
+                code: "ToolNotInRole",
+                message: format!("the role '{}' does not include the tool '{plugin}.{tool}'", role.name()),
+            });
+        }
+        let granted = self.capabilities(plugin, built_in, requests);
+        let wanted = Capabilities { files: effects, ..requests };
+        if granted.files < wanted.files {
+            return Err(Denial {
+                code: "NotGranted",
+                message: format!(
+                    "'{plugin}.{tool}' needs files = \"{}\", and the plugin '{plugin}' is granted {}; \
+                     a person can grant it under [grants.{plugin}] in cofferdam.toml",
+                    wanted.files,
+                    match granted.files {
+                        Files::None => "no access to files".to_owned(),
+                        files => format!("files = \"{files}\""),
+                    },
+                ),
+            });
+        }
+        let limits = self.limits.lowered(&limits);
+        Ok(Grant {
+            capabilities: granted.meet(wanted),
+            scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
+            limits: match role {
+                Some(role) => limits.lowered(role.limits()),
+                None => limits,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn policy(toml: &str) -> Result<Policy, String> {
+        let settings = Settings::parse(toml).map_err(|error| error.to_string())?;
+        Policy::new(&[settings]).map_err(|error| error.to_string())
+    }
+
+    fn subject(plugin: &'static str, effects: Files) -> Subject<'static> {
+        Subject {
+            plugin,
+            built_in: plugin != "stranger",
+            requests: Capabilities { files: Files::Write, scan: true },
+            limits: LimitSettings { memory_mb: Some(64), ..LimitSettings::default() },
+            tool: "tool",
+            effects,
+        }
+    }
+
+    #[test]
+    fn a_call_gets_the_meet_of_request_grant_role_and_tool() {
+        for (toml, plugin, role, effects, wanted) in [
+            ("", "files", None, Files::Write, Ok((Files::Write, true))),
+            ("", "files", None, Files::Read, Ok((Files::Read, true))),
+            ("", "stranger", None, Files::None, Ok((Files::None, false))),
+            ("", "stranger", None, Files::Read, Err("NotGranted")),
+            ("[grants.stranger]\nfiles = 'read'", "stranger", None, Files::Read, Ok((Files::Read, false))),
+            ("[grants.stranger]\nfiles = 'read'", "stranger", None, Files::Write, Err("NotGranted")),
+            ("[grants.files]\nfiles = 'read'", "files", None, Files::Write, Err("NotGranted")),
+            ("[grants.files]", "files", None, Files::Read, Err("NotGranted")),
+            ("[roles.r]\ntools = ['files.*']", "files", Some("r"), Files::Read, Ok((Files::Read, true))),
+            ("[roles.r]\ntools = ['files.tool']", "files", Some("r"), Files::Read, Ok((Files::Read, true))),
+            ("[roles.r]\ntools = ['files.other', 'grep.*']", "files", Some("r"), Files::Read, Err("ToolNotInRole")),
+            ("[roles.r]\ntools = []", "files", Some("r"), Files::Read, Err("ToolNotInRole")),
+            // A role never widens what the operator granted.
+            ("[roles.r]\ntools = ['*']", "stranger", Some("r"), Files::Read, Err("NotGranted")),
+        ] {
+            let policy = policy(toml).unwrap();
+            let role = role.map(|name| policy.role(name).unwrap());
+            let decision = policy.decide(&subject(plugin, effects), role);
+            let found = decision
+                .map(|grant| (grant.capabilities.files, grant.capabilities.scan))
+                .map_err(|denial| denial.code);
+            assert_eq!(found, wanted, "{toml} {plugin}");
+        }
+    }
+
+    #[test]
+    fn limits_only_go_down_below_the_operators() {
+        let policy = policy("[limits]\nmemory-mb = 100\n[roles.r]\ntools = ['*']\nlimits = {memory-mb = 32, call-ms = 3600000}").unwrap();
+        let decide = |role| policy.decide(&subject("files", Files::Read), role).unwrap().limits;
+        assert_eq!(decide(None).memory, 64 << 20);
+        assert_eq!(decide(policy.role("r")).memory, 32 << 20);
+        assert_eq!(decide(policy.role("r")).call, Limits::DEFAULT.call);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        for (toml, wanted) in [
+            ("[grants.x]\nfile = 'read'", "unknown field `file`"),
+            ("[grants.x]\nfiles = 'everything'", "unknown variant `everything`"),
+            ("[role.x]", "unknown field `role`"),
+            ("[roles.x]\ntools = ['a.b.c']", "roles.x.tools: 'a.b.c' is no tool"),
+            ("[roles.x]\ntools = ['*']\nscope = ['../y']", "roles.x.scope: '../y' leaves the workspace"),
+            ("[roles.x]\ntools = ['*']\nscope = ['/etc']", "roles.x.scope: '/etc' is absolute"),
+            ("[roles.x]\ntools = ['*']\nnames = {read = 'no'}", "roles.x.names: 'no' is no tool"),
+            ("[roles.x]\nscope = []", "missing field `tools`"),
+            ("[limits]\ncall-ms = 0", "limits.call-ms: 0 is too little"),
+            ("[limits]\nmemory-mb = 100000", "limits.memory-mb: 100000 is more than the most"),
+        ] {
+            let error = policy(toml).unwrap_err();
+            assert!(error.contains(wanted), "{toml}: {error}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The paths that a call may touch, and those that none may change. Paths here are relative to
+//! the workspace, resolved, `/` between names.
+
+use serde::Serialize;
+
+/// A set of files and directories; the empty set stands for the whole workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Scope(Vec<String>);
+
+/// A scope that can't be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScopeError {
+    /// Scopes are relative to the workspace.
+    #[error("'{0}' is absolute; write it relative to the workspace")]
+    Absolute(String),
+    /// `..` has no place in a scope.
+    #[error("'{0}' leaves the workspace")]
+    Leaves(String),
+}
+
+impl Scope {
+    /// A scope of files and directories, relative to the workspace.
+    ///
+    /// # Errors
+    /// An absolute path, or one with `..`.
+    pub fn new(paths: &[String]) -> Result<Self, ScopeError> {
+        let paths = paths.iter().map(|path| {
+            if path.starts_with('/') {
+                return Err(ScopeError::Absolute(path.clone()));
+            }
+            let names: Vec<&str> =
+                path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+            if names.contains(&"..") {
+                return Err(ScopeError::Leaves(path.clone()));
+            }
+            Ok(names.join("/"))
+        });
+        Ok(Self(paths.collect::<Result<_, _>>()?))
+    }
+
+    /// Whether the whole workspace is in scope.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty() || self.0.iter().any(String::is_empty)
+    }
+
+    /// Whether `path` is one of the scope's, or below one of them.
+    pub fn allows(&self, path: &str) -> bool {
+        self.is_everything()
+            || self.0.iter().any(|allowed| {
+                path.strip_prefix(allowed.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+    }
+
+    /// The files and directories of the scope; empty: everything.
+    pub fn paths(&self) -> &[String] {
+        if self.is_everything() { &[] } else { &self.0 }
+    }
+}
+
+/// Why no call may change `path`, if that is so: it steers the host, or what git does later.
+///
+/// Names are compared as file systems that fold case or drop invisible characters would
+/// (CVE-2014-9390 lists the variants of `.git`).
+pub fn protected(path: &str) -> Option<&'static str> {
+    let mut names = path.split('/').map(folded);
+    let first = names.next().unwrap_or_default();
+    match first.as_str() {
+        ".cofferdam" => return Some("the host's own records"),
+        "cofferdam.toml" | "cofferdam.lock" => return Some("the host's policy, which only a person changes"),
+        _ => {}
+    }
+    (is_git(&first) || names.any(|name| is_git(&name))).then_some("git's control files")
+}
+
+fn is_git(name: &str) -> bool {
+    matches!(name, ".git" | "git~1")
+}
+
+/// A name without case, without characters that HFS+ ignores, and without the trailing dots,
+/// spaces and stream names that NTFS ignores.
+fn folded(name: &str) -> String {
+    let name = name.split(':').next().unwrap_or_default();
+    name.chars()
+        .filter(|character| {
+            !matches!(character, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+        })
+        .collect::<String>()
+        .trim_end_matches(['.', ' '])
+        .to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_scope_holds_its_paths_and_what_is_below() {
+        let scope = Scope::new(&["src/".to_owned(), "./docs/a.md".to_owned()]).unwrap();
+        for (path, wanted) in [
+            ("src", true),
+            ("src/main.rs", true),
+            ("docs/a.md", true),
+            ("srcs/main.rs", false),
+            ("docs/b.md", false),
+            ("docs", false),
+            ("", false),
+        ] {
+            assert_eq!(scope.allows(path), wanted, "{path}");
+        }
+        assert!(Scope::default().allows("anything"));
+        assert!(Scope::new(&[".".to_owned()]).unwrap().allows("anything"));
+    }
+
+    #[test]
+    fn control_files_are_protected_in_every_spelling() {
+        for path in [
+            ".git", ".git/config", "sub/.git/hooks/post-commit", ".GIT/config", ".g\u{200c}it/config", "GIT~1/config",
+            ".git./config", ".git /config", ".git::$INDEX_ALLOCATION/config", ".cofferdam/journal", ".Cofferdam",
+            "cofferdam.toml", "COFFERDAM.TOML", "cofferdam.lock",
+        ] {
+            assert!(protected(path).is_some(), "{path}");
+        }
+        for path in [".gitignore", ".github/workflows/ci.yml", "src/git", "sub/cofferdam.toml", "a.git/x", "git"] {
+            assert!(protected(path).is_none(), "{path}");
+        }
+    }
+}

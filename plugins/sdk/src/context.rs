@@ -1,0 +1,213 @@
+//! One call, as its tool sees it, and the paths of its workspace.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use crate::ToolError;
+use crate::bindings::cofferdam::tool::types::CallContext;
+
+/// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
+const MAX_PATH: usize = 4096;
+
+/// What the host tells a tool about one call.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Identifies the call in the journal.
+    pub call_id: String,
+    /// Milliseconds left until the host stops the call, counted from its start.
+    pub deadline_ms: u32,
+    /// Paths the call may touch, relative to the workspace; empty: all of it. The host
+    /// enforces it; a tool may use it to say early what it will not do.
+    pub scope: Vec<String>,
+    workspace: String,
+    root: PathBuf,
+}
+
+impl From<CallContext> for Context {
+    fn from(context: CallContext) -> Self {
+        Self {
+            call_id: context.call_id,
+            deadline_ms: context.deadline_ms,
+            scope: context.scope,
+            workspace: context.workspace,
+            root: PathBuf::from("/workspace"),
+        }
+    }
+}
+
+impl Context {
+    /// A context whose workspace is an ordinary directory: for testing a tool's logic on the
+    /// machine that develops it.
+    pub fn for_directory(root: &Path) -> Self {
+        Self {
+            call_id: "test".to_owned(),
+            deadline_ms: 10_000,
+            scope: Vec::new(),
+            workspace: root.to_string_lossy().into_owned(),
+            root: root.to_owned(),
+        }
+    }
+
+    /// The absolute path of the workspace, as the caller knows it.
+    pub fn workspace(&self) -> &str {
+        &self.workspace
+    }
+
+    /// Turns a path that the caller wrote, relative to the workspace or absolute, into one
+    /// inside the workspace.
+    ///
+    /// # Errors
+    /// `InvalidPath` for an empty path, `PathNotAllowed` for one that leaves the workspace,
+    /// holds a NUL or is longer than 4,096 bytes.
+    pub fn resolve(&self, path: &str) -> Result<WorkspacePath, ToolError> {
+        let denied = |why: String| Err(ToolError::denied("PathNotAllowed", why));
+        if path.is_empty() {
+            return Err(ToolError::invalid_args("InvalidPath", "the path is empty"));
+        }
+        if path.len() > MAX_PATH {
+            return denied(format!("the path is {} bytes long; at most {MAX_PATH} are allowed", path.len()));
+        }
+        if path.contains('\0') {
+            return denied("the path holds a NUL character".to_owned());
+        }
+        let relative = if path.starts_with('/') {
+            match self.below_workspace(path) {
+                Some(rest) => rest,
+                None => return denied(format!("'{path}' is outside of the workspace {}", self.workspace)),
+            }
+        } else {
+            path
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for name in relative.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    if names.pop().is_none() {
+                        return denied(format!("'{path}' leaves the workspace"));
+                    }
+                }
+                name => names.push(name),
+            }
+        }
+        Ok(WorkspacePath(names.join("/")))
+    }
+
+    fn below_workspace<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let workspace = self.workspace.trim_end_matches('/');
+        let rest = path.strip_prefix(workspace)?;
+        (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    }
+
+    /// The absolute path of a workspace path, as the caller knows it.
+    pub fn absolute(&self, path: &WorkspacePath) -> String {
+        let workspace = self.workspace.trim_end_matches('/');
+        if path.0.is_empty() { workspace.to_owned() } else { format!("{workspace}/{}", path.0) }
+    }
+
+    /// The path by which this program opens a workspace path.
+    pub fn local(&self, path: &WorkspacePath) -> PathBuf {
+        if path.0.is_empty() { self.root.clone() } else { self.root.join(&path.0) }
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// `FileNotFoundError`, `IsADirectoryError`, `PermissionError` or `OSError`.
+    pub fn read(&self, path: &WorkspacePath) -> Result<Vec<u8>, ToolError> {
+        let error = |error| ToolError::io(path.as_str(), &error);
+        let mut file = fs::File::open(self.local(path)).map_err(error)?;
+        let metadata = file.metadata().map_err(error)?;
+        if metadata.is_dir() {
+            return Err(ToolError::is_a_directory(path.as_str()));
+        }
+        // One more byte than the size, so that the end is seen without growing the buffer.
+        let size = usize::try_from(metadata.len()).unwrap_or(0);
+        let mut contents = Vec::with_capacity(size.saturating_add(1));
+        file.read_to_end(&mut contents).map_err(error)?;
+        Ok(contents)
+    }
+
+    /// Reads a whole text file.
+    ///
+    /// # Errors
+    /// As [`Context::read`], and `UnicodeDecodeError` for a file that is not UTF-8.
+    pub fn read_text(&self, path: &WorkspacePath) -> Result<String, ToolError> {
+        String::from_utf8(self.read(path)?).map_err(|error| {
+            ToolError::invalid_args(
+                "UnicodeDecodeError",
+                format!(
+                    "{path}: not UTF-8 text (first bad byte at offset {}); it may be a binary file",
+                    error.utf8_error().valid_up_to()
+                ),
+            )
+        })
+    }
+}
+
+/// A path inside the workspace: relative, `/` between names, no `.` and no `..`. The workspace
+/// itself is the empty path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspacePath(String);
+
+impl WorkspacePath {
+    /// The path relative to the workspace.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for WorkspacePath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn paths_stay_in_the_workspace() {
+        let context = Context::for_directory(Path::new("/home/me/project"));
+        for (given, wanted) in [
+            ("src/main.rs", "src/main.rs"),
+            ("./src//main.rs/", "src/main.rs"),
+            ("src/../README.md", "README.md"),
+            ("/home/me/project/src/a", "src/a"),
+            ("/home/me/project", ""),
+            (".", ""),
+        ] {
+            assert_eq!(context.resolve(given).unwrap().as_str(), wanted, "{given}");
+        }
+        let long = "a/".repeat(2500);
+        for given in ["../x", "a/../../x", "/etc/passwd", "/home/me/project2/x", "a\0b", &long] {
+            assert_eq!(context.resolve(given).unwrap_err().code, "PathNotAllowed", "{given:?}");
+        }
+        assert_eq!(context.resolve("").unwrap_err().code, "InvalidPath");
+    }
+
+    #[test]
+    fn absolute_paths_are_the_callers() {
+        let context = Context::for_directory(Path::new("/home/me/project/"));
+        let path = context.resolve("a/b").unwrap();
+        assert_eq!(context.absolute(&path), "/home/me/project/a/b");
+        assert_eq!(context.absolute(&context.resolve(".").unwrap()), "/home/me/project");
+    }
+
+    #[test]
+    fn reading_names_what_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        fs::write(directory.path().join("text"), "ok").unwrap();
+        fs::write(directory.path().join("binary"), [0x41, 0xff]).unwrap();
+        let read = |path: &str| context.read_text(&context.resolve(path).unwrap());
+        assert_eq!(read("text").unwrap(), "ok");
+        assert_eq!(read("binary").unwrap_err().code, "UnicodeDecodeError");
+        assert_eq!(read("none").unwrap_err().code, "FileNotFoundError");
+        assert_eq!(read("text/x").unwrap_err().code, "FileNotFoundError");
+        assert_eq!(read(".").unwrap_err().code, "IsADirectoryError");
+    }
+}

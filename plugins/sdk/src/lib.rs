@@ -1,0 +1,104 @@
+//! Write a Cofferdam tool plugin: a struct, an impl and one macro line.
+//!
+//! ```ignore
+//! use cofferdam_sdk::{Context, ToolError, plugin};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Greet { name: String }
+//! #[derive(serde::Serialize)]
+//! struct Greeting { text: String }
+//!
+//! struct Hello;
+//! impl Hello {
+//!     fn greet(args: Greet, _: &Context) -> Result<Greeting, ToolError> {
+//!         Ok(Greeting { text: format!("Hello, {}!", args.name) })
+//!     }
+//! }
+//! plugin!(Hello { greet });
+//! ```
+//!
+//! The host has checked the arguments against the tool's input schema before the plugin sees
+//! them, and checks the answer against the output schema afterwards. Every call runs in a
+//! fresh instance: a plugin has no state to keep and none to leak.
+//!
+//! This crate also compiles for the machine that develops a plugin, so that a plugin's logic
+//! can be tested without WebAssembly; only the host's capabilities ([`scan`], [`changes`],
+//! [`log`], [`progress`]) are out of reach there.
+
+mod context;
+mod error;
+
+pub mod changes;
+pub mod scan;
+
+pub use context::{Context, WorkspacePath};
+pub use error::{ErrorKind, ToolError};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The generated bindings, for what the rest of this crate does not wrap.
+#[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "cofferdam:worlds/plugin",
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_sdk::bindings",
+        generate_all,
+    });
+}
+
+/// Messages for the person who operates the host.
+pub mod log {
+    pub use crate::bindings::cofferdam::host::log::{Level, emit};
+}
+
+/// How far a long call is.
+pub mod progress {
+    pub use crate::bindings::cofferdam::host::progress::report;
+}
+
+/// Makes a type the plugin of this component. Each name is one of the type's associated
+/// functions, `fn(Args, &Context) -> Result<Output, ToolError>`, and the short name of a tool
+/// in the manifest; `alias = function` gives a tool another name than its function.
+#[macro_export]
+macro_rules! plugin {
+    ($plugin:ident { $($tool:ident $(= $function:ident)?),+ $(,)? }) => {
+        impl $crate::bindings::exports::cofferdam::tool::tools::Guest for $plugin {
+            fn call(
+                name: String,
+                args: String,
+                context: $crate::bindings::cofferdam::tool::types::CallContext,
+            ) -> Result<String, $crate::bindings::cofferdam::tool::types::ToolError> {
+                let context = $crate::Context::from(context);
+                match name.as_str() {
+                    $(stringify!($tool) => $crate::run(
+                        &args,
+                        &context,
+                        $crate::plugin!(@function $plugin $tool $($function)?),
+                    ),)+
+                    _ => Err($crate::ToolError::unknown_tool(&name).into()),
+                }
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::bindings::export!($plugin with_types_in $crate::bindings);
+    };
+    (@function $plugin:ident $tool:ident) => { $plugin::$tool };
+    (@function $plugin:ident $tool:ident $function:ident) => { $plugin::$function };
+}
+
+/// Decodes the arguments, runs one tool and encodes its answer. Called by [`plugin!`].
+#[doc(hidden)]
+pub fn run<Args: DeserializeOwned, Output: Serialize>(
+    args: &str,
+    context: &Context,
+    tool: fn(Args, &Context) -> Result<Output, ToolError>,
+) -> Result<String, bindings::cofferdam::tool::types::ToolError> {
+    let args = serde_json::from_str(args).map_err(|error| ToolError::invalid_args("InvalidArguments", error.to_string()))?;
+    let output = tool(args, context)?;
+    serde_json::to_string(&output)
+        .map_err(|error| ToolError::failed("InvalidOutput", error.to_string()).into())
+}
