@@ -63,7 +63,7 @@ impl Scope {
 /// Names are compared as file systems that fold case or drop invisible characters would
 /// (CVE-2014-9390 lists the variants of `.git`).
 pub fn protected(path: &str) -> Option<&'static str> {
-    let mut names = path.split('/').map(folded);
+    let mut names = path.split('/').filter(|name| !matches!(*name, "" | ".")).map(folded);
     let first = names.next().unwrap_or_default();
     match first.as_str() {
         ".cofferdam" => return Some("the host's own records"),
@@ -118,7 +118,7 @@ mod tests {
         for path in [
             ".git", ".git/config", "sub/.git/hooks/post-commit", ".GIT/config", ".g\u{200c}it/config", "GIT~1/config",
             ".git./config", ".git /config", ".git::$INDEX_ALLOCATION/config", ".cofferdam/journal", ".Cofferdam",
-            "cofferdam.toml", "COFFERDAM.TOML", "cofferdam.lock",
+            "cofferdam.toml", "COFFERDAM.TOML", "cofferdam.lock", "./.cofferdam/x", ".//cofferdam.toml",
         ] {
             assert!(protected(path).is_some(), "{path}");
         }

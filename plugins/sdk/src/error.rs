@@ -21,7 +21,7 @@ pub struct ToolError {
     /// What was wrong, where, and what would be right.
     pub message: String,
     /// The failure document of the tool's contract.
-    pub detail: Option<serde_json::Value>,
+    pub detail: Option<Box<serde_json::Value>>,
 }
 
 impl ToolError {
@@ -56,7 +56,7 @@ impl ToolError {
     /// Adds the failure document. One that can't be written as JSON is left out.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Serialize) -> Self {
-        self.detail = serde_json::to_value(detail).ok();
+        self.detail = serde_json::to_value(detail).ok().map(Box::new);
         self
     }
     /// The manifest names a tool that the plugin does not have.

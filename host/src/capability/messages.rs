@@ -1,0 +1,147 @@
+//! What a plugin says beside its answer: log messages, progress, standard output and error.
+//! All of it goes to the call's observer, neutralised, until the call's budget is used up.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use tracing::Level;
+use wasmtime::Result;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::outcome::{neutralise, shorten};
+use crate::runtime::{CallState, Observer, wit};
+
+/// How much a plugin may write to a stream at once, in bytes.
+const WRITE_PERMIT: usize = 64 << 10;
+
+/// How much of what a plugin said last is kept to explain a crash, in bytes.
+const LAST_WORDS: usize = 400;
+
+/// The messages of one call.
+#[derive(Clone)]
+pub(crate) struct Messages(Arc<Shared>);
+
+struct Shared {
+    call: String,
+    observer: Arc<dyn Observer>,
+    state: Mutex<State>,
+}
+
+struct State {
+    left: usize,
+    last: String,
+}
+
+impl Messages {
+    pub(crate) fn new(call: String, budget: usize, observer: Arc<dyn Observer>) -> Self {
+        let state = Mutex::new(State { left: budget, last: String::new() });
+        Self(Arc::new(Shared { call, observer, state }))
+    }
+
+    /// A stream whose text is reported at `level`.
+    pub(crate) fn stream(&self, level: Level) -> MessageStream {
+        MessageStream { messages: self.clone(), level }
+    }
+
+    /// The end of what the plugin wrote to its standard error, for the report of a crash.
+    pub(crate) fn last_words(&self) -> String {
+        self.lock().last.trim().to_owned()
+    }
+
+    fn say(&self, level: Level, text: &str) {
+        let text = text.trim_end();
+        if let Some(text) = self.within_budget(level, text) {
+            self.0.observer.message(&self.0.call, level, &text);
+        }
+    }
+
+    /// The part of `text` that the budget still covers, with a mark where it ends.
+    fn within_budget(&self, level: Level, text: &str) -> Option<String> {
+        let mut state = self.lock();
+        if state.left == 0 || text.is_empty() {
+            return None;
+        }
+        let kept = shorten(text, state.left);
+        state.left = state.left.saturating_sub(text.len());
+        let mut text = neutralise(&kept);
+        if level == Level::WARN {
+            state.last = shorten(&text, LAST_WORDS);
+        }
+        if state.left == 0 {
+            text.push_str(" [further messages of this call are dropped]");
+        }
+        Some(text)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl wit::host::log::Host for CallState {
+    fn emit(&mut self, level: wit::host::log::Level, message: String) -> Result<()> {
+        let level = match level {
+            wit::host::log::Level::Debug => Level::DEBUG,
+            wit::host::log::Level::Info => Level::INFO,
+            wit::host::log::Level::Warn => Level::WARN,
+            wit::host::log::Level::Error => Level::ERROR,
+        };
+        self.messages.say(level, &message);
+        Ok(())
+    }
+}
+
+impl wit::host::progress::Host for CallState {
+    fn report(&mut self, done: u64, total: Option<u64>, message: String) -> Result<()> {
+        let messages = &self.messages;
+        // A report without words still costs something, or it could go on for ever.
+        let words = if message.is_empty() { "." } else { &message };
+        if let Some(text) = messages.within_budget(Level::INFO, words) {
+            messages.0.observer.progress(&messages.0.call, done, total, &text);
+        }
+        Ok(())
+    }
+}
+
+/// A plugin's standard output or error.
+#[derive(Clone)]
+pub(crate) struct MessageStream {
+    messages: Messages,
+    level: Level,
+}
+
+impl IsTerminal for MessageStream {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for MessageStream {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        // Only WASI 0.3 asks for this one, and that is not linked.
+        Box::new(tokio::io::sink())
+    }
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for MessageStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.messages.say(self.level, &String::from_utf8_lossy(&bytes));
+        Ok(())
+    }
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_PERMIT)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for MessageStream {
+    async fn ready(&mut self) {}
+}

@@ -1,0 +1,35 @@
+//! What plugins can be given: files, whole-file changes, bulk reading, messages, progress.
+//! Everything is linked here, one line each; what a call may really do is decided by its
+//! [`CallState`], which was made from its grant.
+
+mod changes;
+mod files;
+mod messages;
+mod scan;
+mod wasi;
+mod workspace;
+
+use wasmtime::Result;
+use wasmtime::component::{HasSelf, Linker};
+
+pub(crate) use files::FileState;
+pub(crate) use messages::Messages;
+pub use scan::Scanner;
+pub(crate) use wasi::context as wasi;
+pub use workspace::{Workspace, WorkspaceError};
+
+use crate::runtime::{CallState, wit};
+
+/// Links everything that the host offers.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    wasi::add_to_linker(linker)?;
+    files::add_to_linker(linker)?;
+    wit::tool::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::log::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::progress::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::scan::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::changes::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    Ok(())
+}
+
+impl wit::tool::types::Host for CallState {}

@@ -1,0 +1,251 @@
+//! Reads the files of a listing with several threads and hands them over in the listing's
+//! order. The threads run ahead of the plugin by a bounded number of runs of files.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+
+use super::listing::Found;
+use crate::capability::workspace::Workspace;
+use crate::runtime::wit::host::scan::Batch;
+use crate::runtime::{Control, Workers};
+
+/// How many files a thread takes at a time. Most runs of source files fill a batch.
+const RUN: usize = 24;
+
+/// How many runs a thread may be ahead of the plugin.
+const AHEAD: usize = 4;
+
+/// Larger files are read when they are asked for, not ahead, and each makes a batch of its own.
+const LARGE: usize = 4 << 20;
+
+/// The largest file that is read at all. It has to fit into a plugin's memory.
+const LARGEST: usize = 64 << 20;
+
+/// The least that a batch holds, in bytes, unless it is the last one.
+const LEAST: usize = 4 << 10;
+
+/// How much room one read has at least, in bytes.
+const READ: usize = 64 << 10;
+
+/// The threads that read a listing.
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Batches of the run that is being handed over, the next one last.
+    current: Vec<Piece>,
+    next_run: usize,
+}
+
+struct Shared {
+    workspace: Arc<Workspace>,
+    files: Arc<Vec<Found>>,
+    batch: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+    unreadable: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next run that no thread has taken.
+    untaken: usize,
+    /// The run that the plugin waits for.
+    wanted: usize,
+    ready: BTreeMap<usize, Vec<Piece>>,
+    stopped: bool,
+}
+
+/// Part of a run.
+enum Piece {
+    Files(Batch),
+    Large(usize),
+}
+
+impl Shared {
+    fn runs(&self) -> usize {
+        self.files.len().div_ceil(RUN)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes runs and reads them until there are none left.
+    fn work(&self, threads: usize) {
+        loop {
+            let run = {
+                let mut state = self.lock();
+                while !state.stopped && state.untaken < self.runs() && state.untaken >= state.wanted + threads * AHEAD {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                if state.stopped || state.untaken >= self.runs() {
+                    return;
+                }
+                state.untaken += 1;
+                state.untaken - 1
+            };
+            let pieces = self.read_run(run);
+            let mut state = self.lock();
+            state.ready.insert(run, pieces);
+            if state.wanted == run {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn read_run(&self, run: usize) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut batch = self.new_batch();
+        for id in run * RUN..(run * RUN + RUN).min(self.files.len()) {
+            match self.read(id, LARGE, &mut batch.data) {
+                Ok(true) => {
+                    batch.ids.push(id as u32);
+                    batch.ends.push(batch.data.len() as u32);
+                }
+                Ok(false) => {
+                    pieces.push(Piece::Files(std::mem::replace(&mut batch, self.new_batch())));
+                    pieces.push(Piece::Large(id));
+                }
+                Err(_) => {
+                    self.unreadable.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            if batch.data.len() >= self.batch {
+                pieces.push(Piece::Files(std::mem::replace(&mut batch, self.new_batch())));
+            }
+        }
+        pieces.push(Piece::Files(batch));
+        pieces.retain(|piece| !matches!(piece, Piece::Files(batch) if batch.ids.is_empty()));
+        pieces.reverse();
+        pieces
+    }
+
+    fn new_batch(&self) -> Batch {
+        Batch { ids: Vec::new(), ends: Vec::new(), data: Vec::with_capacity(self.batch + READ) }
+    }
+
+    fn read_large(&self, id: usize) -> Option<Batch> {
+        let mut data = Vec::new();
+        if let Ok(true) = self.read(id, LARGEST, &mut data) {
+            return Some(Batch { ids: vec![id as u32], ends: vec![data.len() as u32], data });
+        }
+        self.unreadable.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Appends a file to `data`. False, and nothing appended, for one of more than `most` bytes.
+    fn read(&self, id: usize, most: usize, data: &mut Vec<u8>) -> io::Result<bool> {
+        let start = data.len();
+        let read = self.read_into(id, most, data);
+        if !matches!(read, Ok(true)) {
+            data.truncate(start);
+        }
+        read
+    }
+
+    fn read_into(&self, id: usize, most: usize, data: &mut Vec<u8>) -> io::Result<bool> {
+        let start = data.len();
+        let file = self.workspace.open_read(&self.files[id].path)?;
+        loop {
+            if data.capacity() - data.len() < READ {
+                data.reserve(READ.max(data.len() - start));
+            }
+            let room = data.capacity() - data.len();
+            let length = rustix::io::read(&file, spare_capacity(data))?;
+            if data.len() - start > most {
+                return Ok(false);
+            }
+            // A regular file gives as much as fits; less means that this was the end.
+            if length < room {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Starts reading. Batches hold about `batch` bytes.
+    pub(super) fn start(workspace: Arc<Workspace>, files: Arc<Vec<Found>>, batch: usize) -> Self {
+        let shared = Arc::new(Shared {
+            workspace,
+            files,
+            batch: batch.clamp(LEAST, LARGE),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            unreadable: AtomicU32::new(0),
+        });
+        let wanted = Workers::default_count().min(shared.runs());
+        let threads = (0..wanted)
+            .map_while(|_| {
+                let shared = Arc::clone(&shared);
+                thread::Builder::new().name("cofferdam-scan".to_owned()).spawn(move || shared.work(wanted)).ok()
+            })
+            .collect();
+        Self { shared, threads, current: Vec::new(), next_run: 0 }
+    }
+
+    /// The next batch; an empty one at the end, or when the call has to stop.
+    pub(super) fn next(&mut self, control: &Control) -> Batch {
+        loop {
+            match self.current.pop() {
+                Some(Piece::Files(batch)) => return batch,
+                Some(Piece::Large(id)) => {
+                    if let Some(batch) = self.shared.read_large(id) {
+                        return batch;
+                    }
+                }
+                None => match self.next_run(control) {
+                    Some(pieces) => self.current = pieces,
+                    None => return Batch { ids: Vec::new(), ends: Vec::new(), data: Vec::new() },
+                },
+            }
+        }
+    }
+
+    fn next_run(&mut self, control: &Control) -> Option<Vec<Piece>> {
+        if self.next_run >= self.shared.runs() {
+            return None;
+        }
+        if self.threads.is_empty() {
+            // The system gives no threads: read here.
+            self.next_run += 1;
+            return Some(self.shared.read_run(self.next_run - 1));
+        }
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(pieces) = state.ready.remove(&self.next_run) {
+                self.next_run += 1;
+                state.wanted = self.next_run;
+                self.shared.changed.notify_all();
+                return Some(pieces);
+            }
+            if control.stop().is_some() {
+                return None;
+            }
+            let time = control.deadline().saturating_duration_since(Instant::now());
+            state = self.shared.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// How many files could not be read so far.
+    pub(super) fn unreadable(&self) -> u32 {
+        self.shared.unreadable.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing to say here.
+            let _ = thread.join();
+        }
+    }
+}

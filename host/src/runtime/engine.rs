@@ -1,0 +1,111 @@
+//! The engine's settings. Which of them made calls fast, and how much, is written in
+//! docs/performance.md.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result,
+};
+
+use crate::policy::Limits;
+
+/// How often running code looks at the clock.
+pub(super) const TICK: Duration = Duration::from_millis(5);
+
+/// The native stack that a plugin may use, in bytes.
+const MAX_STACK: usize = 1536 << 10;
+
+/// The stack of a thread that runs plugins, in bytes: a plugin's and the host's own.
+pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+
+/// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
+/// faulting it in again, if the kernel can tell which pages were written.
+const KEEP_RESIDENT: usize = 1 << 20;
+
+/// A wasmtime engine whose clock ticks as long as it lives.
+pub(super) struct Engine {
+    engine: wasmtime::Engine,
+    stop: Arc<AtomicBool>,
+}
+
+impl Engine {
+    /// An engine with room for `workers` calls at a time.
+    pub(super) fn new(workers: usize) -> Result<Self> {
+        let engine = wasmtime::Engine::new(&config(workers))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ticking, stopped) = (engine.weak(), Arc::clone(&stop));
+        thread::Builder::new().name("cofferdam-clock".to_owned()).spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(TICK);
+                match ticking.upgrade() {
+                    Some(engine) => engine.increment_epoch(),
+                    None => break,
+                }
+            }
+        })?;
+        Ok(Self { engine, stop })
+    }
+
+    /// Names everything that compiled code depends on beside its component.
+    pub(super) fn settings(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.engine.precompile_compatibility_hash().hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+impl Deref for Engine {
+    type Target = wasmtime::Engine;
+    fn deref(&self) -> &wasmtime::Engine {
+        &self.engine
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn config(workers: usize) -> Config {
+    let mut config = Config::new();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)))
+        .memory_init_cow(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(MAX_STACK)
+        // Calls are synchronous, on threads of their own.
+        .concurrency_support(false)
+        // Proposals that no plugin needs and that most advisories of the last years are about.
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_relaxed_simd(false)
+        .wasm_tail_call(false);
+    config
+}
+
+fn pool(workers: usize) -> PoolingAllocationConfig {
+    // A call that was given up may hold its slot for a while.
+    let slots = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
+    let each = Limits::DEFAULT.instances as u32;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * each)
+        .total_memories(slots * 2)
+        .total_tables(slots * each)
+        .max_core_instances_per_component(each)
+        .max_memories_per_component(4)
+        .max_tables_per_component(each)
+        .max_memory_size(Limits::MAX_MEMORY)
+        .table_elements(Limits::DEFAULT.table_elements)
+        .max_unused_warm_slots(slots);
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEEP_RESIDENT).table_keep_resident(64 << 10);
+    }
+    pool
+}

@@ -1,0 +1,286 @@
+//! The engine and everything that runs in it. Beside [`crate::capability`] the only place that
+//! names wasmtime.
+//!
+//! A plugin is prepared once: loaded (compiled code from disk, compiled only where there is
+//! none), its imports checked against what it was granted, and linked. Each call then gets an
+//! instance of its own, which is thrown away afterwards.
+
+mod bindings;
+mod engine;
+mod instance;
+mod state;
+mod workers;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, Linker};
+
+use crate::capability;
+use crate::plugin::cache::CodeCache;
+use crate::plugin::registry::Plugin;
+use crate::policy::{Capabilities, Files};
+
+pub(crate) use bindings::cofferdam as wit;
+pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
+pub use instance::{CallRequest, Stop, call};
+pub use state::{CallState, Control, Observer, Quiet};
+pub use workers::Workers;
+
+use bindings::PluginPre;
+use engine::Engine;
+
+/// The packages that the host serves to plugins, and what they are granted by. A plugin that
+/// imports anything else does not load.
+const SERVED: &[(&str, Needs)] = &[
+    ("wasi:cli/", Needs::Nothing),
+    ("wasi:clocks/", Needs::Nothing),
+    ("wasi:filesystem/", Needs::Nothing),
+    ("wasi:io/", Needs::Nothing),
+    ("wasi:random/", Needs::Nothing),
+    ("cofferdam:tool/types@0.1.0", Needs::Nothing),
+    ("cofferdam:host/log@0.1.0", Needs::Nothing),
+    ("cofferdam:host/progress@0.1.0", Needs::Nothing),
+    ("cofferdam:host/scan@0.1.0", Needs::Scan),
+    ("cofferdam:host/changes@0.1.0", Needs::Write),
+];
+
+/// What an import needs to be granted. `wasi:filesystem` needs nothing: where no files are
+/// granted it holds no directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Scan,
+    Write,
+}
+
+/// The packages that the host serves.
+pub fn served() -> impl Iterator<Item = &'static str> {
+    SERVED.iter().map(|(name, _)| *name)
+}
+
+/// A plugin that can't be loaded.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LoadError {
+    /// The component can't be read.
+    #[error("{path}: {message}")]
+    Io {
+        /// Which file.
+        path: String,
+        /// Why.
+        message: String,
+    },
+    /// The component is not valid, or needs what the engine does not offer.
+    #[error("the component can't be compiled: {0}")]
+    Compile(String),
+    /// The component imports what was not granted.
+    #[error("the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml")]
+    NotGranted {
+        /// The plugin.
+        plugin: String,
+        /// The import.
+        import: String,
+        /// What would have to be granted.
+        grant: &'static str,
+    },
+    /// The component imports what the host does not have.
+    #[error("the plugin '{plugin}' imports {import}, which this host does not offer")]
+    NotServed {
+        /// The plugin.
+        plugin: String,
+        /// The import.
+        import: String,
+    },
+    /// The component does not fit its world.
+    #[error("the plugin '{plugin}' does not export cofferdam:tool/tools@0.1.0 as it should: {message}")]
+    World {
+        /// The plugin.
+        plugin: String,
+        /// What does not fit.
+        message: String,
+    },
+}
+
+/// Loads plugins and runs their calls.
+pub struct Runtime {
+    engine: Engine,
+    linker: Linker<CallState>,
+    cache: Option<CodeCache>,
+    prepared: Mutex<HashMap<PathBuf, Slot>>,
+}
+
+/// One plugin's place: filled by the first call, which the others wait for.
+type Slot = Arc<OnceLock<Result<Arc<Prepared>, LoadError>>>;
+
+/// A plugin, loaded, checked and linked.
+pub struct Prepared {
+    pre: PluginPre<CallState>,
+}
+
+/// The runtime can't be set up on this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("the WebAssembly engine can't be set up: {0}")]
+pub struct RuntimeError(String);
+
+impl From<wasmtime::Error> for RuntimeError {
+    fn from(error: wasmtime::Error) -> Self {
+        Self(format!("{error:#}"))
+    }
+}
+
+impl Runtime {
+    /// A runtime that runs up to `workers` calls at a time and keeps the compiled code of
+    /// plugins that did not come with the host in `cache`.
+    ///
+    /// # Errors
+    /// A machine that the engine does not support, or without the address space for its pool.
+    pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
+        let engine = Engine::new(workers)?;
+        let mut linker = Linker::new(&engine);
+        capability::add_to_linker(&mut linker)?;
+        Ok(Self { engine, linker, cache, prepared: Mutex::default() })
+    }
+
+    /// The plugin, ready to be called. Loaded at the first time.
+    ///
+    /// # Errors
+    /// See [`LoadError`]; the same each time.
+    pub fn prepare(&self, plugin: &Plugin, granted: Capabilities) -> Result<Arc<Prepared>, LoadError> {
+        let slot = {
+            let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(prepared.entry(plugin.component.clone()).or_default())
+        };
+        slot.get_or_init(|| self.load(plugin, granted).map(Arc::new)).clone()
+    }
+
+    fn load(&self, plugin: &Plugin, granted: Capabilities) -> Result<Prepared, LoadError> {
+        let component = self.component(plugin)?;
+        let name = &plugin.manifest.name;
+        for (import, _) in component.component_type().imports(&self.engine) {
+            check_import(name, import, granted)?;
+        }
+        let world = |error: wasmtime::Error| LoadError::World {
+            plugin: name.clone(),
+            message: format!("{error:#}"),
+        };
+        let pre = self.linker.instantiate_pre(&component).map_err(world)?;
+        Ok(Prepared { pre: PluginPre::new(pre).map_err(world)? })
+    }
+
+    fn component(&self, plugin: &Plugin) -> Result<Component, LoadError> {
+        if let Some(compiled) = plugin.compiled.as_deref()
+            && let Ok(component) = self.deserialize(compiled)
+        {
+            return Ok(component);
+        }
+        let bytes = fs::read(&plugin.component).map_err(|error| LoadError::Io {
+            path: plugin.component.display().to_string(),
+            message: error.to_string(),
+        })?;
+        let Some(cache) = &self.cache else {
+            return Component::from_binary(&self.engine, &bytes).map_err(compile_error);
+        };
+        let compile = || self.engine.precompile_component(&bytes).map_err(CompileError::Wasm);
+        let file = cache.get(&bytes, &self.engine.settings(), compile).map_err(|error| match error {
+            CompileError::Wasm(error) => compile_error(error),
+            CompileError::Io(error) => LoadError::Io { path: "the cache of compiled code".to_owned(), message: error.to_string() },
+        })?;
+        self.deserialize(&file).map_err(compile_error)
+    }
+
+    fn deserialize(&self, file: &Path) -> wasmtime::Result<Component> {
+        // SAFETY: the file is either one that came with the host, in the directory of its
+        // binary and as trusted as that, or one that the cache has authenticated as written by
+        // this user's host.
+        unsafe { Component::deserialize_file(&self.engine, file) }
+    }
+
+    /// Compiles a component for this machine.
+    ///
+    /// # Errors
+    /// [`LoadError::Compile`].
+    pub fn compile(&self, component: &[u8]) -> Result<Vec<u8>, LoadError> {
+        self.engine.precompile_component(component).map_err(compile_error)
+    }
+
+    /// The names of a packed component's imports, and whether the host offers them.
+    ///
+    /// # Errors
+    /// As [`Runtime::prepare`], but for imports that were not granted.
+    pub fn imports(&self, plugin: &Plugin) -> Result<Vec<String>, LoadError> {
+        let component = self.component(plugin)?;
+        let imports = component.component_type();
+        Ok(imports
+            .imports(&self.engine)
+            .filter(|(_, import)| matches!(import.ty, ComponentItem::ComponentInstance(_) | ComponentItem::ComponentFunc(_)))
+            .map(|(name, _)| name.to_owned())
+            .collect())
+    }
+}
+
+fn check_import(plugin: &str, import: &str, granted: Capabilities) -> Result<(), LoadError> {
+    let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
+        Some(_) => import.starts_with(name),
+        None => import == *name,
+    });
+    let grant = match served {
+        Some((_, Needs::Nothing)) => return Ok(()),
+        Some((_, Needs::Scan)) if granted.scan => return Ok(()),
+        Some((_, Needs::Write)) if granted.files == Files::Write => return Ok(()),
+        Some((_, Needs::Scan)) => "scan = true",
+        Some((_, Needs::Write)) => "files = \"write\"",
+        None => return Err(LoadError::NotServed { plugin: plugin.to_owned(), import: import.to_owned() }),
+    };
+    Err(LoadError::NotGranted { plugin: plugin.to_owned(), import: import.to_owned(), grant })
+}
+
+enum CompileError {
+    Wasm(wasmtime::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for CompileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn compile_error(error: wasmtime::Error) -> LoadError {
+    LoadError::Compile(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_need_their_grant() {
+        let granted = |files, scan| Capabilities { files, scan };
+        for (import, granted, wanted) in [
+            ("wasi:io/streams@0.2.6", Capabilities::NONE, None),
+            ("wasi:filesystem/types@0.2.6", Capabilities::NONE, None),
+            ("cofferdam:host/log@0.1.0", Capabilities::NONE, None),
+            ("cofferdam:host/scan@0.1.0", granted(Files::Read, true), None),
+            ("cofferdam:host/scan@0.1.0", granted(Files::Write, false), Some("scan = true")),
+            ("cofferdam:host/changes@0.1.0", granted(Files::Write, false), None),
+            ("cofferdam:host/changes@0.1.0", granted(Files::Read, true), Some("files = \"write\"")),
+            ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
+            ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
+            ("wasi:http/outgoing-handler@0.2.6", granted(Files::Write, true), Some("does not offer")),
+            ("env", granted(Files::Write, true), Some("does not offer")),
+        ] {
+            let error = check_import("p", import, granted).err().map(|error| error.to_string());
+            match wanted {
+                None => assert_eq!(error, None, "{import}"),
+                Some(wanted) => {
+                    let error = error.unwrap_or_default();
+                    assert!(error.contains(wanted) && error.contains(import), "{import}: {error}");
+                }
+            }
+        }
+    }
+}

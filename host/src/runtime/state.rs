@@ -1,0 +1,178 @@
+//! What belongs to one call: the data of its store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use wasmtime::ResourceLimiter;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::instance::{CallRequest, Stop};
+use crate::capability::{self, FileState, Messages};
+use crate::policy::Limits;
+
+/// When a call ends at the latest, and whether somebody wants it to end now.
+#[derive(Debug)]
+pub struct Control {
+    deadline: Instant,
+    cancelled: AtomicBool,
+    given_up: AtomicBool,
+}
+
+impl Control {
+    /// A call that may take `time` from now on.
+    pub fn new(time: Duration) -> Self {
+        Self { deadline: Instant::now() + time, cancelled: AtomicBool::new(false), given_up: AtomicBool::new(false) }
+    }
+
+    /// When the call ends at the latest.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Ends the call as soon as it looks at the clock.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Marks a call that did not come back in time: its thread is not waited for any more.
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn was_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Why the call has to stop now, if it has to.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            Some(Stop::Cancelled)
+        } else if Instant::now() >= self.deadline {
+            Some(Stop::Limit("WallClockLimit"))
+        } else {
+            None
+        }
+    }
+}
+
+/// Whoever wants to hear from a running call.
+pub trait Observer: Send + Sync {
+    /// A message of the plugin, already neutralised and within its budget.
+    fn message(&self, call: &str, level: tracing::Level, message: &str);
+    /// How far the call is.
+    fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str);
+}
+
+/// An observer that listens to nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Quiet;
+
+impl Observer for Quiet {
+    fn message(&self, _: &str, _: tracing::Level, _: &str) {}
+    fn progress(&self, _: &str, _: u64, _: Option<u64>, _: &str) {}
+}
+
+/// The data of a call's store.
+pub struct CallState {
+    pub(crate) table: ResourceTable,
+    pub(crate) wasi: WasiCtx,
+    pub(crate) files: FileState,
+    pub(crate) messages: Messages,
+    pub(crate) control: Arc<Control>,
+    pub(super) meter: Meter,
+}
+
+impl CallState {
+    pub(super) fn new(request: &CallRequest) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(request.limits.handles);
+        let messages = Messages::new(request.id.clone(), request.limits.messages, Arc::clone(&request.observer));
+        Self {
+            table,
+            wasi: capability::wasi(&messages),
+            files: FileState::new(Arc::clone(&request.workspace), request.capabilities, request.scope.clone()),
+            messages,
+            control: Arc::clone(&request.control),
+            meter: Meter::new(&request.limits),
+        }
+    }
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// Counts what a call uses, and remembers which limit it ran into first.
+pub(super) struct Meter {
+    memory_left: usize,
+    table_elements: usize,
+    instances: usize,
+    host_calls_left: u64,
+    reached: Option<&'static str>,
+}
+
+impl Meter {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            memory_left: limits.memory,
+            table_elements: limits.table_elements,
+            instances: limits.instances,
+            host_calls_left: limits.host_calls,
+            reached: None,
+        }
+    }
+
+    /// The first limit that was reached.
+    pub(super) fn reached(&self) -> Option<&'static str> {
+        self.reached
+    }
+
+    pub(super) fn count_host_call(&mut self) -> wasmtime::Result<()> {
+        match self.host_calls_left.checked_sub(1) {
+            Some(left) => self.host_calls_left = left,
+            None => {
+                self.reached.get_or_insert("HostCallLimit");
+                return Err(wasmtime::Error::msg("too many calls into the host"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        match self.memory_left.checked_sub(more) {
+            Some(left) => {
+                self.memory_left = left;
+                Ok(true)
+            }
+            None => {
+                self.reached.get_or_insert("MemoryLimit");
+                Ok(false)
+            }
+        }
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let allowed = desired <= self.table_elements;
+        if !allowed {
+            self.reached.get_or_insert("TableLimit");
+        }
+        Ok(allowed)
+    }
+
+    fn instances(&self) -> usize {
+        self.instances
+    }
+    fn tables(&self) -> usize {
+        self.instances
+    }
+    fn memories(&self) -> usize {
+        self.instances
+    }
+}

@@ -1,0 +1,111 @@
+//! The threads that calls run on. A call that hangs inside the host costs one of them, which
+//! is replaced, and nothing else.
+
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::engine::THREAD_STACK;
+use super::instance::{CallRequest, Stop, call};
+use super::{Prepared, ToolError};
+
+/// How long a call may stay away after its deadline before its thread is given up.
+const GRACE: Duration = Duration::from_millis(500);
+
+type Answer = Result<Result<String, ToolError>, Stop>;
+
+struct Job {
+    prepared: Arc<Prepared>,
+    request: CallRequest,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A fixed number of threads that run calls, oldest first.
+pub struct Workers {
+    jobs: Sender<Job>,
+    queue: Receiver<Job>,
+    count: usize,
+    timers: Handle,
+}
+
+impl Workers {
+    /// One thread for each core that this process may use.
+    pub fn default_count() -> usize {
+        thread::available_parallelism().map_or(1, NonZero::get)
+    }
+
+    /// Starts `count` threads. `timers` is where plugins' sleeps are waited for.
+    ///
+    /// # Errors
+    /// A system that gives no more threads.
+    pub fn new(count: usize, timers: Handle) -> io::Result<Self> {
+        let (jobs, queue) = unbounded();
+        let workers = Self { jobs, queue, count, timers };
+        (0..count).try_for_each(|_| workers.spawn())?;
+        Ok(workers)
+    }
+
+    /// How many calls run at a time.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    fn spawn(&self) -> io::Result<()> {
+        let (queue, timers) = (self.queue.clone(), self.timers.clone());
+        thread::Builder::new().name("cofferdam-call".to_owned()).stack_size(THREAD_STACK).spawn(move || {
+            let _timers = timers.enter();
+            for job in queue {
+                let answer = call(&job.prepared, &job.request);
+                if job.request.control.was_given_up() {
+                    // This thread was replaced meanwhile.
+                    break;
+                }
+                // Whoever asked may have gone away.
+                let _ = job.answer.send(answer);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Runs one call; dropping the future cancels it.
+    ///
+    /// # Errors
+    /// See [`Stop`].
+    pub async fn run(&self, prepared: Arc<Prepared>, request: CallRequest) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let control = Arc::clone(&request.control);
+        let _cancel = CancelOnDrop(Arc::clone(&control));
+        if self.jobs.send(Job { prepared, request, answer }).is_err() {
+            return Err(Stop::Trap("the host's threads are gone".to_owned()));
+        }
+        let latest = tokio::time::Instant::from_std(control.deadline()) + GRACE;
+        match tokio::time::timeout_at(latest, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => {
+                let _ = self.spawn();
+                Err(Stop::Trap("the host failed in one of its own functions".to_owned()))
+            }
+            Err(_) => {
+                control.give_up();
+                // Without a replacement, the remaining threads carry on.
+                let _ = self.spawn();
+                Err(Stop::Limit("WallClockLimit"))
+            }
+        }
+    }
+}
+
+/// Cancels a call whose caller went away.
+struct CancelOnDrop(Arc<super::Control>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,124 @@
+//! The `files` plugin: reading, writing, listing and finding files.
+//!
+//! One module per tool; [`pattern`] is the glob language, [`text`] decides what is text. Only
+//! this module calls the host.
+
+pub mod glob;
+pub mod pattern;
+pub mod read;
+pub mod read_file;
+pub mod read_tree;
+pub mod text;
+pub mod write_file;
+
+use cofferdam_sdk::scan::Scanner;
+use cofferdam_sdk::{Context, ToolError, changes, plugin};
+
+/// Directories that belong to tools, not to the project: never listed, and found only by a
+/// pattern that names them.
+const PRIVATE: [&str; 2] = [".git", ".cofferdam"];
+
+/// The plugin: each function is a tool.
+pub struct Files;
+
+impl Files {
+    fn read_file(args: read_file::Args, context: &Context) -> Result<read_file::Output, ToolError> {
+        read_file::run(&args, context)
+    }
+
+    fn write_file(
+        args: write_file::Args,
+        context: &Context,
+    ) -> Result<write_file::Output, ToolError> {
+        let (change, output) = write_file::plan(args, context)?;
+        changes::apply(vec![change])?;
+        Ok(output)
+    }
+
+    fn read_tree(args: read_tree::Args, context: &Context) -> Result<read_tree::Output, ToolError> {
+        read_tree::run(&args, context)
+    }
+
+    fn read(args: read::Args, context: &Context) -> Result<read::Output, ToolError> {
+        read::run(&args, context)
+    }
+
+    fn glob(args: glob::Args, context: &Context) -> Result<glob::Output, ToolError> {
+        let search = glob::Search::new(args, context)?;
+        search.answer(Scanner::open(&search.query())?.files(), context)
+    }
+}
+
+plugin!(Files { read_file, read_code = read_file, write_file, read_tree, read, glob });
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde::de::DeserializeOwned;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Every example of an input schema fits that schema and is what the tool takes.
+    fn check<Args: DeserializeOwned>(input: &str, output: &str) {
+        let schema: Value = serde_json::from_str(input).unwrap();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let examples = schema["examples"].as_array().unwrap();
+        assert!(!examples.is_empty());
+        for example in examples {
+            assert!(validator.is_valid(example), "{example}");
+            serde_json::from_value::<Args>(example.clone()).unwrap();
+            let mut more = example.clone();
+            more["surprise"] = Value::Null;
+            assert!(!validator.is_valid(&more), "{more}");
+            assert!(serde_json::from_value::<Args>(more).is_err());
+        }
+        jsonschema::draft202012::new(&serde_json::from_str(output).unwrap()).unwrap();
+    }
+
+    macro_rules! schema {
+        ($name:literal) => {
+            include_str!(concat!("../../../schemas/tools/files.", $name, ".json"))
+        };
+    }
+
+    #[test]
+    fn schemas_and_types_agree() {
+        check::<read_file::Args>(schema!("read_file.input"), schema!("read_file.output"));
+        check::<write_file::Args>(schema!("write_file.input"), schema!("write_file.output"));
+        check::<read_tree::Args>(schema!("read_tree.input"), schema!("read_tree.output"));
+        check::<read::Args>(schema!("read.input"), schema!("read.output"));
+        check::<glob::Args>(schema!("glob.input"), schema!("glob.output"));
+    }
+
+    #[test]
+    fn answers_fit_their_schemas() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("long"), format!("a\n{}\n", "x".repeat(3000))).unwrap();
+        std::fs::write(at("wide"), b"\xff\xfea\0\n\0").unwrap();
+        std::os::unix::fs::symlink("long", at("link")).unwrap();
+        let args = |value: Value| value.to_string();
+        let valid = |schema: &str, answer: Value| {
+            let schema = serde_json::from_str(schema).unwrap();
+            let validator = jsonschema::draft202012::new(&schema).unwrap();
+            assert!(validator.is_valid(&answer), "{answer}");
+        };
+        let read_file = serde_json::from_str(&args(serde_json::json!({"path": "long"}))).unwrap();
+        let answer = Files::read_file(read_file, &context).unwrap();
+        valid(schema!("read_file.output"), serde_json::to_value(answer).unwrap());
+
+        for name in ["long", "wide"] {
+            let path = at(name);
+            let read = serde_json::from_value(serde_json::json!({"file_path": path})).unwrap();
+            let answer = Files::read(read, &context).unwrap();
+            valid(schema!("read.output"), serde_json::to_value(answer).unwrap());
+        }
+        for limit in [1, 100] {
+            let tree = serde_json::from_value(serde_json::json!({"limit": limit})).unwrap();
+            let answer = Files::read_tree(tree, &context).unwrap();
+            valid(schema!("read_tree.output"), serde_json::to_value(answer).unwrap());
+        }
+    }
+}

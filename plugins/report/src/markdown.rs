@@ -1,0 +1,145 @@
+//! The report for people who read text: Markdown (CommonMark with GitHub's tables).
+
+use crate::inert;
+use crate::report::{Finding, Report};
+
+/// Renders the report.
+pub fn render(report: &Report) -> String {
+    let mut blocks = vec![format!("# {}", escape(&report.title())), totals(report)];
+    let times = report.times();
+    if !times.is_empty() {
+        let items: Vec<String> =
+            times.iter().map(|(name, value)| format!("- {name}: {value}")).collect();
+        blocks.push(items.join("\n"));
+    }
+    blocks.push("## Findings".to_owned());
+    if report.args.findings.is_empty() {
+        blocks.push("None.".to_owned());
+    }
+    for finding in report.ranked() {
+        blocks.extend(finding_blocks(finding));
+    }
+    blocks.join("\n\n") + "\n"
+}
+
+fn totals(report: &Report) -> String {
+    let counts = report.args.summary.counts();
+    let row = |cells: [String; 5]| format!("| {} |", cells.join(" | "));
+    [
+        row(counts.map(|(name, _)| name.to_owned())),
+        row(counts.map(|_| "--:".to_owned())),
+        row(counts.map(|(_, count)| count.to_string())),
+    ]
+    .join("\n")
+}
+
+fn finding_blocks(finding: &Finding) -> Vec<String> {
+    let place = match finding.line {
+        Some(line) => format!("{}:{line}", finding.file),
+        None => finding.file.clone(),
+    };
+    let mut blocks = vec![
+        format!("### {}: {}", finding.severity, escape(&inert::line(&finding.id))),
+        code_span(&inert::line(&place)),
+        paragraph(&inert::lines(&finding.finding)),
+    ];
+    if !finding.fix.trim().is_empty() {
+        blocks.push("Fix:".to_owned());
+        blocks.push(code_block(&inert::lines(&finding.fix)));
+    }
+    blocks
+}
+
+/// Plain text of several lines. Its line breaks stay, blank lines and indentation do not.
+fn paragraph(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(escape).collect::<Vec<_>>().join("\\\n")
+}
+
+/// Makes one line of plain text out of characters that Markdown would take for markup or for
+/// a link to the web. (Nothing keeps GitHub from linking a mail address.)
+fn escape(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len());
+    for (at, c) in line.char_indices() {
+        let (before, after) = (&line[..at], &line[at + c.len_utf8()..]);
+        let markup = match c {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '&' | '$' => true,
+            '-' | '+' | '=' => before.is_empty(),
+            '.' | ')' if before.bytes().all(|byte| byte.is_ascii_digit()) => !before.is_empty(),
+            '.' => {
+                before.len() >= 3
+                    && before.is_char_boundary(at - 3)
+                    && before[at - 3..].eq_ignore_ascii_case("www")
+            }
+            ':' => before.is_empty() || after.starts_with("//"),
+            _ => false,
+        };
+        if markup {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// Verbatim text within a line.
+fn code_span(text: &str) -> String {
+    let fence = "`".repeat(longest_backticks(text) + 1);
+    let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+/// Verbatim text of several lines.
+fn code_block(text: &str) -> String {
+    let fence = "`".repeat((longest_backticks(text) + 1).max(3));
+    format!("{fence}\n{}\n{fence}", text.trim_end())
+}
+
+fn longest_backticks(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_becomes_text() {
+        for (text, wanted) in [
+            (
+                "plain, (with) \"marks\"; a-b = c.d: 1.5!",
+                "plain, (with) \"marks\"; a-b = c.d: 1.5!",
+            ),
+            ("<script>", r"\<script\>"),
+            ("&lt; `x` *b* _i_ ~s~ | $m$", r"\&lt; \`x\` \*b\* \_i\_ \~s\~ \| \$m\$"),
+            ("![a](b)", r"!\[a\](b)"),
+            (r"\*", r"\\\*"),
+            ("# h", r"\# h"),
+            ("- a", r"\- a"),
+            ("---", r"\---"),
+            ("===", r"\==="),
+            (":-:", r"\:-:"),
+            ("12. a", r"12\. a"),
+            ("1) a", r"1\) a"),
+            (".5", ".5"),
+            ("https://x.test/", r"https\://x.test/"),
+            ("WWW.x.test", r"WWW\.x.test"),
+            ("\u{e9}\u{e9}.", "\u{e9}\u{e9}."),
+        ] {
+            assert_eq!(escape(text), wanted);
+        }
+    }
+
+    #[test]
+    fn paragraphs_stay_in_one_piece() {
+        assert_eq!(paragraph("a\n\n    - b\n# c\n"), "a\\\n\\- b\\\n\\# c");
+    }
+
+    #[test]
+    fn code_can_hold_backticks() {
+        assert_eq!(code_span("a"), "`a`");
+        assert_eq!(code_span("`a``b"), "``` `a``b ```");
+        assert_eq!(code_block("a\n"), "```\na\n```");
+        assert_eq!(code_block("```\n</pre>\n```"), "````\n```\n</pre>\n```\n````");
+    }
+}

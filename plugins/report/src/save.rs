@@ -1,0 +1,202 @@
+//! `save_agent_report`: from what was submitted to three new files.
+
+use cofferdam_sdk::changes::Change;
+use cofferdam_sdk::{Context, ToolError};
+use serde::Serialize;
+use serde_json::Number;
+
+use crate::report::{Agent, Args, Report, Summary};
+use crate::{html, json, markdown, place};
+
+/// Answer of `save_agent_report`.
+#[derive(Debug, Serialize)]
+pub struct Output {
+    /// The new files.
+    pub report: Files,
+    /// Who reported.
+    pub agent_name: Agent,
+    /// The phase that was verified.
+    pub phase: Number,
+    /// How much was found.
+    pub summary: Summary,
+}
+
+/// Absolute paths of a report's files.
+#[derive(Debug, Serialize)]
+pub struct Files {
+    /// As submitted.
+    pub json: String,
+    /// For reading as text.
+    pub markdown: String,
+    /// For reading in a browser.
+    pub html: String,
+}
+
+/// What to write, and what to answer once that is done.
+///
+/// # Errors
+/// As [`Report::check`] and [`place::find`].
+pub fn plan(args: Args, context: &Context) -> Result<(Vec<Change>, Output), ToolError> {
+    let report = Report::check(args, context)?;
+    let stem = place::find(&report, context)?;
+    let contents = [json::render(&report.args)?, markdown::render(&report), html::render(&report)];
+    let mut changes = Vec::new();
+    let mut write = |extension, contents: String| {
+        let path = context.resolve(&format!("{stem}.{extension}"))?;
+        let absolute = context.absolute(&path);
+        let contents = contents.into_bytes();
+        changes.push(Change::Write { path, contents, executable: None, create_new: true });
+        Ok::<_, ToolError>(absolute)
+    };
+    let [json, markdown, html] = contents;
+    let [json_name, markdown_name, html_name] = place::EXTENSIONS;
+    let files = Files {
+        json: write(json_name, json)?,
+        markdown: write(markdown_name, markdown)?,
+        html: write(html_name, html)?,
+    };
+    let Args { agent_name, phase, summary, .. } = report.args;
+    Ok((changes, Output { report: files, agent_name, phase, summary }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const INPUT: &str = include_str!("../../../schemas/tools/report.save_agent_report.input.json");
+    const OUTPUT: &str =
+        include_str!("../../../schemas/tools/report.save_agent_report.output.json");
+
+    /// The texts of the three files, by extension, and the answer.
+    fn saved(args: &Value) -> ([String; 3], Value) {
+        let context = Context::for_directory(Path::new("/ws"));
+        let args = serde_json::from_value(args.clone()).unwrap();
+        let (changes, output) = plan(args, &context).unwrap();
+        let texts: Vec<String> = changes
+            .into_iter()
+            .zip(place::EXTENSIONS)
+            .map(|(change, extension)| match change {
+                Change::Write { path, contents, executable: None, create_new: true } => {
+                    assert!(path.as_str().ends_with(&format!(".{extension}")));
+                    String::from_utf8(contents).unwrap()
+                }
+                other => unreachable!("{other:?}"),
+            })
+            .collect();
+        (texts.try_into().unwrap(), serde_json::to_value(output).unwrap())
+    }
+
+    fn examples() -> Vec<Value> {
+        let schema: Value = serde_json::from_str(INPUT).unwrap();
+        schema["examples"].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn the_examples_are_saved() {
+        let schema =
+            |text| jsonschema::draft202012::new(&serde_json::from_str(text).unwrap()).unwrap();
+        let (input, output) = (schema(INPUT), schema(OUTPUT));
+        let stems =
+            ["wave-1/best-practices-enforcer", "security-auditor", "best-practices-enforcer"];
+        assert_eq!(examples().len(), stems.len());
+        for (example, stem) in examples().iter().zip(stems) {
+            assert!(input.is_valid(example), "{example}");
+            let ([json, markdown, html], answer) = saved(example);
+            assert!(output.is_valid(&answer), "{answer}");
+            assert_eq!(answer["report"]["json"], format!("/ws/reports/phase-3/{stem}.json"));
+            assert_eq!(answer["report"]["markdown"], format!("/ws/reports/phase-3/{stem}.md"));
+            assert_eq!(answer["report"]["html"], format!("/ws/reports/phase-3/{stem}.html"));
+            for field in ["agent_name", "phase", "summary"] {
+                assert_eq!(answer[field], example[field]);
+            }
+            assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), *example);
+            for finding in example["findings"].as_array().unwrap() {
+                let place = format!("{}:{}", finding["file"].as_str().unwrap(), finding["line"]);
+                assert!(markdown.contains(&format!("`{place}`")), "{markdown}");
+                assert!(
+                    markdown.contains(&format!("```\n{}\n```", finding["fix"].as_str().unwrap()))
+                );
+                assert!(html.contains(finding["id"].as_str().unwrap()), "{html}");
+            }
+            assert_eq!(html.contains("None."), example["findings"] == json!([]));
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let example = &examples()[0];
+        for place in ["", "/summary", "/findings/0"] {
+            let mut more = example.clone();
+            more.pointer_mut(place).unwrap()["surprise"] = json!(1);
+            assert!(serde_json::from_value::<Args>(more).is_err(), "{place}");
+        }
+    }
+
+    #[test]
+    fn markdown_reads_well() {
+        let ([_, markdown, _], _) = saved(&examples()[0]);
+        let wanted = "\
+# best-practices-enforcer: phase 3, Wave1
+
+| total | critical | high | medium | low |
+| --: | --: | --: | --: | --: |
+| 2 | 0 | 0 | 1 | 1 |
+
+- Started: 2026-02-07T10:30:00Z
+- Ended: 2026-02-07T10:35:00Z
+- Duration: 5m
+
+## Findings
+
+### MEDIUM: BP001
+
+`/Users/bruno/sec-llm-workbench/src/models/user.py:12`
+
+Using Pydantic v1 'class Config' pattern instead of ConfigDict
+
+Fix:
+
+```
+Replace with: model_config = ConfigDict(validate_assignment=True)
+```
+";
+        assert!(markdown.starts_with(wanted), "{markdown}");
+    }
+
+    #[test]
+    fn what_an_agent_writes_stays_text() {
+        let hostile = "</pre><script>alert(1)</script>\n```\n| a | b |\n\x1b[2J\u{202e}\u{e0041}<!-- \
+                       ![x](http://x.test) \" onload='x'";
+        let mut args = examples()[1].clone();
+        for field in ["id", "finding", "fix"] {
+            args["findings"][0][field] = json!(hostile);
+        }
+        args["findings"][0]["file"] = json!(format!("/{hostile}"));
+        let (texts, _) = saved(&args);
+        for text in &texts {
+            for c in ['\x1b', '\u{202e}', '\u{e0041}'] {
+                assert!(!text.contains(c), "{c:?}: {text}");
+            }
+        }
+        let [json, markdown, html] = texts;
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), args);
+
+        assert!(!html.contains("<script") && !html.contains("<!--"), "{html}");
+        assert_eq!(html.matches("</pre>").count(), 1);
+        assert!(html.contains("&lt;/pre&gt;&lt;script&gt;alert(1)&lt;/script&gt;"), "{html}");
+        assert!(html.contains("⟨U+001B⟩[2J⟨U+202E⟩⟨U+E0041⟩&lt;!--"), "{html}");
+
+        // The heading is one line; the paragraph is escaped; the fix has the longer fence.
+        assert!(
+            markdown.contains(r"### CRITICAL: \</pre\>\<script\>alert(1)\</script\>⟨U+000A⟩\`\`\`")
+        );
+        assert!(markdown.contains("\\\n\\| a \\| b \\|\\\n"), "{markdown}");
+        assert!(markdown.contains(r"!\[x\](http\://x.test)"), "{markdown}");
+        assert!(markdown.contains("````\n</pre><script>"), "{markdown}");
+    }
+}
