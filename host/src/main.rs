@@ -1,1 +1,5 @@
-fn main(){}
+//! The command `cofferdam`. Everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    cofferdam::cli::main()
+}

@@ -414,7 +414,11 @@ mod tests {
     fn a_scope_bounds_changes() {
         let (directory, files) = fixture();
         let scope = Scope::new(&["d".to_owned()]).unwrap();
-        let files = FileState::new(Arc::clone(files.workspace()), files.capabilities(), scope);
+        let files = FileState::new(
+            Arc::clone(files.workspace()),
+            Capabilities { files: Files::Write, scan: false },
+            scope,
+        );
         apply(&files, vec![write("d/new/x", "X")]).unwrap();
         for path in ["a", "e/new", "out/x"] {
             assert!(matches!(apply(&files, vec![write(path, "")]), Err(Error::Denied(_))), "{path}");

@@ -58,10 +58,6 @@ impl FileState {
         &self.scope
     }
 
-    pub(super) fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
     /// Where `path` (relative to `base`) really is, if the call may go there.
     ///
     /// # Errors

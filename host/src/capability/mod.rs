@@ -16,6 +16,7 @@ pub(crate) use files::FileState;
 pub(crate) use messages::Messages;
 pub use scan::Scanner;
 pub(crate) use wasi::context as wasi;
+pub(crate) use workspace::OWN;
 pub use workspace::{Workspace, WorkspaceError};
 
 use crate::runtime::{CallState, wit};

@@ -3,7 +3,7 @@
 //! symbolic link, does not open, however the tree changes meanwhile.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -11,6 +11,9 @@ use cap_std::fs::{Dir, File, OpenOptions};
 
 /// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
 pub(super) const MAX_PATH: usize = 4096;
+
+/// The host's own directory in a workspace.
+pub(crate) const OWN: &str = ".cofferdam";
 
 /// A directory that can't be worked on.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +71,41 @@ impl Workspace {
         options.read(true);
         without_waiting(&mut options);
         self.root.open_with(or_dot(path), &options)
+    }
+
+    /// Reads a text file of the host's own at the top of the workspace. None if there is none.
+    ///
+    /// # Errors
+    /// One that is no regular file, is not UTF-8 or can't be read.
+    pub(crate) fn read_own(&self, path: &str) -> io::Result<Option<String>> {
+        let mut file = match self.open_read(Path::new(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("no regular file"));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(Some(text))
+    }
+
+    /// Opens a file in the host's own directory of the workspace for appending. The directory
+    /// ignores itself in git.
+    ///
+    /// # Errors
+    /// A workspace that can't be written, or something else under that name.
+    pub(crate) fn append_own(&self, name: &str) -> io::Result<File> {
+        match self.root.create_dir(OWN) {
+            Ok(()) => self.root.write(format!("{OWN}/.gitignore"), "*\n")?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        without_waiting(&mut options);
+        let file = self.root.open_with(format!("{OWN}/{name}"), &options)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
     }
 
     /// Where `path` (relative to `base`) really is, relative to the workspace: no `.`, no `..`,

@@ -78,7 +78,7 @@ pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {
     Map::from_iter([("results".to_owned(), Value::Array(results))])
 }
 
-fn result(answer: &Answer) -> Value {
+pub(super) fn result(answer: &Answer) -> Value {
     match &answer.outcome {
         Outcome::Executed(output) => json!({
             "action_type": answer.tool,

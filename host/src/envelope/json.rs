@@ -34,6 +34,9 @@ pub fn parse_prefix(text: &str) -> Result<(Value, usize), usize> {
     }
 }
 
+/// Up to here every integer has a double of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
 struct StrictValue(Value);
 
 impl<'de> serde::Deserialize<'de> for StrictValue {
@@ -67,6 +70,10 @@ impl<'de> Visitor<'de> for Strict {
         Ok(value.into())
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // JSON knows one kind of number: 50.0 is the integer 50 (JSON Schema, section 6.1.1).
+        if value.fract() == 0.0 && value.abs() < EXACT {
+            return Ok((value as i64).into());
+        }
         Number::from_f64(value)
             .map(Value::Number)
             .ok_or_else(|| E::custom("a number that JSON can't hold"))
@@ -109,6 +116,11 @@ mod tests {
         for text in ["null", "[1, -2, 3.5, 18446744073709551615]", r#"{"a": {"b": [true, "x\n"]}}"#, "\"\""] {
             assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_integers() {
+        assert_eq!(parse("[50.0, -1e3, 0.5, 1e300]").unwrap().to_string(), "[50,-1000,0.5,1e+300]");
     }
 
     #[test]

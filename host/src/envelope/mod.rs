@@ -10,10 +10,11 @@ mod json;
 mod lenient;
 mod tool;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::outcome::Outcome;
+use crate::outcome::{Failure, Outcome};
 use crate::schema::{Problem, nearest};
 
 /// How much around the document is forgiven.
@@ -26,12 +27,13 @@ pub enum Mode {
 }
 
 /// A recognised envelope format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
     /// `{"actions": [{"type": ...}], "notes": ...}`
     Actions,
     /// `{"tool": ..., ...arguments}`
+    #[default]
     Tool,
 }
 
@@ -138,6 +140,18 @@ pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     }
 }
 
+/// The arguments of a call that comes without an envelope.
+///
+/// # Errors
+/// Text that is not one JSON object.
+pub fn arguments(text: &str) -> Result<Value, DecodeError> {
+    match json::parse(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(other) => Err(DecodeError::one("arguments, which are a JSON object", kind(&other))),
+        Err(error) => Err(DecodeError::one("arguments, which are one JSON object", error.to_string())),
+    }
+}
+
 fn dialect(object: &Map<String, Value>) -> Option<Dialect> {
     if object.contains_key(actions::KEY) {
         Some(Dialect::Actions)
@@ -162,6 +176,19 @@ pub fn results(envelope: &Envelope, answers: &[Answer]) -> Value {
         document.insert("repairs".to_owned(), envelope.repairs.clone().into());
     }
     Value::Object(document)
+}
+
+/// The answer to a call that came without an envelope: the tool's own document, success or
+/// failure, or the failure shape of `dialect` where the tool's contract has none.
+pub fn single(dialect: Dialect, has_failure_document: bool, answer: &Answer) -> Value {
+    match &answer.outcome {
+        Outcome::Executed(output) => output.clone(),
+        Outcome::Failed(Failure { detail: Some(detail), .. }) if has_failure_document => detail.clone(),
+        Outcome::Failed(_) => match dialect {
+            Dialect::Actions => actions::result(answer),
+            Dialect::Tool => Value::Object(tool::results(std::slice::from_ref(answer))),
+        },
+    }
 }
 
 /// What a JSON value is, in words.
@@ -196,7 +223,7 @@ fn take_name(object: &mut Map<String, Value>, key: &str, at: &str) -> Result<Str
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::outcome::{Failure, Status};
+    use crate::outcome::Status;
     use serde_json::json;
 
     fn tools(text: &str, mode: Mode) -> Result<Vec<String>, String> {

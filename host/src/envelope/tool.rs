@@ -34,9 +34,7 @@ fn result(answer: &Answer) -> Map<String, Value> {
     ])
 }
 
-/// A failure as an object of its own: what this dialect answers, and `cofferdam call` for
-/// tools whose source documents no failure shape.
-pub(super) fn error(failure: &Failure) -> Value {
+fn error(failure: &Failure) -> Value {
     let mut error = json!({
         "outcome": failure.status,
         "code": failure.code,

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::envelope::Dialect;
 use crate::policy::{Capabilities, Files, LimitSettings};
 use crate::schema::Schema;
 
@@ -55,6 +56,9 @@ pub struct Tool<S = Value> {
     pub effects: Files,
     /// The message of a call that succeeded, such as `file read`.
     pub done: String,
+    /// In whose shape `cofferdam call` prints a failure that has no document of its own.
+    #[serde(default)]
+    pub dialect: Dialect,
     /// JSON Schema of the arguments.
     pub input: S,
     /// JSON Schema of the answer.

@@ -75,6 +75,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
             description: tool.description.clone(),
             effects: tool.effects,
             done: tool.done.clone(),
+            dialect: tool.dialect,
             input: schema(&tool.input)?,
             output: schema(&tool.output)?,
             failure: tool.failure.as_deref().map(schema).transpose()?,
@@ -117,28 +118,57 @@ pub fn manifest(component: &[u8]) -> Result<Manifest, PackError> {
     Ok(Manifest::parse(json)?)
 }
 
+/// The names of what a component imports: its capability claim.
+///
+/// # Errors
+/// Bytes that are no component.
+pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
+    let mut imports = Vec::new();
+    outermost(component, |payload| {
+        if let Payload::ComponentImportSection(section) = payload {
+            for import in section {
+                imports.push(import?.name.name.to_owned());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(imports)
+}
+
 /// The manifest's section, looked for in the outermost component only: what a nested one
 /// holds is not this plugin's word.
 fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
+    let mut found = None;
+    outermost(component, |payload| {
+        if let Payload::CustomSection(section) = payload
+            && section.name() == SECTION
+        {
+            found = Some(section.data());
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Shows `look` the sections of the outermost component, and not those of what is nested.
+fn outermost<'a>(
+    component: &'a [u8],
+    mut look: impl FnMut(Payload<'a>) -> Result<(), wasmparser::BinaryReaderError>,
+) -> Result<(), PackError> {
     let malformed = |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
     let mut depth = 0_usize;
-    let mut found = None;
-    let mut parser = Parser::new(0);
-    parser.set_features(wasmparser::WasmFeatures::all());
-    for payload in parser.parse_all(component) {
+    for payload in Parser::new(0).parse_all(component) {
         match payload.map_err(malformed)? {
             Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                 return Err(PackError::CoreModule);
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::CustomSection(section) if depth == 0 && section.name() == SECTION => {
-                found = Some(section.data());
-            }
+            payload if depth == 0 => look(payload).map_err(malformed)?,
             _ => {}
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

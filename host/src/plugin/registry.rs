@@ -13,6 +13,9 @@ use crate::schema::{Schema, nearest};
 /// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
 const MAX_COMPONENT: u64 = 64 << 20;
 
+/// What stands for the dot of a qualified name where clients allow letters, digits, `_` and `-`.
+const EXPORTED_DOT: &str = "__";
+
 /// A packed component and what it says of itself.
 #[derive(Debug)]
 pub struct Plugin {
@@ -44,6 +47,11 @@ impl ToolEntry {
     /// `plugin.tool`.
     pub fn qualified_name(&self) -> String {
         format!("{}.{}", self.plugin.manifest.name, self.tool().name)
+    }
+
+    /// The qualified name with characters that every client of a model takes.
+    pub fn exported_name(&self) -> String {
+        format!("{}{EXPORTED_DOT}{}", self.plugin.manifest.name, self.tool().name)
     }
 
     /// What a policy decision looks at.
@@ -209,7 +217,8 @@ impl Registry {
     /// See [`Unresolved`].
     pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
         let qualified = role.and_then(|role| role.qualified(name)).unwrap_or(name);
-        if let Some(entry) = self.tools.get(qualified) {
+        let exported = qualified.replacen(EXPORTED_DOT, ".", 1);
+        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(&exported)) {
             return Ok(entry);
         }
         let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {

@@ -28,7 +28,7 @@ pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
 const KEEP_RESIDENT: usize = 1 << 20;
 
 /// A wasmtime engine whose clock ticks as long as it lives.
-pub(super) struct Engine {
+pub struct Engine {
     engine: wasmtime::Engine,
     stop: Arc<AtomicBool>,
 }
@@ -49,6 +49,12 @@ impl Engine {
             }
         })?;
         Ok(Self { engine, stop })
+    }
+
+    /// Whether this machine can tell which pages of a memory were written, so that memory is
+    /// kept between calls.
+    pub fn keeps_memory() -> bool {
+        PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
     /// Names everything that compiled code depends on beside its component.
@@ -104,7 +110,7 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
         .max_memory_size(Limits::MAX_MEMORY)
         .table_elements(Limits::DEFAULT.table_elements)
         .max_unused_warm_slots(slots);
-    if PoolingAllocationConfig::is_pagemap_scan_available() {
+    if Engine::keeps_memory() {
         pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEEP_RESIDENT).table_keep_resident(64 << 10);
     }
     pool

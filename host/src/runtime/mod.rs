@@ -17,7 +17,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker};
 
 use crate::capability;
@@ -32,7 +31,7 @@ pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
 
 use bindings::PluginPre;
-use engine::Engine;
+pub use engine::Engine;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
 /// imports anything else does not load.
@@ -199,26 +198,17 @@ impl Runtime {
         unsafe { Component::deserialize_file(&self.engine, file) }
     }
 
+    /// Whether a plugin that came with the host has compiled code that fits this machine.
+    pub fn has_compiled_code(&self, plugin: &Plugin) -> bool {
+        plugin.compiled.as_deref().is_some_and(|compiled| self.deserialize(compiled).is_ok())
+    }
+
     /// Compiles a component for this machine.
     ///
     /// # Errors
     /// [`LoadError::Compile`].
     pub fn compile(&self, component: &[u8]) -> Result<Vec<u8>, LoadError> {
         self.engine.precompile_component(component).map_err(compile_error)
-    }
-
-    /// The names of a packed component's imports, and whether the host offers them.
-    ///
-    /// # Errors
-    /// As [`Runtime::prepare`], but for imports that were not granted.
-    pub fn imports(&self, plugin: &Plugin) -> Result<Vec<String>, LoadError> {
-        let component = self.component(plugin)?;
-        let imports = component.component_type();
-        Ok(imports
-            .imports(&self.engine)
-            .filter(|(_, import)| matches!(import.ty, ComponentItem::ComponentInstance(_) | ComponentItem::ComponentFunc(_)))
-            .map(|(name, _)| name.to_owned())
-            .collect())
     }
 }
 

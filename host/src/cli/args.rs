@@ -1,0 +1,281 @@
+//! The arguments, as clap reads them. Help, man pages and completions come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Run the tools of coding agents as sandboxed WebAssembly plugins
+///
+/// Every tool is a WebAssembly component in an instance of its own. Each call is checked
+/// against the tool's JSON Schema and the policy, and gets exactly the files that were granted.
+/// Results go to standard output as one JSON document, everything else to standard error.
+#[derive(Debug, Parser)]
+#[command(name = "cofferdam", version, max_term_width = 100, after_help = "\
+Exit status:
+  0  every call was executed
+  1  a call ended in error
+  2  the envelope or the command line was refused; nothing was run
+  3  a call was denied by the policy
+  4  a call reached a limit, or its plugin crashed
+  5  the host itself failed
+
+Examples:
+  cofferdam run envelope.json
+  cofferdam call grep.grep '{\"pattern\": \"TODO\", \"output_mode\": \"content\"}'
+  cofferdam tools --format text")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The directory that calls work on
+    #[arg(long, short = 'C', global = true, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+    /// Load a packed plugin as well (may be repeated); it gets only what [grants.NAME] says
+    #[arg(long, global = true, value_name = "FILE")]
+    pub plugin: Vec<PathBuf>,
+    /// Use the workspace's cofferdam.toml in this run although nobody has accepted it
+    #[arg(long, global = true)]
+    pub trust_workspace: bool,
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Json)]
+    pub format: Format,
+    /// Say nothing on standard error but errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more on standard error: plugins' messages (-v), and their debugging (-vv)
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON document
+    Json,
+    /// For people
+    Text,
+    /// Tools only: as MCP's tools/list shows them
+    Mcp,
+    /// Tools only: as OpenAI's API takes them
+    Openai,
+    /// Tools only: as Anthropic's API takes them
+    Anthropic,
+    /// Tools only: a document
+    Markdown,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run an envelope of calls and print its results
+    #[command(after_help = "\
+Examples:
+  cofferdam run envelope.json
+  echo '{\"tool\": \"glob\", \"pattern\": \"**/*.rs\"}' | cofferdam run
+  cofferdam run --role reader --strict envelope.json")]
+    Run(Run),
+    /// Make one call and print the tool's own answer
+    #[command(after_help = "\
+Examples:
+  cofferdam call read_file '{\"path\": \"README.md\"}'
+  cofferdam call edit.apply_patch - < arguments.json")]
+    Call(Call),
+    /// Check an envelope without running it, and print every problem
+    #[command(after_help = "\
+Examples:
+  cofferdam validate envelope.json
+  cofferdam validate --strict --role designer -")]
+    Validate(Validate),
+    /// List the tools, or show one with its schemas
+    #[command(after_help = "\
+Examples:
+  cofferdam tools
+  cofferdam tools read_file
+  cofferdam tools --role reader --format mcp")]
+    Tools(Tools),
+    /// Look at plugins and pack them
+    #[command(subcommand)]
+    Plugin(Plugin),
+    /// Look at what is granted, and accept the workspace's settings
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Show the journal: how the calls on this workspace ended
+    #[command(after_help = "\
+Examples:
+  cofferdam log --format text
+  cofferdam log --failed --limit 5")]
+    Log(Log),
+    /// Say what this machine offers and what is missing
+    Doctor,
+    /// Print the JSON Schema of one of the host's own documents
+    #[command(after_help = "\
+Examples:
+  cofferdam schema manifest
+  cofferdam schema settings")]
+    Schema(Schema),
+    /// Print completions for a shell
+    #[command(after_help = "\
+Examples:
+  cofferdam completions bash > ~/.local/share/bash-completion/completions/cofferdam")]
+    Completions(Completions),
+    /// Write the manual pages
+    #[command(after_help = "\
+Examples:
+  cofferdam man ~/.local/share/man/man1")]
+    Man(Man),
+    /// Print this help of every command as one Markdown document
+    #[command(hide = true)]
+    Reference,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The envelope; `-`: standard input
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// The role that the calls are made under
+    #[arg(long)]
+    pub role: Option<String>,
+    /// Take exactly one JSON document, with nothing around it
+    #[arg(long)]
+    pub strict: bool,
+    /// Skip what comes after the first call that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Call {
+    /// The tool: `plugin.tool`, or its short name where only one tool has it
+    pub tool: String,
+    /// The arguments as a JSON object; `-`: standard input
+    #[arg(default_value = "{}")]
+    pub args: String,
+    /// The role that the call is made under
+    #[arg(long)]
+    pub role: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// The envelope; `-`: standard input
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// The role that the calls would be made under
+    #[arg(long)]
+    pub role: Option<String>,
+    /// Take exactly one JSON document, with nothing around it
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Tools {
+    /// Show this tool with its schemas
+    pub tool: Option<String>,
+    /// Only what this role includes
+    #[arg(long)]
+    pub role: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Plugin {
+    /// List the plugins
+    List,
+    /// Show what a plugin is and asks for, without running it
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin inspect files
+  cofferdam plugin inspect ./hello.wasm")]
+    Inspect {
+        /// A plugin's name, or a packed component
+        plugin: String,
+    },
+    /// Put a manifest and its schemas into a component
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin pack --manifest plugin.toml --component target/wasm32-wasip2/release/hello.wasm --output hello.wasm")]
+    Pack {
+        /// The manifest, as TOML
+        #[arg(long, default_value = "plugin.toml")]
+        manifest: PathBuf,
+        /// What the compiler wrote
+        #[arg(long)]
+        component: PathBuf,
+        /// Where the packed component goes
+        #[arg(long, short)]
+        output: PathBuf,
+        /// Write its compiled code beside it, for plugins that come with the host
+        #[arg(long)]
+        compile: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Show what every plugin is granted here
+    Show,
+    /// Accept the workspace's cofferdam.toml as it is now
+    Accept,
+}
+
+#[derive(Debug, Args)]
+pub struct Log {
+    /// At most so many, the latest ones
+    #[arg(long, short = 'n', default_value_t = 20)]
+    pub limit: usize,
+    /// Only calls of this tool (qualified name)
+    #[arg(long)]
+    pub tool: Option<String>,
+    /// Only calls that did not succeed
+    #[arg(long)]
+    pub failed: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Which document
+    #[arg(value_enum)]
+    pub document: Document,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// An envelope of the dialect `actions`
+    EnvelopeActions,
+    /// An envelope of the dialect `tool`
+    EnvelopeTool,
+    /// The results of an envelope of the dialect `actions`
+    ResultsActions,
+    /// The results of an envelope of the dialect `tool`
+    ResultsTool,
+    /// What is printed for an envelope that was refused
+    Refusal,
+    /// The manifest inside of a packed component
+    Manifest,
+    /// `plugin.toml`, as a plugin's author writes it
+    Plugin,
+    /// `cofferdam.toml`
+    Settings,
+    /// A role in `cofferdam.toml`
+    Role,
+    /// A line of the journal
+    Journal,
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The folder that the pages go to
+    pub folder: PathBuf,
+}

@@ -1,0 +1,118 @@
+//! `cofferdam doctor`: what this machine offers, found out by trying.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::args::Global;
+use super::output::Output;
+use super::{CliError, exit, setup};
+use crate::plugin::cache::CodeCache;
+use crate::runtime::{Engine, Runtime, Workers};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warning,
+    Broken,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    detail: String,
+}
+
+pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
+    let findings = [engine(), plugins(), cache(), workspace(global), settings(global), native_programs()];
+    let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
+    output.document(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        "workers": Workers::default_count(),
+        "findings": findings,
+    }))?;
+    Ok(if broken { exit::HOST } else { exit::OK })
+}
+
+fn finding(what: &'static str, result: Result<String, String>, verdict: Verdict) -> Finding {
+    match result {
+        Ok(detail) => Finding { what, verdict: Verdict::Ok, detail },
+        Err(detail) => Finding { what, verdict, detail },
+    }
+}
+
+fn engine() -> Finding {
+    let result = Runtime::new(Workers::default_count(), None)
+        .map(|_| {
+            let pages = if Engine::keeps_memory() { "kept between calls (fast)" } else { "not kept between calls: the kernel has no PAGEMAP_SCAN (Linux 6.7); calls are slower" };
+            format!("WebAssembly engine ready; instance memory is {pages}")
+        })
+        .map_err(|error| error.to_string());
+    finding("engine", result, Verdict::Broken)
+}
+
+fn plugins() -> Finding {
+    let check = || -> Result<String, String> {
+        let folder = setup::built_in_plugins().map_err(|error| error.to_string())?;
+        let mut registry = crate::plugin::registry::Registry::default();
+        registry.add_built_in(&folder).map_err(|error| error.to_string())?;
+        let runtime = Runtime::new(1, None).map_err(|error| error.to_string())?;
+        let mut compiled_here = 0;
+        for plugin in registry.plugins() {
+            runtime.prepare(plugin, plugin.manifest.requests).map_err(|error| error.to_string())?;
+            compiled_here += usize::from(!runtime.has_compiled_code(plugin));
+        }
+        let count = registry.plugins().len();
+        match compiled_here {
+            0 => Ok(format!("{count} in {}, compiled", folder.display())),
+            some => Err(format!("{some} of {count} in {} have no compiled code for this machine; they are compiled at first use", folder.display())),
+        }
+    };
+    finding("built-in plugins", check(), Verdict::Warning)
+}
+
+fn cache() -> Finding {
+    let result = match setup::Directories::find() {
+        None => Err("there is no home directory; other plugins are compiled in each process".to_owned()),
+        Some(directories) => CodeCache::open(&directories.cache)
+            .map(|_| directories.cache.display().to_string())
+            .map_err(|error| format!("{}: {error}; other plugins are compiled in each process", directories.cache.display())),
+    };
+    finding("cache of compiled code", result, Verdict::Warning)
+}
+
+fn workspace(global: &Global) -> Finding {
+    let result = setup::workspace(global)
+        .map_err(|error| error.to_string())
+        .and_then(|workspace| match tempfile::tempfile_in(workspace.path()) {
+            Ok(_) => Ok(format!("{} can be read and written", workspace.name())),
+            Err(error) => Err(format!("{} can't be written: {error}; tools that change files will fail, and there is no journal", workspace.name())),
+        });
+    finding("workspace", result, Verdict::Warning)
+}
+
+fn settings(global: &Global) -> Finding {
+    let result = setup::workspace(global)
+        .and_then(|workspace| setup::layers(global, &workspace))
+        .map_err(|error| error.to_string())
+        .and_then(|layers| {
+            if layers.unaccepted {
+                return Err("the workspace's cofferdam.toml does not count: nobody has accepted it".to_owned());
+            }
+            Ok(match layers.settings.len() {
+                0 => "none: built-in plugins read and change files of the workspace, others get nothing".to_owned(),
+                count => format!("{count} file(s) count"),
+            })
+        });
+    finding("settings", result, Verdict::Warning)
+}
+
+fn native_programs() -> Finding {
+    Finding {
+        what: "native programs",
+        verdict: Verdict::Ok,
+        detail: "this version gives no plugin a way to start one".to_owned(),
+    }
+}

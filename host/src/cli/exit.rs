@@ -1,0 +1,30 @@
+//! Exit statuses. They are part of the interface.
+
+use crate::outcome::{Outcome, Status};
+
+/// Every call was executed.
+pub const OK: u8 = 0;
+/// A call ended in error.
+pub const ERROR: u8 = 1;
+/// The envelope or the command line was refused: nothing was run.
+pub const REFUSED: u8 = 2;
+/// A call was denied by the policy.
+pub const DENIED: u8 = 3;
+/// A call reached a limit, or its plugin crashed.
+pub const STOPPED: u8 = 4;
+/// The host itself failed.
+pub const HOST: u8 = 5;
+
+/// The status of a run: that of its gravest outcome.
+pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> u8 {
+    outcomes
+        .map(|outcome| match outcome.status() {
+            Status::Executed => OK,
+            Status::Error | Status::Skipped => ERROR,
+            Status::Denied => DENIED,
+            Status::Limit | Status::Trap => STOPPED,
+            Status::Failed => HOST,
+        })
+        .max()
+        .unwrap_or(OK)
+}

@@ -1,0 +1,109 @@
+//! The command line. The only module that prints, reads the environment or knows clap.
+
+mod args;
+mod call;
+mod doctor;
+pub mod exit;
+mod generate;
+mod log;
+mod output;
+mod plugin;
+mod policy;
+mod run;
+mod setup;
+mod tools;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::config::ConfigError;
+use crate::dispatch::Refusal;
+use crate::host::OpenError;
+
+use args::{Cli, Command};
+use output::Output;
+
+/// Reads the command line, does what it says, and returns the exit status.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing to be done about a closed terminal.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::REFUSED } else { exit::OK });
+        }
+    };
+    setup::logging(&cli.global);
+    let output = Output::new(cli.global.format);
+    let status = match execute(&cli, &output) {
+        Ok(status) => status,
+        Err(error) => {
+            output.error(&error);
+            error.status()
+        }
+    };
+    ExitCode::from(status)
+}
+
+fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Run(args) => run::execute(global, args, output),
+        Command::Call(args) => call::execute(global, args, output),
+        Command::Validate(args) => validate::execute(global, args, output),
+        Command::Tools(args) => tools::execute(global, args, output),
+        Command::Plugin(command) => plugin::execute(global, command, output),
+        Command::Policy(command) => policy::execute(global, command, output),
+        Command::Log(args) => log::execute(global, args, output),
+        Command::Doctor => doctor::execute(global, output),
+        Command::Schema(args) => generate::schema(args, output),
+        Command::Completions(args) => generate::completions(args, output),
+        Command::Man(args) => generate::man(args, output),
+        Command::Reference => generate::reference(output),
+    }
+}
+
+/// Why a command did not do its work.
+#[derive(Debug, thiserror::Error)]
+enum CliError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Host(String),
+}
+
+impl CliError {
+    fn status(&self) -> u8 {
+        match self {
+            Self::Refused(_) | Self::Usage(_) => exit::REFUSED,
+            Self::Config(ConfigError::Changed { .. }) => exit::DENIED,
+            Self::Config(_) => exit::REFUSED,
+            Self::Host(_) => exit::HOST,
+        }
+    }
+
+    fn host(error: impl std::fmt::Display) -> Self {
+        Self::Host(error.to_string())
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => Self::Usage(error.to_string()),
+            OpenError::Runtime(_) | OpenError::Threads(_) => Self::Host(error.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Host(error.to_string())
+    }
+}

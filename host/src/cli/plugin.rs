@@ -1,0 +1,124 @@
+//! `cofferdam plugin`
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::args::{Format, Global, Plugin as PluginCommand};
+use super::output::Output;
+use super::{CliError, exit, setup};
+use crate::plugin::cache::digest;
+use crate::plugin::pack;
+use crate::plugin::registry::Plugin;
+use crate::policy::{Capabilities, Files};
+use crate::runtime::{Runtime, Workers};
+
+pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
+    match command {
+        PluginCommand::List => list(global, output),
+        PluginCommand::Inspect { plugin } => inspect(global, plugin, output),
+        PluginCommand::Pack { manifest, component, output: packed, compile } => {
+            pack(manifest, component, packed, *compile, output)
+        }
+    }
+}
+
+fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
+    let (host, _timers) = setup::host(global)?;
+    let plugins = host.registry().plugins();
+    if output.format() == Format::Text {
+        let line = |plugin: &Plugin| {
+            let manifest = &plugin.manifest;
+            format!("{:10} {:8} {:3} tools  {}\n", manifest.name, manifest.version, manifest.tools.len(), manifest.description)
+        };
+        output.text(&plugins.iter().map(|plugin| line(plugin)).collect::<String>())?;
+        return Ok(exit::OK);
+    }
+    let entry = |plugin: &Plugin| {
+        let manifest = &plugin.manifest;
+        let granted = host.policy().capabilities(&manifest.name, plugin.built_in, manifest.requests);
+        json!({
+            "name": manifest.name,
+            "version": manifest.version,
+            "description": manifest.description,
+            "built_in": plugin.built_in,
+            "tools": manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "requests": manifest.requests,
+            "granted": granted,
+        })
+    };
+    output.json(&json!({ "plugins": plugins.iter().map(|plugin| entry(plugin)).collect::<Vec<_>>() }))?;
+    Ok(exit::OK)
+}
+
+fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
+    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
+    let (bytes, manifest) = if Path::new(name).is_file() {
+        let bytes = fs::read(name).map_err(|error| usage(&error))?;
+        let manifest = pack::manifest(&bytes).map_err(|error| usage(&error))?;
+        (bytes, manifest)
+    } else {
+        let (host, _timers) = setup::host(global)?;
+        let plugin = host
+            .registry()
+            .plugins()
+            .iter()
+            .find(|plugin| plugin.manifest.name == name)
+            .ok_or_else(|| usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file"))?;
+        let bytes = fs::read(&plugin.component).map_err(|error| usage(&error))?;
+        (bytes, plugin.manifest.clone())
+    };
+    let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
+    output.document(&json!({
+        "name": manifest.name,
+        "version": manifest.version,
+        "description": manifest.description,
+        "license": manifest.license,
+        "asks_for": in_words(manifest.requests),
+        "limits": manifest.limits,
+        "tools": manifest.tools.iter().map(|tool| json!({
+            "name": tool.name,
+            "title": tool.title,
+            "effects": tool.effects,
+        })).collect::<Vec<Value>>(),
+        "imports": imports,
+        "bytes": bytes.len(),
+        "sha256": digest(&bytes),
+    }))?;
+    Ok(exit::OK)
+}
+
+/// A set of capabilities for a person who decides about it.
+fn in_words(requests: Capabilities) -> Vec<&'static str> {
+    let files = match requests.files {
+        Files::None => "no access to files",
+        Files::Read => "reading files of the workspace",
+        Files::Write => "reading and changing files of the workspace",
+    };
+    let scan = requests.scan.then_some("reading whole trees of the workspace in bulk");
+    std::iter::once(files).chain(scan).collect()
+}
+
+fn pack(manifest: &Path, component: &Path, packed: &Path, compile: bool, output: &Output) -> Result<u8, CliError> {
+    let usage = |path: &Path, error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
+    let document = pack::read_manifest_file(manifest).map_err(|error| CliError::Usage(error.to_string()))?;
+    let bytes = fs::read(component).map_err(|error| usage(component, &error))?;
+    let bytes = pack::pack(&bytes, &document).map_err(|error| usage(component, &error))?;
+    if let Some(folder) = packed.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(packed, &bytes)?;
+    if compile {
+        let runtime = Runtime::new(Workers::default_count(), None).map_err(CliError::host)?;
+        let code = runtime.compile(&bytes).map_err(|error| usage(component, &error))?;
+        fs::write(packed.with_extension("cwasm"), code)?;
+    }
+    output.document(&json!({
+        "plugin": document.name,
+        "file": packed,
+        "bytes": bytes.len(),
+        "sha256": digest(&bytes),
+    }))?;
+    Ok(exit::OK)
+}

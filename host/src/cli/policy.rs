@@ -1,0 +1,69 @@
+//! `cofferdam policy`
+
+use serde_json::{Value, json};
+
+use super::args::{Global, Policy};
+use super::output::Output;
+use super::{CliError, exit, setup};
+use crate::config;
+
+pub fn execute(global: &Global, command: &Policy, output: &Output) -> Result<u8, CliError> {
+    match command {
+        Policy::Show => show(global, output),
+        Policy::Accept => accept(global, output),
+    }
+}
+
+fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
+    let (host, _timers) = setup::host(global)?;
+    let policy = host.policy();
+    let grants: Vec<Value> = host
+        .registry()
+        .plugins()
+        .iter()
+        .map(|plugin| {
+            let manifest = &plugin.manifest;
+            json!({
+                "plugin": manifest.name,
+                "requests": manifest.requests,
+                "granted": policy.capabilities(&manifest.name, plugin.built_in, manifest.requests),
+            })
+        })
+        .collect();
+    let roles: Vec<Value> = policy
+        .roles()
+        .map(|role| {
+            let tools: Vec<String> = host.registry().tools(Some(role)).map(|tool| tool.qualified_name()).collect();
+            json!({"role": role.name(), "description": role.description(), "tools": tools, "scope": role.scope()})
+        })
+        .collect();
+    let limits = policy.limits();
+    output.document(&json!({
+        "grants": grants,
+        "roles": roles,
+        "limits": {
+            "call-ms": limits.call.as_millis() as u64,
+            "memory-mb": limits.memory >> 20,
+            "host-calls": limits.host_calls,
+            "output-kb": limits.output >> 10,
+            "messages-kb": limits.messages >> 10,
+            "envelope-mb": limits.envelope >> 20,
+            "calls": limits.calls,
+        },
+    }))?;
+    Ok(exit::OK)
+}
+
+fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
+    let directories = setup::Directories::find()
+        .ok_or_else(|| CliError::Host("there is no home directory to remember it in".to_owned()))?;
+    let workspace = setup::workspace(global)?;
+    let accepted = config::accept(&workspace, &directories.accepted)?;
+    output.document(&json!({
+        "workspace": workspace.name(),
+        "accepted": accepted.is_some(),
+        "grants": accepted.iter().flat_map(|settings| settings.grants.keys()).collect::<Vec<_>>(),
+        "roles": accepted.iter().flat_map(|settings| settings.roles.keys()).collect::<Vec<_>>(),
+    }))?;
+    Ok(exit::OK)
+}

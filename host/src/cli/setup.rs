@@ -1,0 +1,193 @@
+//! What most commands begin with: logging, directories, settings, the host itself.
+
+use std::env;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcetera::BaseStrategy as _;
+use indicatif::ProgressBar;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tracing::Level;
+
+use super::CliError;
+use super::args::Global;
+use super::output::person_watches;
+use crate::capability::Workspace;
+use crate::config;
+use crate::host::{Config, Host};
+use crate::runtime::Observer;
+
+/// Sends the host's own messages to standard error.
+pub fn logging(global: &Global) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => Level::ERROR,
+        (_, 0) => Level::WARN,
+        (_, 1) => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+/// Where a user's files are, by the XDG base directories.
+pub struct Directories {
+    pub settings: PathBuf,
+    pub accepted: PathBuf,
+    pub cache: PathBuf,
+}
+
+impl Directories {
+    /// None for a user without a home.
+    pub fn find() -> Option<Self> {
+        let base = etcetera::choose_base_strategy().ok()?;
+        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+        Some(Self {
+            settings: base.config_dir().join("cofferdam").join(config::FILE),
+            accepted: state.join("cofferdam/accepted"),
+            cache: base.cache_dir().join("cofferdam/code"),
+        })
+    }
+}
+
+/// The folder of the plugins that came with this binary: beside it, or where a package
+/// manager puts it.
+pub fn built_in_plugins() -> Result<PathBuf, CliError> {
+    let binary = env::current_exe().and_then(|path| path.canonicalize())?;
+    let folder = binary.parent().unwrap_or(Path::new("/"));
+    let candidates = [folder.join("plugins"), folder.join("../lib/cofferdam/plugins")];
+    candidates.iter().find(|candidate| candidate.is_dir()).cloned().ok_or_else(|| {
+        CliError::Host(format!(
+            "the built-in plugins are missing: looked in {}; `cargo xtask build` puts them there",
+            candidates.map(|candidate| candidate.display().to_string()).join(" and ")
+        ))
+    })
+}
+
+/// The settings that hold for the workspace.
+pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, CliError> {
+    let directories = Directories::find();
+    let user = directories.as_ref().map(|directories| directories.settings.as_path());
+    let accepted = directories.as_ref().map(|directories| directories.accepted.as_path());
+    let layers = config::load(workspace, user, accepted, global.trust_workspace)?;
+    if layers.unaccepted {
+        tracing::warn!(
+            "{} of the workspace does not count: nobody has accepted it; look at it and run `cofferdam policy accept`",
+            config::FILE
+        );
+    }
+    Ok(layers)
+}
+
+/// The workspace that the options name.
+pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
+    Workspace::open(&global.workspace).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// A host, and the runtime that it waits in.
+pub fn host(global: &Global) -> Result<(Host, Runtime), CliError> {
+    let layers = layers(global, &workspace(global)?)?;
+    let timers = Builder::new_current_thread().enable_all().build()?;
+    let config = Config {
+        built_in: Some(built_in_plugins()?),
+        plugins: global.plugin.clone(),
+        settings: layers.settings,
+        cache: Directories::find().map(|directories| directories.cache),
+        observer: Arc::new(Person::new(global)),
+        ..Config::new(&global.workspace)
+    };
+    let host = {
+        let _timers = timers.enter();
+        Host::open(config)?
+    };
+    Ok((host, timers))
+}
+
+/// Turns true when the person, or the system, wants the run to end.
+pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
+    let (interrupt, interrupted) = watch::channel(false);
+    let _timers = timers.enter();
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    timers.spawn(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+        tracing::warn!("stopping; what is being written is finished first");
+        // The run has ended by itself.
+        let _ = interrupt.send(true);
+    });
+    Ok(interrupted)
+}
+
+/// Reads a file, or standard input for `-`.
+pub fn read_input(file: &Path) -> Result<String, CliError> {
+    let (name, bytes) = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes)?;
+        ("standard input".to_owned(), bytes)
+    } else {
+        let name = file.display().to_string();
+        let bytes = std::fs::read(file).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+        (name, bytes)
+    };
+    String::from_utf8(bytes).map_err(|error| {
+        CliError::Usage(format!("{name}: not UTF-8 (first bad byte at offset {})", error.utf8_error().valid_up_to()))
+    })
+}
+
+/// The person at the terminal, who sees messages by their level and progress as a bar.
+struct Person {
+    progress: Option<ProgressBar>,
+}
+
+impl Person {
+    fn new(global: &Global) -> Self {
+        let progress = (person_watches() && !global.quiet).then(ProgressBar::no_length);
+        Self { progress }
+    }
+}
+
+impl Observer for Person {
+    fn message(&self, call: &str, level: Level, message: &str) {
+        let say = || match level {
+            Level::ERROR => tracing::error!(call, "{message}"),
+            Level::WARN => tracing::warn!(call, "{message}"),
+            Level::INFO => tracing::info!(call, "{message}"),
+            _ => tracing::debug!(call, "{message}"),
+        };
+        match &self.progress {
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
+    }
+
+    fn progress(&self, _: &str, done: u64, total: Option<u64>, message: &str) {
+        if let Some(bar) = &self.progress {
+            if let Some(total) = total {
+                bar.set_length(total);
+            }
+            bar.set_position(done);
+            bar.set_message(message.to_owned());
+        }
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.progress {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The way of one call: each stage is one function that turns one type into the next, so that
+//! no stage can be left out.
+//!
+//! ```text
+//! Call --resolve--> ValidCall --grant--> GrantedCall --execute--> Outcome
+//! ```
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::capability::Workspace;
+use crate::envelope::{Call, DecodeError};
+use crate::outcome::{Failure, Outcome, Status, shorten};
+use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
+use crate::policy::{Denial, Grant, Policy, Role};
+use crate::runtime::{CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers};
+use crate::schema::Problem;
+
+/// How many problems the feedback to a model names.
+const FEEDBACK_PROBLEMS: usize = 5;
+
+/// How much of a tool's schema the feedback to a model shows, in bytes.
+const FEEDBACK_SCHEMA: usize = 1_500;
+
+/// Calls that the host does not take: nothing of the envelope was run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{feedback}")]
+pub struct Refusal {
+    /// Everything that is wrong.
+    pub problems: Vec<CallProblem>,
+    /// The same for the model that wrote the calls: short, with what would be right.
+    pub feedback: String,
+}
+
+/// One thing that is wrong with an envelope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallProblem {
+    /// `InvalidEnvelope`, `UnknownTool`, `AmbiguousTool`, `InvalidArguments`, `TooLarge` or
+    /// `UnknownRole`.
+    pub code: &'static str,
+    /// Which call, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<usize>,
+    /// The tool's name as it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Where and what.
+    #[serde(flatten)]
+    pub problem: Problem,
+}
+
+impl Refusal {
+    /// A refusal of the envelope as a whole.
+    pub fn whole(code: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::from_problems(vec![CallProblem {
+            code,
+            call: None,
+            tool: None,
+            problem: Problem {
+                pointer: String::new(),
+                expected: expected.into(),
+                found: Some(found.into()),
+                did_you_mean: None,
+            },
+        }], &[])
+    }
+
+    /// A refusal with its feedback; `tools` are those whose arguments are wrong.
+    fn from_problems(problems: Vec<CallProblem>, tools: &[&Arc<ToolEntry>]) -> Self {
+        let mut feedback = String::from("Nothing was run. Correct this and send the whole envelope again:\n");
+        for problem in problems.iter().take(FEEDBACK_PROBLEMS) {
+            let _ = match (&problem.call, &problem.tool) {
+                (Some(call), Some(tool)) => writeln!(feedback, "- call {} ({tool}) {}", call + 1, problem.problem),
+                _ => writeln!(feedback, "- {}", problem.problem),
+            };
+        }
+        if problems.len() > FEEDBACK_PROBLEMS {
+            let _ = writeln!(feedback, "- and {} more", problems.len() - FEEDBACK_PROBLEMS);
+        }
+        for tool in tools {
+            let schema = shorten(&arguments(&tool.tool().input), FEEDBACK_SCHEMA);
+            let _ = writeln!(feedback, "{} takes: {schema}", tool.tool().name);
+        }
+        Self { problems, feedback }
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        let problems = error.problems.into_iter().map(|problem| CallProblem {
+            code: "InvalidEnvelope",
+            call: None,
+            tool: None,
+            problem,
+        });
+        Self::from_problems(problems.collect(), &[])
+    }
+}
+
+/// What of an input schema helps to write the arguments.
+fn arguments(schema: &Value) -> String {
+    let mut schema = schema.clone();
+    if let Some(fields) = schema.as_object_mut() {
+        for key in ["$schema", "title", "examples", "type", "additionalProperties"] {
+            fields.shift_remove(key);
+        }
+    }
+    schema.to_string()
+}
+
+/// A call whose tool exists and whose arguments fit the tool's schema.
+pub struct ValidCall {
+    tool: Arc<ToolEntry>,
+    name: String,
+    args: Value,
+}
+
+/// A call with what it may do.
+pub struct GrantedCall {
+    valid: ValidCall,
+    grant: Grant,
+}
+
+impl ValidCall {
+    /// The tool's name as the agent wrote it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> &Arc<ToolEntry> {
+        &self.tool
+    }
+}
+
+/// Finds each call's tool and checks its arguments.
+///
+/// # Errors
+/// Everything that is wrong with any of the calls.
+pub fn resolve(registry: &Registry, calls: Vec<Call>, role: Option<&Role>) -> Result<Vec<ValidCall>, Refusal> {
+    let mut valid = Vec::with_capacity(calls.len());
+    let mut problems: Vec<CallProblem> = Vec::new();
+    let mut wrong_tools: Vec<&Arc<ToolEntry>> = Vec::new();
+    for (index, call) in calls.into_iter().enumerate() {
+        let problem = |code, problem| CallProblem { code, call: Some(index), tool: Some(call.tool.clone()), problem };
+        let unresolved = |expected: String, did_you_mean| Problem {
+            pointer: call.pointer.clone(),
+            expected,
+            found: Some(format!("the tool '{}'", shorten(&call.tool, 80))),
+            did_you_mean,
+        };
+        match registry.resolve(&call.tool, role) {
+            Err(Unresolved::Unknown(nearest)) => {
+                problems.push(problem("UnknownTool", unresolved("a tool that exists (`cofferdam tools` lists them)".to_owned(), nearest)));
+            }
+            Err(Unresolved::Ambiguous(names)) => {
+                problems.push(problem("AmbiguousTool", unresolved(format!("one of {}", names.join(", ")), None)));
+            }
+            Ok(tool) => match tool.input() {
+                Err(error) => problems.push(problem("UnknownTool", unresolved(error.to_string(), None))),
+                Ok(schema) => {
+                    let found = schema.problems(&call.args, &call.pointer);
+                    if found.is_empty() {
+                        valid.push(ValidCall { tool: Arc::clone(tool), name: call.tool.clone(), args: call.args });
+                    } else {
+                        if !wrong_tools.iter().any(|wrong| Arc::ptr_eq(wrong, tool)) && wrong_tools.len() < 2 {
+                            wrong_tools.push(tool);
+                        }
+                        problems.extend(found.into_iter().map(|found| problem("InvalidArguments", found)));
+                    }
+                }
+            },
+        }
+    }
+    if problems.is_empty() { Ok(valid) } else { Err(Refusal::from_problems(problems, &wrong_tools)) }
+}
+
+/// Decides what a call may do.
+///
+/// # Errors
+/// Why it may not be made at all.
+pub fn grant(policy: &Policy, valid: ValidCall, role: Option<&Role>) -> Result<GrantedCall, (ValidCall, Denial)> {
+    match policy.decide(&valid.tool.subject(), role) {
+        Ok(grant) => Ok(GrantedCall { valid, grant }),
+        Err(denial) => Err((valid, denial)),
+    }
+}
+
+/// What calls run in.
+pub struct Executor<'a> {
+    /// Loads plugins.
+    pub runtime: &'a Runtime,
+    /// Runs calls.
+    pub workers: &'a Workers,
+    /// Decides what a plugin as a whole is granted.
+    pub policy: &'a Policy,
+    /// The directory that calls work on.
+    pub workspace: &'a Arc<Workspace>,
+    /// Whoever listens.
+    pub observer: &'a Arc<dyn Observer>,
+}
+
+impl Executor<'_> {
+    /// Runs a call and checks its answer. `cancelled` ends it early.
+    pub async fn execute(&self, id: &str, call: GrantedCall, cancelled: impl Future<Output = ()>) -> Outcome {
+        let tool = &call.valid.tool;
+        let plugin = &tool.plugin;
+        let granted = self.policy.capabilities(&plugin.manifest.name, plugin.built_in, plugin.manifest.requests);
+        let prepared = match self.runtime.prepare(plugin, granted) {
+            Ok(prepared) => prepared,
+            Err(error) => return Outcome::Failed(load_failure(&error)),
+        };
+        let control = Arc::new(Control::new(call.grant.limits.call));
+        let request = CallRequest {
+            id: id.to_owned(),
+            tool: tool.tool().name.clone(),
+            args: call.valid.args.to_string(),
+            capabilities: call.grant.capabilities,
+            scope: call.grant.scope.clone(),
+            workspace: Arc::clone(self.workspace),
+            control: Arc::clone(&control),
+            observer: Arc::clone(self.observer),
+            limits: call.grant.limits,
+        };
+        let limits = request.limits.clone();
+        let mut running = std::pin::pin!(self.workers.run(prepared, request));
+        let answer = tokio::select! {
+            answer = &mut running => answer,
+            () = cancelled => {
+                control.cancel();
+                running.await
+            }
+        };
+        match answer {
+            Ok(Ok(output)) => checked(tool, &output),
+            Ok(Err(error)) => Outcome::Failed(tool_failure(tool, error)),
+            Err(stop) => Outcome::Failed(stop_failure(&stop, &limits)),
+        }
+    }
+}
+
+/// An answer of the tool, if it is one that its schema allows.
+fn checked(tool: &ToolEntry, output: &str) -> Outcome {
+    let invalid = |what: String| {
+        let message = format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
+        Outcome::Failed(Failure::new(Status::Trap, "InvalidOutput", message))
+    };
+    let value: Value = match serde_json::from_str(output) {
+        Ok(value) => value,
+        Err(error) => return invalid(format!("its answer is no JSON ({error})")),
+    };
+    match tool.output().map(|schema| schema.problems(&value, "")) {
+        Ok(problems) => match problems.first() {
+            None => Outcome::Executed(value),
+            Some(problem) => invalid(format!("its answer does not fit its own schema: {problem}")),
+        },
+        Err(error) => invalid(error.to_string()),
+    }
+}
+
+fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
+    let status = match error.kind {
+        ErrorKind::Denied => Status::Denied,
+        ErrorKind::Limit => Status::Limit,
+        _ => Status::Error,
+    };
+    // A detail that is no JSON is the plugin's slip; the message still says what happened.
+    let detail = error.detail.and_then(|detail| serde_json::from_str(&detail).ok());
+    if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
+        tracing::debug!("{} failed without its failure document", tool.qualified_name());
+    }
+    Failure { status, code: error.code, message: error.message, detail }
+}
+
+fn load_failure(error: &LoadError) -> Failure {
+    let (status, code) = match error {
+        LoadError::NotGranted { .. } => (Status::Denied, "NotGranted"),
+        LoadError::NotServed { .. } => (Status::Denied, "UnknownImport"),
+        LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
+        LoadError::Compile(_) => (Status::Failed, "InvalidComponent"),
+        LoadError::World { .. } => (Status::Failed, "WrongWorld"),
+    };
+    Failure::new(status, code, error.to_string())
+}
+
+fn stop_failure(stop: &Stop, limits: &crate::policy::Limits) -> Failure {
+    match stop {
+        Stop::Limit(code) => {
+            let bound = match *code {
+                "WallClockLimit" => format!("the call took longer than {} ms", limits.call.as_millis()),
+                "MemoryLimit" => format!("the plugin wanted more than {} MiB of memory", limits.memory >> 20),
+                "TableLimit" => format!("the plugin wanted a table of more than {} elements", limits.table_elements),
+                "HostCallLimit" => format!("the plugin called the host more than {} times", limits.host_calls),
+                "TransferLimit" => format!("the plugin passed more than {} MiB in one go", limits.transfer >> 20),
+                "HandleLimit" => format!("the plugin held more than {} open handles", limits.handles),
+                "OutputLimit" => format!("the answer is larger than {} KiB", limits.output >> 10),
+                other => format!("the call reached its limit {other}"),
+            };
+            Failure::new(Status::Limit, *code, bound)
+        }
+        Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
+        Stop::Cancelled => Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"),
+    }
+}
+
+/// What a denied call answers.
+pub fn denied(denial: &Denial) -> Outcome {
+    Outcome::Failed(Failure::new(Status::Denied, denial.code, denial.message.clone()))
+}

@@ -1,0 +1,323 @@
+//! The facade: open a host on a workspace, give it an envelope, get the results.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::{StreamExt as _, stream};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::capability::{Workspace, WorkspaceError};
+use crate::dispatch::{self, CallProblem, Executor, Refusal, ValidCall};
+use crate::envelope::{self, Answer, Call, Envelope, Mode};
+use crate::journal::{Journal, Record};
+use crate::metrics::Metrics;
+use crate::outcome::{Failure, Outcome, Status};
+use crate::plugin::cache::CodeCache;
+use crate::plugin::registry::{Registry, RegistryError};
+use crate::policy::{Files, Policy, PolicyError, Role, Settings};
+use crate::runtime::{Observer, Quiet, Runtime, RuntimeError, Workers};
+
+/// What a host is opened with.
+pub struct Config {
+    /// The directory that calls work on.
+    pub workspace: PathBuf,
+    /// The folder of the plugins that came with the host.
+    pub built_in: Option<PathBuf>,
+    /// Packed components from elsewhere.
+    pub plugins: Vec<PathBuf>,
+    /// The layers of settings, the later ones over the earlier ones.
+    pub settings: Vec<Settings>,
+    /// Where compiled code is kept; `None`: compiled anew in each process.
+    pub cache: Option<PathBuf>,
+    /// How many calls run at a time; `None`: one for each core.
+    pub workers: Option<usize>,
+    /// Whoever listens to running calls.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl Config {
+    /// A host on `workspace` without any plugin, setting or cache.
+    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: workspace.into(),
+            built_in: None,
+            plugins: Vec::new(),
+            settings: Vec::new(),
+            cache: None,
+            workers: None,
+            observer: Arc::new(Quiet),
+        }
+    }
+}
+
+/// A host that can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The workspace can't be opened.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// A plugin can't be taken in.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The settings make no sense.
+    #[error("the settings: {0}")]
+    Policy(#[from] PolicyError),
+    /// The engine can't be set up.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The system gives no threads.
+    #[error("no thread for calls: {0}")]
+    Threads(std::io::Error),
+}
+
+/// How an envelope is run.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// The role that the calls are made under.
+    pub role: Option<String>,
+    /// Skip what comes after the first call that fails.
+    pub fail_fast: bool,
+    /// Turns true when the run should end early.
+    pub cancel: Option<watch::Receiver<bool>>,
+}
+
+/// An envelope and how its calls ended, in its order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// What was run; its calls are in `answers`.
+    pub envelope: Envelope,
+    /// One for each call.
+    pub answers: Vec<Answer>,
+}
+
+impl Run {
+    /// The result document, in the envelope's dialect.
+    pub fn document(&self) -> Value {
+        envelope::results(&self.envelope, &self.answers)
+    }
+}
+
+/// Plugins, policy and a workspace, ready for calls.
+pub struct Host {
+    registry: Registry,
+    policy: Policy,
+    runtime: Runtime,
+    workers: Workers,
+    workspace: Arc<Workspace>,
+    journal: Journal,
+    metrics: Metrics,
+    observer: Arc<dyn Observer>,
+}
+
+impl Host {
+    /// Opens a host. Must be called within a tokio runtime: that is where deadlines and
+    /// plugins' sleeps are waited for.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        let workspace = Arc::new(Workspace::open(&config.workspace)?);
+        let policy = Policy::new(&config.settings)?;
+        let mut registry = Registry::default();
+        if let Some(folder) = &config.built_in {
+            registry.add_built_in(folder)?;
+        }
+        for file in &config.plugins {
+            registry.add_file(file)?;
+        }
+        // Without a cache everything works, only slower: a home that can't be written is no
+        // reason to refuse.
+        let cache = config.cache.as_deref().and_then(|directory| {
+            CodeCache::open(directory)
+                .map_err(|error| tracing::warn!("compiled code is not kept: {error}"))
+                .ok()
+        });
+        let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
+        Ok(Self {
+            registry,
+            policy,
+            runtime: Runtime::new(workers, cache)?,
+            workers: Workers::new(workers, Handle::current()).map_err(OpenError::Threads)?,
+            journal: Journal::new(Arc::clone(&workspace)),
+            workspace,
+            metrics: Metrics::default(),
+            observer: config.observer,
+        })
+    }
+
+    /// All plugins and tools.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Who may do what.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Where plugins are loaded.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The record of all calls on this workspace.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The figures of this process' calls.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The directory that calls work on.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// A role by its name.
+    ///
+    /// # Errors
+    /// A refusal that names the roles there are.
+    pub fn role(&self, name: Option<&str>) -> Result<Option<&Role>, Refusal> {
+        let Some(name) = name else { return Ok(None) };
+        self.policy.role(name).map(Some).ok_or_else(|| {
+            let known: Vec<&str> = self.policy.roles().map(Role::name).collect();
+            Refusal::whole("UnknownRole", format!("one of the roles {}", known.join(", ")), format!("the role '{name}'"))
+        })
+    }
+
+    /// Decodes an envelope and checks everything that can be checked without running it.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn check(&self, text: &str, mode: Mode, role: Option<&str>) -> Result<(Envelope, Vec<ValidCall>), Refusal> {
+        let role = self.role(role)?;
+        let limits = self.policy.limits();
+        if text.len() > limits.envelope {
+            return Err(Refusal::whole(
+                "TooLarge",
+                format!("at most {} bytes (limits.envelope-mb)", limits.envelope),
+                format!("an envelope of {} bytes", text.len()),
+            ));
+        }
+        let mut envelope = envelope::decode(text, mode)?;
+        if envelope.calls.len() > limits.calls {
+            return Err(Refusal::whole(
+                "TooLarge",
+                format!("at most {} calls (limits.calls)", limits.calls),
+                format!("an envelope of {} calls", envelope.calls.len()),
+            ));
+        }
+        let calls = std::mem::take(&mut envelope.calls);
+        let valid = dispatch::resolve(&self.registry, calls, role)?;
+        Ok((envelope, valid))
+    }
+
+    /// Runs an envelope. Calls that only read and stand next to each other run side by side;
+    /// a call that changes something runs alone, in its place.
+    ///
+    /// # Errors
+    /// An envelope that is not taken: nothing was run.
+    pub async fn run(&self, text: &str, mode: Mode, options: &RunOptions) -> Result<Run, Refusal> {
+        let checked = self.check(text, mode, options.role.as_deref());
+        let (envelope, calls) = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
+        let role = self.role(options.role.as_deref())?;
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter().peekable();
+        let mut failed = false;
+        while let Some(first) = calls.next() {
+            let mut group = vec![first];
+            if !options.fail_fast && only_reads(&group[0]) {
+                while let Some(next) = calls.next_if(only_reads) {
+                    group.push(next);
+                }
+            }
+            let done: Vec<Answer> = stream::iter(group)
+                .map(|call| self.answer(call, role, options, failed && options.fail_fast))
+                .buffered(self.workers.count())
+                .collect()
+                .await;
+            failed |= done.iter().any(|answer| matches!(answer.outcome, Outcome::Failed(_)));
+            answers.extend(done);
+        }
+        Ok(Run { envelope, answers })
+    }
+
+    /// Runs one call.
+    ///
+    /// # Errors
+    /// A call that is not taken: nothing was run.
+    pub async fn call(&self, tool: &str, args: Value, options: &RunOptions) -> Result<Answer, Refusal> {
+        let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
+        let role = self.role(options.role.as_deref())?;
+        let resolved = dispatch::resolve(&self.registry, vec![call], role);
+        let mut valid = resolved.inspect_err(|refusal| self.record_refusal(refusal, options))?;
+        match valid.pop() {
+            Some(call) => Ok(self.answer(call, role, options, false).await),
+            None => Err(Refusal::whole("InvalidEnvelope", "one call", "none")),
+        }
+    }
+
+    async fn answer(&self, call: ValidCall, role: Option<&Role>, options: &RunOptions, skip: bool) -> Answer {
+        let id = uuid::Uuid::now_v7().to_string();
+        let started = Instant::now();
+        let name = call.name().to_owned();
+        let tool = Arc::clone(call.tool());
+        let mut cancel = options.cancel.clone();
+        let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
+        let outcome = if skip || is_cancelled {
+            let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
+            Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why))
+        } else {
+            match dispatch::grant(&self.policy, call, role) {
+                Err((_, denial)) => dispatch::denied(&denial),
+                Ok(granted) => {
+                    let executor = Executor {
+                        runtime: &self.runtime,
+                        workers: &self.workers,
+                        policy: &self.policy,
+                        workspace: &self.workspace,
+                        observer: &self.observer,
+                    };
+                    executor.execute(&id, granted, cancelled(&mut cancel)).await
+                }
+            }
+        };
+        let latency = started.elapsed().as_secs_f64() * 1000.0;
+        self.record(&Record::new(&id, &tool.qualified_name(), options.role.as_deref(), &outcome, latency));
+        Answer { tool: name, done: tool.tool().done.clone(), outcome }
+    }
+
+    /// The journal and the metrics see every exit.
+    fn record(&self, record: &Record) {
+        self.journal.append(record);
+        self.metrics.count(record);
+    }
+
+    fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
+        if let Some(CallProblem { code, tool, problem, .. }) = refusal.problems.first() {
+            let outcome = Outcome::Failed(Failure::new(Status::Error, *code, problem.to_string()));
+            let tool = tool.as_deref().unwrap_or("-");
+            let id = uuid::Uuid::now_v7().to_string();
+            self.record(&Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0));
+        }
+    }
+}
+
+fn only_reads(call: &ValidCall) -> bool {
+    call.tool().tool().effects < Files::Write
+}
+
+/// Ends when the run is cancelled; never, where nobody can.
+async fn cancelled(cancel: &mut Option<watch::Receiver<bool>>) {
+    if let Some(cancel) = cancel
+        && cancel.wait_for(|cancelled| *cancelled).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}

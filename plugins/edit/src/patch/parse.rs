@@ -1,0 +1,588 @@
+//! Files and their headers.
+//!
+//! Text before the first file, between files (mail headers, signatures) and after the last
+//! one is passed over, but never a line that may be a lost change.
+
+use super::cursor::Cursor;
+use super::name::{self, Mark};
+use super::{FilePatch, Operation, Patch, PatchError, hunk};
+
+/// Reads a patch: any number of files, each with or without git's own headers; or hunks
+/// without a file header, as the only thing in the patch.
+///
+/// Takes time in proportion to the length of the patch.
+///
+/// # Errors
+/// The first line that breaks the format, or the first file that is more than plain text.
+pub fn parse(patch: &[u8]) -> Result<Patch<'_>, PatchError> {
+    let mut cursor = Cursor::new(patch);
+    let mut files: Vec<FilePatch> = Vec::new();
+    // Whether what comes next may be any text, as it is before the first file.
+    let mut prose = true;
+    while let Some(line) = cursor.header() {
+        if cursor.at("diff --git ") {
+            files.push(git_file(&mut cursor)?);
+            prose = false;
+        } else if cursor.at_marks() {
+            files.push(plain_file(&mut cursor)?);
+            prose = false;
+        } else if cursor.at("@@") {
+            if !files.is_empty() {
+                return Err(cursor.expected("'diff --git' or '--- ' before more hunks"));
+            }
+            files.push(unnamed_file(&mut cursor)?);
+            prose = false;
+        } else if let Some(problem) = unsupported(line) {
+            let file = String::from_utf8_lossy(line).into_owned();
+            return Err(PatchError::Unsupported {
+                line: cursor.number(),
+                file,
+                problem: problem.to_owned(),
+            });
+        } else if !prose && !cursor.at_signature() && matches!(line, [b'+' | b'-' | b'\\', ..]) {
+            return Err(cursor.expected("a file header or a hunk header before more changed lines"));
+        } else {
+            prose |= cursor.at_signature() || cursor.at("From ");
+            cursor.advance();
+        }
+    }
+    if files.is_empty() {
+        cursor.back_to(1);
+        return Err(
+            cursor.expected("'diff --git', '--- ' and '+++ ', or '@@ -' somewhere in the patch")
+        );
+    }
+    Ok(Patch { files })
+}
+
+/// Why a line outside of hunks stands for a change that can't be made.
+fn unsupported(line: &[u8]) -> Option<&'static str> {
+    let is_binary = line.starts_with(b"Binary files ") && line.ends_with(b" differ");
+    [
+        (is_binary, BINARY),
+        (
+            line.starts_with(b"diff --cc ") || line.starts_with(b"diff --combined "),
+            "a combined diff (of a merge)",
+        ),
+        (line == b"*** Begin Patch", "not a unified diff"),
+        (line == b"***************", "a context diff; only unified diffs are applied"),
+    ]
+    .into_iter()
+    .find_map(|(is, problem)| is.then_some(problem))
+}
+
+const BINARY: &str = "a binary file; only changes of text are applied";
+
+/// Hunks without a file header.
+fn unnamed_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
+    let (line, crlf) = (cursor.number(), at_crlf(cursor));
+    let hunks = hunk::parse_all(cursor)?;
+    Ok(FilePatch { line, operation: Operation::Unnamed, executable: None, crlf, hunks })
+}
+
+/// `---` and `+++` without a `diff --git` before them.
+fn plain_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
+    let (line, crlf) = (cursor.number(), at_crlf(cursor));
+    let operation = match marks(cursor)? {
+        (Mark::Name(old), Mark::Name(new)) => match name::common(&old, &new) {
+            Some(name) => Operation::Modify(name.to_owned()),
+            None => {
+                let problem = format!(
+                    "expected one file, found {old:?} and {new:?}; only git's 'rename from' renames"
+                );
+                return Err(PatchError::Malformed { line, problem });
+            }
+        },
+        (Mark::Absent, Mark::Name(new)) => {
+            Operation::Create(new.strip_prefix("b/").unwrap_or(&new).to_owned())
+        }
+        (Mark::Name(old), Mark::Absent) => {
+            Operation::Delete(old.strip_prefix("a/").unwrap_or(&old).to_owned())
+        }
+        (Mark::Absent, Mark::Absent) => return Err(both_absent(line)),
+    };
+    let hunks = hunk::parse_all(cursor)?;
+    if hunks.is_empty() {
+        return Err(cursor.expected("a hunk ('@@ -') after the file header"));
+    }
+    Ok(FilePatch { line, operation, executable: None, crlf, hunks })
+}
+
+/// Everything from one `diff --git` on.
+fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
+    let (line, crlf) = (cursor.number(), at_crlf(cursor));
+    let names = cursor.after("diff --git ").unwrap_or_default();
+    let mut header =
+        GitHeader { line, names, common: name::common_in_git_line(names), ..GitHeader::default() };
+    cursor.advance();
+    while header.take(cursor)? {
+        cursor.advance();
+    }
+    if cursor.at("GIT binary patch") || cursor.header().and_then(unsupported) == Some(BINARY) {
+        return Err(header.unsupported(cursor.number(), BINARY));
+    }
+    let marks = if cursor.at("--- ") { Some(marks(cursor)?) } else { None };
+    let hunks = hunk::parse_all(cursor)?;
+    if hunks.is_empty() && marks.is_some() {
+        return Err(cursor.expected("a hunk ('@@ -') after the file header"));
+    }
+    if !hunks.is_empty() && marks.is_none() {
+        return Err(PatchError::Malformed {
+            line: hunks[0].line,
+            problem: "expected '--- ' and '+++ ' before the hunk".to_owned(),
+        });
+    }
+    let operation = header.operation(marks)?;
+    let executable = match operation {
+        Operation::Copy { .. } => header.new_mode.or(header.index_mode),
+        _ => header.new_mode,
+    };
+    if matches!(operation, Operation::Modify(_)) && hunks.is_empty() && executable.is_none() {
+        return Err(header.malformed("expected a change of the file's content, name or mode"));
+    }
+    Ok(FilePatch { line, operation, executable, crlf, hunks })
+}
+
+/// What the lines between `diff --git` and `---` say.
+#[derive(Default)]
+struct GitHeader<'a> {
+    line: usize,
+    /// What follows `diff --git`.
+    names: &'a [u8],
+    /// The one name in it, where there is one.
+    common: Option<String>,
+    /// Whether the file is executable afterwards, where its mode is changed or set.
+    new_mode: Option<bool>,
+    /// Whether it is, where its mode is not changed.
+    index_mode: Option<bool>,
+    creates: bool,
+    deletes: bool,
+    rename_from: Option<String>,
+    rename_to: Option<String>,
+    copy_from: Option<String>,
+    copy_to: Option<String>,
+}
+
+impl GitHeader<'_> {
+    /// Takes the next line, if it belongs to the header.
+    fn take(&mut self, cursor: &Cursor) -> Result<bool, PatchError> {
+        if let Some(mode) = cursor.after("old mode ") {
+            self.mode(cursor, mode)?;
+        } else if let Some(mode) = cursor.after("new mode ") {
+            self.new_mode = Some(self.mode(cursor, mode)?);
+        } else if let Some(mode) = cursor.after("new file mode ") {
+            self.new_mode = Some(self.mode(cursor, mode)?);
+            self.creates = true;
+        } else if let Some(mode) = cursor.after("deleted file mode ") {
+            self.mode(cursor, mode)?;
+            self.deletes = true;
+        } else if let Some(index) = cursor.after("index ") {
+            if let Some(blank) = index.iter().position(|byte| *byte == b' ') {
+                self.index_mode = Some(self.mode(cursor, &index[blank + 1..])?);
+            }
+        } else if let Some(from) = cursor.after("rename from ") {
+            self.rename_from = Some(whole(cursor, from)?);
+        } else if let Some(to) = cursor.after("rename to ") {
+            self.rename_to = Some(whole(cursor, to)?);
+        } else if let Some(from) = cursor.after("copy from ") {
+            self.copy_from = Some(whole(cursor, from)?);
+        } else if let Some(to) = cursor.after("copy to ") {
+            self.copy_to = Some(whole(cursor, to)?);
+        } else {
+            return Ok(cursor.at("similarity index ") || cursor.at("dissimilarity index "));
+        }
+        Ok(true)
+    }
+
+    /// Whether a mode is that of an executable file.
+    fn mode(&self, cursor: &Cursor, mode: &[u8]) -> Result<bool, PatchError> {
+        match mode {
+            b"100644" => Ok(false),
+            b"100755" => Ok(true),
+            b"120000" => {
+                Err(self.unsupported(cursor.number(), "a symbolic link; only files are changed"))
+            }
+            b"160000" => {
+                Err(self.unsupported(cursor.number(), "a submodule; only files are changed"))
+            }
+            _ => Err(cursor.expected("mode 100644 or 100755")),
+        }
+    }
+
+    fn operation(&mut self, marks: Option<(Mark, Mark)>) -> Result<Operation, PatchError> {
+        let moves = [&self.rename_from, &self.rename_to, &self.copy_from, &self.copy_to];
+        if moves.into_iter().any(Option::is_some) {
+            return self.renamed_or_copied(marks);
+        }
+        let (old, new) = match marks {
+            Some((Mark::Absent, Mark::Absent)) => return Err(both_absent(self.line)),
+            Some((Mark::Name(old), Mark::Name(new))) => (Some(old), Some(new)),
+            Some((Mark::Name(old), Mark::Absent)) => (Some(old), None),
+            Some((Mark::Absent, Mark::Name(new))) => (None, Some(new)),
+            None if self.creates => (None, self.common.clone()),
+            None if self.deletes => (self.common.clone(), None),
+            None => (self.common.clone(), self.common.clone()),
+        };
+        let (creates, deletes) = (old.is_none(), new.is_none());
+        if (self.creates && !creates) || (self.deletes && !deletes) {
+            let what = if self.creates { "new" } else { "deleted" };
+            return Err(
+                self.malformed(format!("expected /dev/null beside the name of a {what} file"))
+            );
+        }
+        let name = match (&self.common, &old, &new) {
+            (Some(common), ..) => {
+                if [&old, &new].into_iter().flatten().any(|mark| !name::is(mark, common)) {
+                    return Err(self
+                        .malformed(format!("expected the name {common:?} in '--- ' and '+++ '")));
+                }
+                Some(common.as_str())
+            }
+            (None, Some(old), Some(new)) => name::common(old, new),
+            (None, Some(old), None) => Some(old.strip_prefix("a/").unwrap_or(old)),
+            (None, None, Some(new)) => Some(new.strip_prefix("b/").unwrap_or(new)),
+            (None, None, None) => None,
+        };
+        let Some(name) = name.map(str::to_owned) else {
+            return Err(self
+                .malformed("expected the same file name twice, or 'rename from' and 'rename to'"));
+        };
+        Ok(if creates {
+            Operation::Create(name)
+        } else if deletes {
+            Operation::Delete(name)
+        } else {
+            Operation::Modify(name)
+        })
+    }
+
+    fn renamed_or_copied(&mut self, marks: Option<(Mark, Mark)>) -> Result<Operation, PatchError> {
+        let taken = (
+            self.rename_from.take(),
+            self.rename_to.take(),
+            self.copy_from.take(),
+            self.copy_to.take(),
+        );
+        let (from, to, copies) = match taken {
+            (Some(from), Some(to), None, None) => (from, to, false),
+            (None, None, Some(from), Some(to)) => (from, to, true),
+            _ => {
+                return Err(self.malformed(
+                    "expected 'rename from' and 'rename to', or 'copy from' and 'copy to'",
+                ));
+            }
+        };
+        if self.creates || self.deletes {
+            return Err(self.malformed(
+                "expected a file that is renamed or copied to be neither new nor deleted",
+            ));
+        }
+        if let Some((old, new)) = marks {
+            let is = |mark: Mark, wanted: &str| matches!(mark, Mark::Name(name) if name::is(&name, wanted));
+            if !is(old, &from) || !is(new, &to) {
+                return Err(self.malformed(format!(
+                    "expected the names {from:?} and {to:?} in '--- ' and '+++ '"
+                )));
+            }
+        }
+        Ok(if copies { Operation::Copy { from, to } } else { Operation::Rename { from, to } })
+    }
+
+    fn malformed(&self, problem: impl Into<String>) -> PatchError {
+        PatchError::Malformed { line: self.line, problem: problem.into() }
+    }
+
+    fn unsupported(&self, line: usize, problem: &str) -> PatchError {
+        let file = match (&self.common, &self.rename_to, &self.copy_to) {
+            (Some(name), ..) | (_, Some(name), _) | (.., Some(name)) => name.clone(),
+            (None, None, None) => String::from_utf8_lossy(self.names).into_owned(),
+        };
+        PatchError::Unsupported { line, file, problem: problem.to_owned() }
+    }
+}
+
+/// Reads the `---` and `+++` lines.
+fn marks(cursor: &mut Cursor) -> Result<(Mark, Mark), PatchError> {
+    Ok((mark(cursor, "--- ")?, mark(cursor, "+++ ")?))
+}
+
+fn mark(cursor: &mut Cursor, prefix: &str) -> Result<Mark, PatchError> {
+    let text = cursor.after(prefix).ok_or_else(|| cursor.expected(format!("'{prefix}'")))?;
+    let mark = name::mark(text).map_err(|problem| malformed_name(cursor, problem))?;
+    cursor.advance();
+    Ok(mark)
+}
+
+fn whole(cursor: &Cursor, text: &[u8]) -> Result<String, PatchError> {
+    name::whole(text).map_err(|problem| malformed_name(cursor, problem))
+}
+
+fn malformed_name(cursor: &Cursor, problem: String) -> PatchError {
+    PatchError::Malformed { line: cursor.number(), problem }
+}
+
+fn both_absent(line: usize) -> PatchError {
+    PatchError::Malformed {
+        line,
+        problem: "expected a file name, found /dev/null on both sides".to_owned(),
+    }
+}
+
+fn at_crlf(cursor: &Cursor) -> bool {
+    cursor.raw().is_some_and(|line| line.ends_with(b"\r"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const HUNK: &str = "@@ -1 +1 @@\n-a\n+b\n";
+
+    /// The files of a patch, each as its operation, new mode and number of hunks.
+    fn read(text: &str) -> Vec<(Operation, Option<bool>, usize)> {
+        let patch = parse(text.as_bytes()).unwrap_or_else(|error| unreachable!("{error}\n{text}"));
+        patch
+            .files
+            .into_iter()
+            .map(|file| (file.operation, file.executable, file.hunks.len()))
+            .collect()
+    }
+
+    fn modify(name: &str) -> Operation {
+        Operation::Modify(name.to_owned())
+    }
+
+    #[test]
+    fn file_headers() {
+        let (create, delete) = (
+            |name: &str| Operation::Create(name.to_owned()),
+            |name: &str| Operation::Delete(name.to_owned()),
+        );
+        let rename =
+            |from: &str, to: &str| Operation::Rename { from: from.to_owned(), to: to.to_owned() };
+        let copy =
+            |from: &str, to: &str| Operation::Copy { from: from.to_owned(), to: to.to_owned() };
+        for (header, operation, executable) in [
+            ("", Operation::Unnamed, None),
+            ("--- a/x y\n+++ b/x y\n", modify("x y"), None),
+            ("--- x\t2024-01-01\n+++ x\t2024-01-02\n", modify("x"), None),
+            ("--- a/x\n+++ a/x\n", modify("a/x"), None),
+            ("--- /dev/null\n+++ b/x\n", create("x"), None),
+            ("--- a/x\n+++ /dev/null\n", delete("x"), None),
+            ("Index: x\n=====\n--- x\n+++ x\n", modify("x"), None),
+            ("diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n", modify("x"), None),
+            (
+                "diff --git a/x b/x\nold mode 100644\nnew mode 100755\nindex 1..2\n--- a/x\n+++ b/x\n",
+                modify("x"),
+                Some(true),
+            ),
+            ("diff --git i/x w/x\n--- i/x\n+++ w/x\n", modify("x"), None),
+            (
+                "diff --git b/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n",
+                create("b/x"),
+                Some(false),
+            ),
+            (
+                "diff --git a/x b/x\nnew file mode 100755\n--- /dev/null\n+++ b/x\n",
+                create("x"),
+                Some(true),
+            ),
+            ("diff --git a/x b/x\n--- /dev/null\n+++ b/x\n", create("x"), None),
+            (
+                "diff --git a/x b/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n",
+                delete("x"),
+                None,
+            ),
+            (
+                "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n--- \"a/\\303\\244\"\n+++ \"b/\\303\\244\"\n",
+                modify("ä"),
+                None,
+            ),
+            (
+                "diff --git a/x b/y z\nsimilarity index 90%\nrename from x\nrename to y z\nindex 1..2 100755\n--- a/x\n+++ b/y z\t\n",
+                rename("x", "y z"),
+                None,
+            ),
+            (
+                "diff --git a/x b/y\nold mode 100755\nnew mode 100644\nsimilarity index 90%\nrename from x\nrename to y\n--- a/x\n+++ b/y\n",
+                rename("x", "y"),
+                Some(false),
+            ),
+            (
+                "diff --git a/x b/y\nsimilarity index 90%\ncopy from x\ncopy to y\nindex 1..2 100755\n--- a/x\n+++ b/y\n",
+                copy("x", "y"),
+                Some(true),
+            ),
+        ] {
+            for text in [format!("{header}{HUNK}"), format!("{header}{HUNK}").replace('\n', "\r\n")]
+            {
+                assert_eq!(read(&text), [(operation.clone(), executable, 1)], "{text}");
+            }
+        }
+        for (text, operation, executable) in [
+            ("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", modify("x"), Some(true)),
+            (
+                "diff --git a/x y b/x y\nnew file mode 100644\nindex 0000000..e69de29\n",
+                create("x y"),
+                Some(false),
+            ),
+            (
+                "diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n",
+                delete("x"),
+                None,
+            ),
+            (
+                "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n",
+                rename("x", "y"),
+                None,
+            ),
+            (
+                "diff --git a/x b/y\nsimilarity index 100%\ncopy from \"x\\t\"\ncopy to y\n",
+                copy("x\t", "y"),
+                None,
+            ),
+        ] {
+            assert_eq!(read(text), [(operation, executable, 0)], "{text}");
+        }
+    }
+
+    #[test]
+    fn many_files_and_the_text_around_them() {
+        let mail = format!(
+            "From 1234 Mon Sep 17 00:00:00 2001\nSubject: [PATCH] x\n\n- a point\n+ another\n---\n x | 2 +-\n\n\
+             diff --git a/x b/x\n--- a/x\n+++ b/x\n{HUNK}-- \n2.47.3\n\n"
+        );
+        let text = format!("{mail}{mail}--- y\n+++ y\n{HUNK}\nbye\n");
+        assert_eq!(
+            read(&text),
+            [(modify("x"), None, 1), (modify("x"), None, 1), (modify("y"), None, 1)]
+        );
+        assert_eq!(parse(text.as_bytes()).unwrap().files[0].line, 9);
+        let sample =
+            "--- a/src/main.go\n+++ b/src/main.go\n@@ -10,7 +10,7 @@\n-\told code\n+\tnew code";
+        assert_eq!(read(sample), [(modify("src/main.go"), None, 1)]);
+    }
+
+    #[test]
+    fn what_is_malformed_or_unsupported_is_named() {
+        let git = "diff --git a/x b/x\n";
+        for (text, wanted) in [
+            (
+                String::new(),
+                "line 1 of the patch: expected 'diff --git', '--- ' and '+++ ', or '@@ -' somewhere in the patch, but the patch ends",
+            ),
+            (
+                "hello\n".to_owned(),
+                "line 1 of the patch: expected 'diff --git', '--- ' and '+++ ', or '@@ -' somewhere in the patch, found \"hello\"",
+            ),
+            (
+                format!("--- a/x\n+++ b/y\n{HUNK}"),
+                "line 1 of the patch: expected one file, found \"a/x\" and \"b/y\"; only git's 'rename from' renames",
+            ),
+            (
+                "--- a/x\n+++ b/x\nhello".to_owned(),
+                "line 3 of the patch: expected a hunk ('@@ -') after the file header, found \"hello\"",
+            ),
+            (
+                format!("--- /dev/null\n+++ /dev/null\n{HUNK}"),
+                "line 1 of the patch: expected a file name, found /dev/null on both sides",
+            ),
+            (
+                format!("--- a/x\n+++ b/x\n{HUNK}text\n@@ -5 +5 @@\n-a\n+b\n"),
+                "line 7 of the patch: expected 'diff --git' or '--- ' before more hunks, found \"@@ -5 +5 @@\"",
+            ),
+            (
+                format!("--- a/x\n+++ b/x\n{HUNK}text\n+lost\n"),
+                "line 7 of the patch: expected a file header or a hunk header before more changed lines, found \"+lost\"",
+            ),
+            (
+                git.to_owned(),
+                "line 1 of the patch: expected a change of the file's content, name or mode",
+            ),
+            (format!("{git}--- a/x\nx"), "line 3 of the patch: expected '+++ ', found \"x\""),
+            (
+                format!("{git}--- a/x\n+++ b/x\n"),
+                "line 4 of the patch: expected a hunk ('@@ -') after the file header, but the patch ends",
+            ),
+            (
+                format!("{git}{HUNK}"),
+                "line 2 of the patch: expected '--- ' and '+++ ' before the hunk",
+            ),
+            (
+                format!("{git}--- a/y\n+++ b/y\n{HUNK}"),
+                "line 1 of the patch: expected the name \"x\" in '--- ' and '+++ '",
+            ),
+            (
+                format!("{git}new file mode 100644\n--- a/x\n+++ b/x\n{HUNK}"),
+                "line 1 of the patch: expected /dev/null beside the name of a new file",
+            ),
+            (
+                format!("{git}deleted file mode 100644\n--- /dev/null\n+++ b/x\n{HUNK}"),
+                "line 1 of the patch: expected /dev/null beside the name of a deleted file",
+            ),
+            (
+                format!("{git}new file mode 100600\n"),
+                "line 2 of the patch: expected mode 100644 or 100755, found \"new file mode 100600\"",
+            ),
+            (
+                format!("{git}rename from x\n"),
+                "line 1 of the patch: expected 'rename from' and 'rename to', or 'copy from' and 'copy to'",
+            ),
+            (
+                format!("{git}rename from x\nrename to y\nnew file mode 100644\n"),
+                "line 1 of the patch: expected a file that is renamed or copied to be neither new nor deleted",
+            ),
+            (
+                format!("{git}rename from x\nrename to y\n--- a/x\n+++ b/z\n{HUNK}"),
+                "line 1 of the patch: expected the names \"x\" and \"y\" in '--- ' and '+++ '",
+            ),
+            (
+                "diff --git a/x b/y\nold mode 100644\nnew mode 100755\n".to_owned(),
+                "line 1 of the patch: expected the same file name twice, or 'rename from' and 'rename to'",
+            ),
+            (
+                format!("{git}--- \"a/x\n+++ b/x\n"),
+                "line 2 of the patch: the file name \"\\\"a/x\" has no closing quote",
+            ),
+            (
+                format!("{git}index 1..2\nGIT binary patch\nliteral 1\n"),
+                "line 3 of the patch: x: a binary file; only changes of text are applied",
+            ),
+            (
+                format!("{git}index 1..2\nBinary files a/x and b/x differ\n"),
+                "line 3 of the patch: x: a binary file; only changes of text are applied",
+            ),
+            (
+                "Binary files x and y differ\n".to_owned(),
+                "line 1 of the patch: Binary files x and y differ: a binary file; only changes of text are applied",
+            ),
+            (
+                format!("{git}new file mode 120000\n"),
+                "line 2 of the patch: x: a symbolic link; only files are changed",
+            ),
+            (
+                format!("{git}index 1..2 120000\n"),
+                "line 2 of the patch: x: a symbolic link; only files are changed",
+            ),
+            (
+                format!("{git}deleted file mode 160000\n"),
+                "line 2 of the patch: x: a submodule; only files are changed",
+            ),
+            (
+                "diff --cc x\n".to_owned(),
+                "line 1 of the patch: diff --cc x: a combined diff (of a merge)",
+            ),
+            (
+                "*** Begin Patch\n".to_owned(),
+                "line 1 of the patch: *** Begin Patch: not a unified diff",
+            ),
+            (
+                "*** x\n--- y\n***************\n".to_owned(),
+                "line 3 of the patch: ***************: a context diff; only unified diffs are applied",
+            ),
+        ] {
+            assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), wanted, "{text}");
+        }
+    }
+}

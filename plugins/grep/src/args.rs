@@ -1,0 +1,285 @@
+//! The arguments of the tools, turned into what is searched and what is looked for.
+
+use cofferdam_sdk::scan::{self, Query};
+use cofferdam_sdk::{ToolError, WorkspacePath};
+use serde::Deserialize;
+
+use crate::search::{Collect, Settings};
+
+/// How many matches `search_text` returns unless it is told.
+const DEFAULT_LIMIT: usize = 100;
+
+/// The arguments of `grep`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrepArgs {
+    /// The regular expression.
+    pub pattern: String,
+    /// A file or directory.
+    pub path: Option<String>,
+    /// A file type of ripgrep.
+    #[serde(rename = "type")]
+    pub file_type: Option<String>,
+    /// Which files, or after a `!` which not.
+    pub glob: Option<String>,
+    /// What is returned.
+    #[serde(default)]
+    pub output_mode: OutputMode,
+    /// Ignores case.
+    #[serde(rename = "-i", default)]
+    pub ignore_case: bool,
+    /// Lines after each match.
+    #[serde(rename = "-A")]
+    pub after: Option<usize>,
+    /// Lines before each match.
+    #[serde(rename = "-B")]
+    pub before: Option<usize>,
+    /// Lines before and after each match.
+    #[serde(rename = "-C")]
+    pub context: Option<usize>,
+    /// Lets a match span lines.
+    #[serde(default)]
+    pub multiline: bool,
+    /// Returns so many results at most.
+    pub head_limit: Option<usize>,
+}
+
+/// What `grep` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputMode {
+    /// Matching lines.
+    Content,
+    /// Names of files.
+    #[default]
+    FilesWithMatches,
+    /// Numbers of matches per file.
+    Count,
+}
+
+/// The arguments of `search_text`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchTextArgs {
+    /// A file or directory.
+    pub path: Option<String>,
+    /// The regular expression.
+    pub query: String,
+    /// Returns so many matches at most.
+    pub limit: Option<usize>,
+}
+
+impl GrepArgs {
+    /// What to look for.
+    ///
+    /// # Errors
+    /// `InvalidArguments` for context lines of a mode that shows none.
+    pub fn settings(&self) -> Result<Settings<'_>, ToolError> {
+        let collect = match self.output_mode {
+            OutputMode::Content => Collect::Lines {
+                before: self.before.or(self.context).unwrap_or(0),
+                after: self.after.or(self.context).unwrap_or(0),
+            },
+            _ if self.before.or(self.after).or(self.context).is_some() => {
+                return Err(ToolError::invalid_args(
+                    "InvalidArguments",
+                    "-A, -B and -C need \"output_mode\": \"content\": the other modes show no lines",
+                ));
+            }
+            OutputMode::FilesWithMatches => Collect::Files,
+            OutputMode::Count => Collect::Counts,
+        };
+        Ok(Settings {
+            pattern: &self.pattern,
+            ignore_case: self.ignore_case,
+            multiline: self.multiline,
+            collect,
+            limit: self.head_limit,
+        })
+    }
+
+    /// Which files to search.
+    pub fn files(&self, root: &WorkspacePath) -> Query {
+        let mut query = scan::query(root);
+        query.types.extend(self.file_type.clone());
+        match self.glob.as_deref().map(|glob| (glob, glob.strip_prefix('!'))) {
+            None => {}
+            Some((glob, None)) => query.globs = vec![anchored(glob)],
+            // What excludes a directory excludes what it holds.
+            Some((_, Some(glob))) => {
+                let glob = anchored(glob);
+                query.exclude_globs = vec![format!("{glob}/**"), glob];
+            }
+        }
+        query
+    }
+}
+
+/// A glob without a `/` is about names in any directory; any other starts at the root.
+fn anchored(glob: &str) -> String {
+    match glob.strip_prefix('/') {
+        Some(glob) => glob.to_owned(),
+        None if glob.contains('/') => glob.to_owned(),
+        None => format!("**/{glob}"),
+    }
+}
+
+impl SearchTextArgs {
+    /// What to look for.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings {
+            pattern: &self.query,
+            ignore_case: false,
+            multiline: false,
+            collect: Collect::Lines { before: 0, after: 0 },
+            limit: Some(self.limit.unwrap_or(DEFAULT_LIMIT)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::path::Path;
+
+    use cofferdam_sdk::Context;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pattern::Pattern;
+
+    const GREP: &str = include_str!("../../../schemas/tools/grep.grep.input.json");
+    const SEARCH_TEXT: &str = include_str!("../../../schemas/tools/grep.search_text.input.json");
+
+    fn grep(args: Value) -> GrepArgs {
+        serde_json::from_value(args).unwrap()
+    }
+
+    #[test]
+    fn every_example_fits_its_schema_and_compiles() {
+        for (schema, key) in [(GREP, "pattern"), (SEARCH_TEXT, "query")] {
+            let schema: Value = serde_json::from_str(schema).unwrap();
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            let examples = schema["examples"].as_array().unwrap();
+            assert!(!examples.is_empty());
+            for example in examples {
+                validator.validate(example).unwrap();
+                if key == "pattern" {
+                    grep(example.clone()).settings().unwrap();
+                } else {
+                    serde_json::from_value::<SearchTextArgs>(example.clone()).unwrap();
+                }
+                Pattern::compile(example[key].as_str().unwrap(), false, false).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_refuses_what_is_out_of_range() {
+        let grep = jsonschema::validator_for(&serde_json::from_str(GREP).unwrap()).unwrap();
+        for (field, value) in [
+            ("pattern", json!("")),
+            ("path", json!("")),
+            ("type", json!(1)),
+            ("glob", json!("")),
+            ("output_mode", json!("lines")),
+            ("-i", json!("yes")),
+            ("-A", json!(1001)),
+            ("-B", json!(-1)),
+            ("-C", json!(1.5)),
+            ("head_limit", json!(0)),
+            ("head_limit", json!(10_001)),
+            ("-n", json!(true)),
+        ] {
+            let mut args = json!({"pattern": "x"});
+            args[field] = value;
+            assert!(!grep.is_valid(&args), "{args}");
+        }
+        let search =
+            jsonschema::validator_for(&serde_json::from_str(SEARCH_TEXT).unwrap()).unwrap();
+        for args in [
+            json!({}),
+            json!({"query": ""}),
+            json!({"query": "x", "limit": 0}),
+            json!({"query": "x", "pattern": "x"}),
+        ] {
+            assert!(!search.is_valid(&args), "{args}");
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        assert!(serde_json::from_value::<GrepArgs>(json!({"pattern": "x", "-n": true})).is_err());
+        assert!(
+            serde_json::from_value::<SearchTextArgs>(json!({"query": "x", "type": "py"})).is_err()
+        );
+    }
+
+    #[test]
+    fn context_lines_are_for_content_only() {
+        for (args, lines) in [
+            (json!({}), Ok(Collect::Files)),
+            (json!({"output_mode": "count"}), Ok(Collect::Counts)),
+            (json!({"output_mode": "content"}), Ok(Collect::Lines { before: 0, after: 0 })),
+            (
+                json!({"output_mode": "content", "-C": 2}),
+                Ok(Collect::Lines { before: 2, after: 2 }),
+            ),
+            (
+                json!({"output_mode": "content", "-C": 2, "-A": 0}),
+                Ok(Collect::Lines { before: 2, after: 0 }),
+            ),
+            (
+                json!({"output_mode": "content", "-B": 1}),
+                Ok(Collect::Lines { before: 1, after: 0 }),
+            ),
+            (json!({"-C": 1}), Err("InvalidArguments")),
+            (json!({"output_mode": "count", "-A": 1}), Err("InvalidArguments")),
+            (json!({"output_mode": "files_with_matches", "-B": 1}), Err("InvalidArguments")),
+        ] {
+            let mut args = args;
+            args["pattern"] = json!("x");
+            let shown = args.to_string();
+            let args = grep(args);
+            let collect = args.settings().map(|settings| settings.collect);
+            assert_eq!(
+                collect.as_ref().map_err(|error| error.code.as_str()),
+                lines.as_ref().map_err(|code| *code),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn globs_follow_the_usual_rules() {
+        let root = Context::for_directory(Path::new("/w")).resolve("src").unwrap();
+        for (glob, globs, exclude_globs) in [
+            ("*.rs", vec!["**/*.rs"], vec![]),
+            ("*.{ts,tsx}", vec!["**/*.{ts,tsx}"], vec![]),
+            ("api/*.rs", vec!["api/*.rs"], vec![]),
+            ("/*.rs", vec!["*.rs"], vec![]),
+            ("!vendor", vec![], vec!["**/vendor/**", "**/vendor"]),
+        ] {
+            let query = grep(json!({"pattern": "x", "glob": glob, "type": "rust"})).files(&root);
+            assert_eq!(
+                (query.globs, query.exclude_globs),
+                (
+                    globs.into_iter().map(str::to_owned).collect(),
+                    exclude_globs.into_iter().map(str::to_owned).collect(),
+                ),
+                "{glob}"
+            );
+            assert_eq!((query.root.as_str(), query.types), ("src", vec!["rust".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn search_text_has_a_limit_of_its_own() {
+        for (args, limit) in
+            [(json!({"query": "x"}), 100), (json!({"query": "x", "limit": 50}), 50)]
+        {
+            let args: SearchTextArgs = serde_json::from_value(args).unwrap();
+            assert_eq!(args.settings().limit, Some(limit));
+        }
+    }
+}

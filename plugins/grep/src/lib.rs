@@ -1,0 +1,70 @@
+//! The plugin `grep`: the tools `grep` and `search_text`.
+//!
+//! The host walks the tree, applies ignore rules, types and globs, and reads; this plugin
+//! only looks at the bytes.
+
+pub mod answer;
+pub mod args;
+pub mod blocks;
+pub mod deadline;
+pub mod pattern;
+pub mod search;
+pub mod text;
+
+use answer::{GrepAnswer, SearchTextAnswer};
+use args::{GrepArgs, SearchTextArgs};
+use cofferdam_sdk::scan::{self, Query, Scanner};
+use cofferdam_sdk::{Context, ToolError, plugin};
+use deadline::Deadline;
+use search::{Found, Search};
+
+/// The plugin.
+pub struct Grep;
+
+impl Grep {
+    fn grep(args: GrepArgs, context: &Context) -> Result<GrepAnswer, ToolError> {
+        let search = Search::new(&args.settings()?, Deadline::new(context.deadline_ms))?;
+        let path = args.path.as_deref().unwrap_or(".");
+        let found = run(search, &args.files(&context.resolve(path)?), path, context)?;
+        GrepAnswer::new(&args, found)
+    }
+
+    fn search_text(args: SearchTextArgs, context: &Context) -> Result<SearchTextAnswer, ToolError> {
+        let search = Search::new(&args.settings(), Deadline::new(context.deadline_ms))?;
+        let path = args.path.as_deref().unwrap_or(".");
+        run(search, &scan::query(&context.resolve(path)?), path, context).map(Into::into)
+    }
+}
+
+plugin!(Grep { grep, search_text });
+
+/// Searches the files of `query`. Their paths are shown as the caller wrote `path`: absolute,
+/// or relative to the workspace.
+fn run(
+    mut search: Search,
+    query: &Query,
+    path: &str,
+    context: &Context,
+) -> Result<Found, ToolError> {
+    let prefix = if path.starts_with('/') {
+        format!("{}/", context.absolute(&context.resolve(".")?))
+    } else {
+        String::new()
+    };
+    open(query)?.each(|path, contents| search.look(|| format!("{prefix}{}", path()), contents));
+    search.finish()
+}
+
+/// Opens a scanner; where the host refuses the query, finds out which part of it was meant.
+fn open(query: &Query) -> Result<Scanner, ToolError> {
+    Scanner::open(query).map_err(|error| {
+        let types_alone = Query { globs: Vec::new(), exclude_globs: Vec::new(), ..query.clone() };
+        if error.code != "InvalidPattern"
+            || query.types.is_empty()
+            || Scanner::open(&types_alone).is_ok()
+        {
+            return error;
+        }
+        ToolError::invalid_args("InvalidType", error.message)
+    })
+}

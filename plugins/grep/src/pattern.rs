@@ -1,0 +1,225 @@
+//! From the pattern that a caller wrote to a matcher, or to an explanation of what is wrong
+//! with it.
+
+use cofferdam_sdk::ToolError;
+use grep_matcher::{LineMatchKind, Match, Matcher, NoError};
+use grep_regex::{Error, ErrorKind, RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::ast;
+
+/// The most memory that a compiled pattern may take, in bytes.
+const SIZE_LIMIT: usize = 32 << 20;
+
+/// The most memory for states that are built while matching, in bytes.
+const STATES_LIMIT: usize = 32 << 20;
+
+/// A compiled pattern.
+pub struct Pattern {
+    matcher: RegexMatcher,
+    /// What it is matched against.
+    pub scope: Scope,
+}
+
+/// What a pattern is matched against.
+///
+/// `\r\n` ends a line as `\n` does, so that `$` matches before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The lines of a file.
+    Lines,
+    /// The lines of a file, which only `\n` ends: the pattern names `\r` itself.
+    LinesOfLineFeed,
+    /// Each line alone: the pattern names the ends of the text (`\A`, `\z`), which are those
+    /// of the line. Only `\n` ends it.
+    EachLine,
+    /// A whole file: a match can span lines.
+    File,
+}
+
+impl Pattern {
+    /// Compiles `pattern`. Unless it is `multiline`, it can't match across lines.
+    ///
+    /// # Errors
+    /// `InvalidRegex`, with the position and a hint.
+    pub fn compile(
+        pattern: &str,
+        case_insensitive: bool,
+        multiline: bool,
+    ) -> Result<Self, ToolError> {
+        // The matcher's own parser sees the pattern inside of a group, which would shift
+        // positions and let `a)(b` pass.
+        regex_syntax::ParserBuilder::new()
+            .utf8(false)
+            .build()
+            .parse(pattern)
+            .map_err(|error| explain_syntax(pattern, &error))?;
+        let mut builder = RegexMatcherBuilder::new();
+        builder
+            .multi_line(true)
+            .case_insensitive(case_insensitive)
+            .size_limit(SIZE_LIMIT)
+            .dfa_size_limit(STATES_LIMIT)
+            .crlf(true);
+        if multiline {
+            builder.line_terminator(None);
+        }
+        let (matcher, scope) = match builder.build(pattern) {
+            Ok(matcher) if multiline => (matcher, Scope::File),
+            Ok(matcher) if matcher.line_terminator().is_some() => (matcher, Scope::Lines),
+            Err(error) if !names_carriage_return(&error) => return Err(explain_build(&error)),
+            _ => {
+                builder.crlf(false).line_terminator(Some(b'\n'));
+                let matcher = builder.build(pattern).map_err(|error| explain_build(&error))?;
+                let by_lines = matcher.line_terminator().is_some();
+                (matcher, if by_lines { Scope::LinesOfLineFeed } else { Scope::EachLine })
+            }
+        };
+        Ok(Self { matcher, scope })
+    }
+
+    /// The next line of `text` that matches or may match, given by an offset in it. `text`
+    /// starts with a line. In the scope of a file, tells only whether there is a match.
+    pub fn candidate(&self, text: &[u8]) -> Option<LineMatchKind> {
+        match self.scope {
+            Scope::EachLine => Some(LineMatchKind::Candidate(0)),
+            _ => self.matcher.find_candidate_line(text).unwrap_or_else(never),
+        }
+    }
+
+    /// Whether a line, given without its line end, matches.
+    pub fn is_match(&self, line: &[u8]) -> bool {
+        self.matcher.is_match(line).unwrap_or_else(never)
+    }
+
+    /// The first match in `text` at or after the offset `at`.
+    pub fn find(&self, text: &[u8], at: usize) -> Option<Match> {
+        if at > text.len() {
+            return None;
+        }
+        self.matcher.find_at(text, at).unwrap_or_else(never)
+    }
+}
+
+/// What a matcher answers where it fails: it never does, as its type of error says.
+fn never<T: Default>(_: NoError) -> T {
+    T::default()
+}
+
+fn names_carriage_return(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotAllowed(literal) if literal == "\r")
+}
+
+fn invalid(message: String) -> ToolError {
+    ToolError::invalid_args("InvalidRegex", message)
+}
+
+fn explain_build(error: &Error) -> ToolError {
+    match error.kind() {
+        ErrorKind::NotAllowed(_) => invalid(
+            "invalid regex: the pattern holds a line end, so it can only match across lines. \
+             Set `multiline` to true for that"
+                .to_owned(),
+        ),
+        _ => invalid(format!("invalid regex: {error}")),
+    }
+}
+
+fn explain_syntax(pattern: &str, error: &regex_syntax::Error) -> ToolError {
+    let (span, what, hint) = match error {
+        regex_syntax::Error::Parse(error) => {
+            (error.span(), error.kind().to_string(), hint(pattern, error))
+        }
+        regex_syntax::Error::Translate(error) => (error.span(), error.kind().to_string(), None),
+        error => return invalid(format!("invalid regex: {error}")),
+    };
+    let character =
+        pattern.get(..span.start.offset).map_or(span.start.offset, |before| before.chars().count());
+    let rest: String = pattern.chars().skip(character).take(20).collect();
+    let place = if rest.is_empty() { "at its end".to_owned() } else { format!("at '{rest}'") };
+    let hint = hint.map(|hint| format!(". {hint}")).unwrap_or_default();
+    invalid(format!("invalid regex, character {} ({place}): {what}{hint}", character + 1))
+}
+
+/// What the caller probably meant.
+fn hint(pattern: &str, error: &ast::Error) -> Option<&'static str> {
+    use ast::ErrorKind as Kind;
+    const BRACES: &str = r"Literal braces need escaping: \{ and \}";
+    const PARENTHESES: &str = r"Literal parentheses need escaping: \( and \)";
+    const BRACKETS: &str = r"Literal brackets need escaping: \[ and \]";
+    let at = pattern.get(error.span().start.offset..).unwrap_or_default();
+    match error.kind() {
+        Kind::RepetitionCountDecimalEmpty
+        | Kind::RepetitionCountUnclosed
+        | Kind::RepetitionCountInvalid
+        | Kind::DecimalEmpty
+        | Kind::DecimalInvalid => Some(BRACES),
+        Kind::RepetitionMissing if at.starts_with('{') => Some(BRACES),
+        Kind::RepetitionMissing => Some(r"Literal *, + and ? need escaping: \*, \+ and \?"),
+        Kind::GroupUnclosed | Kind::GroupUnopened => Some(PARENTHESES),
+        Kind::ClassUnclosed => Some(BRACKETS),
+        Kind::EscapeUnexpectedEof => Some(r"A literal backslash needs escaping: \\"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn refusal(pattern: &str, multiline: bool) -> String {
+        let error = Pattern::compile(pattern, false, multiline).err().unwrap();
+        assert_eq!(error.code, "InvalidRegex");
+        error.message
+    }
+
+    #[test]
+    fn refusals_name_the_place_and_the_remedy() {
+        for (pattern, place, hint) in [
+            ("foo{", "character 4 (at '{')", r"\{"),
+            ("{foo}", "character 1 (at '{foo}')", r"\{"),
+            ("interface{}", "character 11 (at '}')", r"\{"),
+            ("fn {name}", "character 5 (at 'name}')", r"\{"),
+            ("x{3", "character 2 (at '{3')", r"\{"),
+            ("x{3,1}", "character 2 (at '{3,1}')", r"\{"),
+            ("print(", "character 6 (at '(')", r"\("),
+            ("a)|(b", "character 2 (at ')|(b')", r"\("),
+            ("list[str", "character 5 (at '[str')", r"\["),
+            ("*.py", "character 1 (at '*.py')", r"\*"),
+            ("ü(é", "character 2 (at '(é')", r"\("),
+            ("a\\", "character 2 (at '\\')", r"\\"),
+            ("foo(?!bar)", "character 4 (at '(?!bar)')", "not supported"),
+            (r"(a)\1", "character 4 (at '\\1')", "not supported"),
+            (r"\p{Nonsense}", "character 1 (at '\\p{Nonsense}')", "Unicode property not found"),
+            (r"\w{4000}{40}", "invalid regex", "size limit"),
+        ] {
+            let message = refusal(pattern, false);
+            assert!(message.contains(place) && message.contains(hint), "{pattern}: {message}");
+        }
+    }
+
+    #[test]
+    fn line_ends_need_multiline() {
+        for pattern in [r"a\nb", r"a\r\nb", "a\nb", r"[\n]"] {
+            assert!(refusal(pattern, false).contains("`multiline`"), "{pattern}");
+            assert!(Pattern::compile(pattern, false, true).is_ok(), "{pattern}");
+        }
+        assert!(Pattern::compile(r"a\r", false, false).is_ok());
+    }
+
+    #[test]
+    fn a_look_at_the_whole_file_hides_no_match() {
+        for (pattern, contents, may_match) in [
+            ("b$", "a\r\nb\r\nc", true),
+            ("^b", "a\nb\n", true),
+            (r"\Ab", "a\nb\n", true),
+            (r"a\z", "a\nb\n", true),
+            (r"a\sb", "a\nb\n", false),
+            ("a.b", "a\nb\n", false),
+            ("a[^c]b", "a\nb\n", false),
+            ("c", "a\nb\n", false),
+        ] {
+            let pattern = Pattern::compile(pattern, false, false).unwrap();
+            assert_eq!(pattern.candidate(contents.as_bytes()).is_some(), may_match, "{contents:?}");
+        }
+    }
+}

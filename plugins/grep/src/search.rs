@@ -1,0 +1,293 @@
+//! The search itself: one file after the other, each as a whole.
+
+use std::ops::Range;
+
+use cofferdam_sdk::ToolError;
+use serde::Serialize;
+
+use crate::blocks::{Block, Blocks};
+use crate::deadline::Deadline;
+use crate::pattern::Pattern;
+use crate::text::{line_end, line_start, shown};
+
+/// The most files or lines, context included, that an answer holds.
+pub const MAX_ENTRIES: usize = 10_000;
+
+/// What to look for, and what to keep of it.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    /// The regular expression.
+    pub pattern: &'a str,
+    /// Whether upper and lower case are the same.
+    pub ignore_case: bool,
+    /// Whether a match can span lines.
+    pub multiline: bool,
+    /// What to keep.
+    pub collect: Collect,
+    /// Ends the search when more than so many files (or lines, where these are kept) are
+    /// found. `None`: more than [`MAX_ENTRIES`] are an error.
+    pub limit: Option<usize>,
+}
+
+/// What to keep of what is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collect {
+    /// The files.
+    Files,
+    /// The files, and how many matches each has.
+    Counts,
+    /// The matches, each with the lines around it.
+    Lines {
+        /// How many lines before a match.
+        before: usize,
+        /// How many lines after a match.
+        after: usize,
+    },
+}
+
+/// What a search has found, in the order of the files.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The files that match. Where only files are kept, counting ends at 1.
+    pub files: Vec<FileCount>,
+    /// The matches, where lines are kept.
+    pub lines: Vec<Match>,
+    /// Whether there is more than the limit allows.
+    pub truncated: bool,
+    /// How many files were searched.
+    pub searched: usize,
+    /// How many of them seemed to match but are binary.
+    pub binary: usize,
+    /// How many lines are kept, context included.
+    kept: usize,
+}
+
+/// How many matches a file has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileCount {
+    /// The path.
+    pub file: String,
+    /// Matching lines or, in a multiline search, groups of lines.
+    pub matches: usize,
+}
+
+/// A matching line or, in a multiline search, the lines that a match spans.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Match {
+    /// The path of the file.
+    pub file: String,
+    /// The number of the first line, from 1.
+    pub line: u64,
+    /// The whole line or lines, as [`shown`] shows them.
+    pub text: String,
+    /// The lines before that no match shows yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<ContextLine>,
+    /// The lines after, up to the next match.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<ContextLine>,
+}
+
+/// A line beside a match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContextLine {
+    /// Its number, from 1.
+    pub line: u64,
+    /// Its text.
+    pub text: String,
+}
+
+/// A search under way.
+pub struct Search {
+    pattern: Pattern,
+    collect: Collect,
+    limit: Option<usize>,
+    deadline: Deadline,
+    timed_out: bool,
+    found: Found,
+}
+
+impl Search {
+    /// Prepares a search that ends before `deadline`.
+    ///
+    /// # Errors
+    /// `InvalidRegex`.
+    pub fn new(settings: &Settings<'_>, deadline: Deadline) -> Result<Self, ToolError> {
+        let Settings { pattern, ignore_case, multiline, collect, limit } = *settings;
+        let pattern = Pattern::compile(pattern, ignore_case, multiline)?;
+        Ok(Self { pattern, collect, limit, deadline, timed_out: false, found: Found::default() })
+    }
+
+    /// Searches one file. Its path is asked for only if it matches. Answers whether to go on.
+    ///
+    /// Binary files are passed over: those that hold a NUL byte or are UTF-16.
+    pub fn look(&mut self, path: impl Fn() -> String, contents: &[u8]) -> bool {
+        if self.deadline.passed(contents.len()) {
+            self.timed_out = true;
+            return false;
+        }
+        self.found.searched += 1;
+        let contents = contents.strip_prefix(b"\xef\xbb\xbf").unwrap_or(contents);
+        if self.pattern.candidate(contents).is_none() {
+            return true;
+        }
+        if is_binary(contents) {
+            self.found.binary += 1;
+            return true;
+        }
+        let mut blocks = Blocks::new(&self.pattern, contents);
+        match self.collect {
+            Collect::Files => self.keep_count(path, usize::from(blocks.next().is_some())),
+            Collect::Counts => self.keep_count(path, blocks.count()),
+            Collect::Lines { before, after } => self.keep_lines(path, contents, before, after),
+        }
+        !self.found.truncated
+    }
+
+    fn keep_count(&mut self, path: impl Fn() -> String, matches: usize) {
+        if matches == 0 {
+            return;
+        }
+        if self.found.files.len() >= self.limit.unwrap_or(MAX_ENTRIES) {
+            self.found.truncated = true;
+            return;
+        }
+        self.found.files.push(FileCount { file: path(), matches });
+    }
+
+    /// Keeps the matches of one file, each with the lines around it that were not kept yet.
+    fn keep_lines(
+        &mut self,
+        path: impl Fn() -> String,
+        contents: &[u8],
+        before: usize,
+        after: usize,
+    ) {
+        let found = &mut self.found;
+        let limit = self.limit.unwrap_or(MAX_ENTRIES);
+        let earlier = found.lines.len();
+        let mut file = None;
+        let mut numbers = LineNumbers { contents, line: 1, counted: 0 };
+        let mut kept_to = 0;
+        let mut blocks = Blocks::new(&self.pattern, contents).peekable();
+        while let Some(Block { lines, focus }) = blocks.next() {
+            let next = blocks.peek().map_or(contents.len(), |next| next.lines.start);
+            let before = numbers.show(last_lines(contents, kept_to..lines.start, before));
+            let line = numbers.at(lines.start);
+            let after = first_lines(contents, lines.end..next, after);
+            kept_to = after.end;
+            let after = numbers.show(after);
+            let size = 1 + before.len() + after.len();
+            if found.lines.len() >= limit || found.kept + size > MAX_ENTRIES {
+                found.truncated = true;
+                break;
+            }
+            found.kept += size;
+            found.lines.push(Match {
+                file: file.get_or_insert_with(&path).clone(),
+                line,
+                text: shown(&contents[lines], focus),
+                before,
+                after,
+            });
+        }
+        if let Some(file) = file {
+            found.files.push(FileCount { file, matches: found.lines.len() - earlier });
+        }
+    }
+
+    /// Ends the search.
+    ///
+    /// # Errors
+    /// `TimeoutError`, or `TooManyMatches` where no limit was set.
+    pub fn finish(self) -> Result<Found, ToolError> {
+        if self.timed_out {
+            return Err(self.timeout());
+        }
+        if self.found.truncated && self.limit.is_none() {
+            let what = match self.collect {
+                Collect::Files | Collect::Counts => "files match",
+                Collect::Lines { .. } => "lines to show",
+            };
+            return Err(ToolError::limit(
+                "TooManyMatches",
+                format!(
+                    "more than {MAX_ENTRIES} {what}. Narrow the search with a more specific \
+                     pattern, `path`, `type` or `glob`, or set `head_limit`"
+                ),
+            ));
+        }
+        Ok(self.found)
+    }
+
+    fn timeout(&self) -> ToolError {
+        ToolError::limit(
+            "TimeoutError",
+            format!(
+                "the search was not done after {} ms and {} files. Narrow it with `path`, or \
+                 simplify the pattern",
+                self.deadline.allowed().as_millis(),
+                self.found.searched
+            ),
+        )
+    }
+}
+
+fn is_binary(contents: &[u8]) -> bool {
+    contents.starts_with(b"\xff\xfe") || contents.starts_with(b"\xfe\xff") || contents.contains(&0)
+}
+
+/// The last lines of a range of whole lines, at most `most`.
+fn last_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize> {
+    let mut start = range.end;
+    for _ in 0..most {
+        if start <= range.start {
+            break;
+        }
+        start = line_start(contents, start - 1);
+    }
+    start..range.end
+}
+
+/// The first lines of a range of whole lines, at most `most`.
+fn first_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize> {
+    let mut end = range.start;
+    for _ in 0..most {
+        if end >= range.end {
+            break;
+        }
+        end = line_end(contents, end);
+    }
+    range.start..end
+}
+
+/// Numbers the lines of a file, from its start to its end.
+struct LineNumbers<'a> {
+    contents: &'a [u8],
+    line: u64,
+    counted: usize,
+}
+
+impl LineNumbers<'_> {
+    /// The number, from 1, of the line that starts at `offset`, which is not before the one
+    /// that was asked for last.
+    fn at(&mut self, offset: usize) -> u64 {
+        let passed = &self.contents[self.counted..offset];
+        self.line += passed.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.counted = offset;
+        self.line
+    }
+
+    /// Whole lines with their numbers.
+    fn show(&mut self, range: Range<usize>) -> Vec<ContextLine> {
+        let first = self.at(range.start);
+        let lines = self.contents[range].split_inclusive(|&byte| byte == b'\n');
+        (first..)
+            .zip(lines)
+            .map(|(line, text)| ContextLine { line, text: shown(text, 0) })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Licences, bans, sources and known vulnerabilities of all dependencies: `deny.toml` holds
+//! the rules.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::process::{announce, native, run};
+use crate::project::Project;
+use crate::tools;
+
+/// Checks all dependencies. Advisories are left out, visibly, where their database can't be
+/// fetched.
+///
+/// # Errors
+/// A rule is broken, or cargo-deny can't be had.
+pub fn check(project: &Project) -> Result<()> {
+    let program = tools::CARGO_DENY.provide(project)?;
+    let deny = || -> Command {
+        let mut command = native(&program);
+        command.current_dir(&project.root).args(["--workspace", "--locked"]);
+        command
+    };
+    run(
+        "cargo deny check licenses bans sources",
+        deny().args(["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]),
+    )?;
+    announce("cargo deny fetch db");
+    if deny().args(["fetch", "db"]).status()?.success() {
+        run(
+            "cargo deny check advisories",
+            deny().args(["--offline", "check", "--hide-inclusion-graph", "advisories"]),
+        )
+    } else {
+        announce("skipped: cargo deny check advisories (advisory database not reachable)");
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Files that are generated from the built binary, and the check that they are current.
+
+use anyhow::{Result, bail};
+
+use crate::process::{announce, native, output};
+use crate::project::{self, Project, read_text};
+
+/// A file and the command of the host whose output it holds.
+struct Generated {
+    arguments: &'static [&'static str],
+    /// Relative to the project.
+    path: &'static str,
+}
+
+/// All generated files.
+const FILES: &[Generated] = &[
+    Generated { arguments: &["schema", "envelope"], path: "schemas/envelope.json" },
+    Generated { arguments: &["schema", "manifest"], path: "schemas/manifest.json" },
+    Generated { arguments: &["schema", "policy"], path: "schemas/policy.json" },
+    Generated { arguments: &["reference"], path: "docs/cli.md" },
+];
+
+/// Writes every generated file that is not current.
+///
+/// # Errors
+/// The binary does not know what to generate, or a file can't be written.
+pub fn write(project: &Project) -> Result<()> {
+    for file in FILES {
+        let text = file.generate(project)?;
+        let path = project.root.join(file.path);
+        if read_text(&path).ok().as_ref() != Some(&text) {
+            announce(&format!("writing {}", file.path));
+            project::write(&path, text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that every generated file is current.
+///
+/// # Errors
+/// One is not: the error shows the first line that differs, in each file.
+pub fn check(project: &Project) -> Result<()> {
+    announce("checking the generated files");
+    let mut stale = Vec::new();
+    for file in FILES {
+        let wanted = file.generate(project)?;
+        let found = read_text(&project.root.join(file.path)).unwrap_or_default();
+        stale.extend(difference(&found, &wanted).map(|hint| format!("{}{hint}", file.path)));
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    bail!("generated files are not current; run `cargo xtask gen`\n{}", stale.join("\n"))
+}
+
+impl Generated {
+    fn generate(&self, project: &Project) -> Result<String> {
+        output(native(project.binary()).current_dir(&project.root).args(self.arguments))
+    }
+}
+
+/// The first line in which two texts differ, as a hint of what has changed.
+fn difference(found: &str, wanted: &str) -> Option<String> {
+    if found == wanted {
+        return None;
+    }
+    let mut lines = (found.split('\n'), wanted.split('\n'));
+    for number in 1.. {
+        let pair = (lines.0.next(), lines.1.next());
+        if pair.0 != pair.1 {
+            let show = |line: Option<&str>| line.unwrap_or("(end of the file)").to_owned();
+            return Some(format!(":{number}\n  - {}\n  + {}", show(pair.0), show(pair.1)));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_is_the_first_line_that_differs() {
+        for (found, wanted, hint) in [
+            ("a\nb\n", "a\nb\n", None),
+            ("a\nb\n", "a\nc\n", Some(":2\n  - b\n  + c")),
+            ("a\n", "a\nb\n", Some(":2\n  - \n  + b")),
+            ("a", "a\n", Some(":2\n  - (end of the file)\n  + ")),
+            ("", "a", Some(":1\n  - \n  + a")),
+        ] {
+            assert_eq!(difference(found, wanted).as_deref(), hint, "{found:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn no_file_is_generated_twice() {
+        let mut paths: Vec<&str> = FILES.iter().map(|file| file.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), FILES.len());
+    }
+}

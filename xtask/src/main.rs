@@ -1,0 +1,117 @@
+//! Developer commands: `cargo xtask --help`.
+//!
+//! This crate knows how the parts of the project are built and put together. It does not
+//! depend on the host crate, so that it compiles in seconds; what only the host knows (how a
+//! component is packed, what the generated files hold), it asks the built binary.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a developer's command: it works on the developer's own files and terminal"
+)]
+
+mod ci;
+mod demo;
+mod deny;
+mod fuzz;
+mod generated;
+mod plugins;
+mod process;
+mod project;
+mod stamp;
+mod tasks;
+mod toolchain;
+mod tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::project::Project;
+
+/// Builds, tests and shows Cofferdam.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds the host and its plugins, setting up what is missing for that
+    Build,
+    /// Builds, then runs an envelope of many calls on a copy of this project's sources
+    Demo,
+    /// Builds, prepares the guests that the tests use, then runs all tests
+    Test {
+        /// Passed on to `cargo test`, such as a part of a test's name, or `-- --nocapture`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Builds, then runs the benchmarks
+    Bench {
+        /// Passed on to `cargo bench`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Writes the files that are generated from the built binary
+    Gen {
+        /// Writes nothing; fails where a file is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
+    /// Builds and packs the plugin in a directory; prints where the packed file is
+    Plugin {
+        /// The directory with the plugin's Cargo.toml and plugin.toml
+        directory: PathBuf,
+    },
+    /// Everything that must pass before a change is accepted
+    Ci,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> anyhow::Result<()> {
+    let project = Project::find()?;
+    match command {
+        Command::Build => tasks::build(&project),
+        Command::Demo => {
+            tasks::build(&project)?;
+            demo::run(&project)
+        }
+        Command::Test { arguments } => tasks::test(&project, arguments),
+        Command::Bench { arguments } => tasks::bench(&project, arguments),
+        Command::Gen { check } => {
+            tasks::build_host(&project)?;
+            if *check { generated::check(&project) } else { generated::write(&project) }
+        }
+        Command::Plugin { directory } => {
+            tasks::build_host(&project)?;
+            let packed = plugins::build_one(&project, directory)?;
+            println!("{}", packed.display());
+            Ok(())
+        }
+        Command::Ci => ci::run_all(&project),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,107 @@
+//! From a plugin's sources to its component.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::plugin::Plugin;
+use crate::process::run;
+use crate::project::{Project, files_below, read_text};
+use crate::stamp::{Inputs, Stamp};
+use crate::toolchain::Toolchain;
+
+/// Builds the components of one group with one cargo.
+pub fn compile(
+    project: &Project,
+    toolchain: &Toolchain,
+    group: &str,
+    plugins: &[Plugin],
+) -> Result<()> {
+    let Some(Plugin { workspace, .. }) = plugins.first() else {
+        return Ok(());
+    };
+    let mut command = toolchain.cargo_build(project, &[&project.root, workspace]);
+    command.current_dir(workspace);
+    if *workspace != project.root {
+        command.args(profile_arguments(&read_text(&project.root.join("Cargo.toml"))?)?);
+    }
+    for plugin in plugins {
+        command.args(["--package", &plugin.package]);
+    }
+    let stamp = Stamp::new(
+        project,
+        &format!("build-{group}"),
+        Inputs::new()
+            .value("toolchain", toolchain.identity())
+            .value("command", command_line(&command))
+            .files(sources(project, workspace, plugins)?)?,
+    );
+    let components: Vec<PathBuf> = plugins.iter().map(|plugin| plugin.component(project)).collect();
+    if stamp.is_fresh(&components) {
+        return Ok(());
+    }
+    let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
+    run(&format!("building {} with {}", names.join(", "), toolchain.name()), &mut command)?;
+    stamp.set()
+}
+
+/// The files that a build of these plugins reads: their workspace's, their own, and the SDK
+/// with the interfaces.
+fn sources(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<PathBuf>> {
+    let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml"];
+    let own = plugins.iter().map(|plugin| plugin.directory.clone());
+    let roots =
+        [project.root.join("plugins"), project.root.join("schemas"), project.root.join("wit")]
+            .into_iter()
+            .chain(own)
+            .chain(shared.map(|file| workspace.join(file)));
+    let mut files = Vec::new();
+    for root in roots {
+        files.extend(files_below(&root)?);
+    }
+    if workspace != project.root {
+        files.extend(files_below(workspace)?);
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// The command as text, with the variables that it sets.
+fn command_line(command: &Command) -> String {
+    let words: Vec<_> = command.get_args().collect();
+    let variables: Vec<_> = command.get_envs().filter(|(_, value)| value.is_some()).collect();
+    format!("{words:?} {variables:?}")
+}
+
+/// Gives another workspace this project's profile for plugins.
+fn profile_arguments(workspace_manifest: &str) -> Result<Vec<String>> {
+    let manifest: toml::Table = workspace_manifest.parse()?;
+    let profile = manifest
+        .get("profile")
+        .and_then(|profiles| profiles.get("plugin"))
+        .and_then(toml::Value::as_table)
+        .context("the workspace's Cargo.toml has no [profile.plugin]")?;
+    let settings = profile.iter().map(|(key, value)| format!("profile.plugin.{key}={value}"));
+    Ok(settings.flat_map(|setting| ["--config".to_owned(), setting]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn other_workspaces_get_the_profile() {
+        let manifest = "[profile.plugin]\ninherits = \"release\"\nlto = true\n";
+        let wanted = [
+            "--config",
+            "profile.plugin.inherits=\"release\"",
+            "--config",
+            "profile.plugin.lto=true",
+        ];
+        assert_eq!(profile_arguments(manifest).unwrap(), wanted);
+        assert!(profile_arguments("[profile.release]").is_err());
+    }
+}

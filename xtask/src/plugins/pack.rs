@@ -1,0 +1,83 @@
+//! From a component to the packed file that the host loads, with its compiled code beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::plugin::Plugin;
+use crate::process::{announce, native, output};
+use crate::project::{Project, files_below};
+use crate::stamp::{Inputs, Stamp};
+
+/// Lets the host's command pack a component with its manifest, and compile it.
+pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -> Result<()> {
+    let (component, packed) = (plugin.component(project), plugin.packed(directory));
+    let stamp = Stamp::new(
+        project,
+        &format!("pack-{group}-{}", plugin.name),
+        Inputs::new()
+            .files([component.clone()])?
+            .files(plugin.described_by.iter().cloned())?
+            .large_file(&project.binary())?,
+    );
+    if stamp.is_fresh([&packed, &plugin.compiled(directory)]) {
+        return Ok(());
+    }
+    announce(&format!("packing {}", project.shown(&packed)));
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    // What the command prints is for a person who packs one plugin by hand.
+    output(
+        native(project.binary())
+            .args(["plugin", "pack", "--compile", "--manifest"])
+            .arg(plugin.manifest())
+            .arg("--component")
+            .arg(&component)
+            .arg("--output")
+            .arg(&packed),
+    )?;
+    stamp.set()
+}
+
+/// Removes packed files whose plugin is no more: the host would go on loading them.
+pub fn remove_leftovers(directory: &Path, plugins: &[Plugin]) -> Result<()> {
+    let kept: Vec<PathBuf> = plugins
+        .iter()
+        .flat_map(|plugin| [plugin.packed(directory), plugin.compiled(directory)])
+        .collect();
+    for file in files_below(directory)? {
+        if !kept.contains(&file) {
+            fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::project::write;
+
+    #[test]
+    fn packed_files_without_a_plugin_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let plugin = Plugin {
+            name: "files".to_owned(),
+            package: String::new(),
+            artifact: String::new(),
+            directory: PathBuf::new(),
+            workspace: PathBuf::new(),
+            described_by: Vec::new(),
+        };
+        for file in ["files.wasm", "files.cwasm", "old.wasm", "old.cwasm"] {
+            write(&root.join(file), "").unwrap();
+        }
+        remove_leftovers(root, &[plugin]).unwrap();
+        assert_eq!(
+            files_below(root).unwrap(),
+            ["files.cwasm", "files.wasm"].map(|file| root.join(file))
+        );
+    }
+}

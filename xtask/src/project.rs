@@ -1,0 +1,147 @@
+//! Where things lie in the project.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The project: its sources and its build directory.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// The directory of the workspace's `Cargo.toml`.
+    pub root: PathBuf,
+    /// Cargo's build directory: `target`, or what `CARGO_TARGET_DIR` names.
+    pub target: PathBuf,
+}
+
+impl Project {
+    /// The project that this program was built from.
+    ///
+    /// # Errors
+    /// The sources have been moved away since.
+    pub fn find() -> Result<Self> {
+        let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = match manifest_dir.parent() {
+            Some(root) if root.join("Cargo.toml").is_file() => root.to_owned(),
+            _ => bail!(
+                "{} is no longer part of the project; build xtask anew",
+                manifest_dir.display()
+            ),
+        };
+        // Cargo takes a relative directory from where it was started; so does this.
+        let target = match env::var_os("CARGO_TARGET_DIR") {
+            Some(directory) => env::current_dir()?.join(directory),
+            None => root.join("target"),
+        };
+        Ok(Self { root, target })
+    }
+
+    /// A file or directory of the release build.
+    pub fn release(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+
+    /// The host's command.
+    pub fn binary(&self) -> PathBuf {
+        self.release(&format!("cofferdam{}", env::consts::EXE_SUFFIX))
+    }
+
+    /// What xtask remembers between runs. Deleting it only costs time.
+    pub fn memory(&self, name: &str) -> PathBuf {
+        self.target.join("xtask").join(name)
+    }
+
+    /// `path` as a person wants to read it: relative to the project where it lies inside.
+    pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}
+
+/// All files below `directory` (or `directory` itself if it is a file), sorted. Build
+/// directories, hidden directories and symbolic links are left out; what does not exist holds
+/// no files.
+///
+/// # Errors
+/// A directory can't be read.
+pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    collect(directory, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if metadata.is_file() {
+        files.push(path.to_owned());
+    } else if metadata.is_dir() {
+        let entries = fs::read_dir(path).with_context(|| format!("reading {}", path.display()))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("reading {}", path.display()))?;
+            let name = entry.file_name();
+            let skipped = name == "target" || name.as_encoded_bytes().starts_with(b".");
+            if !(skipped && entry.path().is_dir()) {
+                collect(&entry.path(), files)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file, with the directories above it.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+    }
+    fs::write(path, contents).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It does not exist, or can't be read; the message names it.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Reads a text file.
+///
+/// # Errors
+/// As [`read`], or it is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn build_directories_and_hidden_ones_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for file in ["b.rs", "a/x.rs", "target/t.rs", "a/.git/config", ".gitignore"] {
+            write(&root.join(file), file).unwrap();
+        }
+        let found = files_below(root).unwrap();
+        assert_eq!(found, [".gitignore", "a/x.rs", "b.rs"].map(|file| root.join(file)));
+        assert_eq!(files_below(&root.join("b.rs")).unwrap(), [root.join("b.rs")]);
+        assert_eq!(files_below(&root.join("none")).unwrap(), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("none");
+        assert!(format!("{:#}", read(&missing).unwrap_err()).contains("none"));
+        assert!(write(&directory.path().join("f/x"), "").is_ok());
+        assert!(write(&directory.path().join("f/x/y"), "").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! The commands that only put steps together.
+
+use anyhow::Result;
+
+use crate::plugins::{self, Group};
+use crate::process::{self, cargo};
+use crate::project::Project;
+
+/// The plugins that come with the host.
+const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
+
+/// What only the tests load: hostile guests, and the examples of the documentation.
+const FOR_TESTS: [Group; 2] = [
+    Group { sources: "tests/guests", packed: "guests" },
+    Group { sources: "examples", packed: "examples" },
+];
+
+/// Builds the host's command.
+///
+/// Of all packages, not of the host's alone: cargo then chooses the dependencies' features as it
+/// does for the tests and the benchmarks, and builds the engine once for all of them.
+///
+/// # Errors
+/// It does not compile.
+pub fn build_host(project: &Project) -> Result<()> {
+    process::run(
+        "building the host",
+        cargo().current_dir(&project.root).args([
+            "build",
+            "--release",
+            "--workspace",
+            "--bin",
+            "cofferdam",
+        ]),
+    )
+}
+
+/// Builds the host and the plugins that come with it.
+///
+/// # Errors
+/// Something does not compile, or there is no toolchain for components.
+pub fn build(project: &Project) -> Result<()> {
+    build_host(project)?;
+    plugins::build(project, &[BUILT_IN])
+}
+
+/// Runs all tests, with everything that they load prepared. `arguments` go to `cargo test`.
+///
+/// # Errors
+/// Something does not compile, or a test fails.
+pub fn test(project: &Project, arguments: &[String]) -> Result<()> {
+    build_host(project)?;
+    let [guests, examples] = FOR_TESTS;
+    plugins::build(project, &[BUILT_IN, guests, examples])?;
+    let mut tests = cargo();
+    tests
+        .current_dir(&project.root)
+        .args(["test", "--release", "--workspace", "--no-fail-fast"])
+        .args(arguments);
+    process::run("testing", &mut tests)
+}
+
+/// Runs all benchmarks. `arguments` go to `cargo bench`.
+///
+/// # Errors
+/// Something does not compile, or a benchmark fails.
+pub fn bench(project: &Project, arguments: &[String]) -> Result<()> {
+    build(project)?;
+    let mut benchmarks = cargo();
+    benchmarks
+        .current_dir(&project.root)
+        .args(["bench", "--workspace", "--bench", "*"])
+        .args(arguments);
+    process::run("measuring", &mut benchmarks)
+}

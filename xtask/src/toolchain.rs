@@ -1,0 +1,231 @@
+//! The toolchain that builds components: one whose standard library for `wasm32-wasip2` is
+//! installed, or Debian's, which builds that library from its sources.
+//!
+//! Searched in this order: the active toolchain, rustup's other toolchains, the active one
+//! after `rustup target add`, Debian's packages (installed where this user may). Every
+//! toolchain is used through its own directory, never through rustup's proxies, so that no
+//! setting of the toolchain that built xtask leaks in.
+
+mod debian;
+mod rustup;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process::{ask, foreign, native};
+use crate::project::Project;
+
+/// What components are compiled for.
+pub const TARGET: &str = "wasm32-wasip2";
+
+/// The memory that a component starts with: 4 MiB. From 2 MiB on a fresh instance seldom has
+/// to grow its memory, which was most of the time of a short call; 1 MiB of it is the stack, and
+/// static data has to fit as well.
+const INITIAL_MEMORY: usize = 4 << 20;
+
+/// A Rust toolchain on this machine.
+#[derive(Debug, Clone)]
+struct Sysroot {
+    directory: PathBuf,
+    /// What `rustc -vV` says.
+    version: String,
+}
+
+impl Sysroot {
+    /// The toolchain in a directory; `None` where there is none, or one too old for this
+    /// project.
+    fn at(directory: &Path) -> Option<Self> {
+        let rustc = directory.join("bin/rustc");
+        let version = ask(foreign(rustc).arg("-vV"))?;
+        let found = Self { directory: directory.to_owned(), version };
+        (found.release() >= release(env!("CARGO_PKG_RUST_VERSION"))).then_some(found)
+    }
+
+    /// The toolchain that the plain name `rustc` stands for here.
+    fn active() -> Option<Self> {
+        let directory = ask(native("rustc").args(["--print", "sysroot"]))?;
+        Self::at(Path::new(&directory))
+    }
+
+    /// The value of one line of `rustc -vV`.
+    fn fact(&self, name: &str) -> &str {
+        self.version
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            .unwrap_or_default()
+    }
+
+    fn release(&self) -> (u32, u32) {
+        release(self.fact("release"))
+    }
+
+    /// Whether the standard library for components is installed.
+    fn has_target(&self) -> bool {
+        self.rustlib(TARGET).join("lib").is_dir()
+    }
+
+    fn rustlib(&self, name: &str) -> PathBuf {
+        self.directory.join("lib/rustlib").join(name)
+    }
+
+    /// A program that comes with the compiler but is not for people.
+    fn internal_program(&self, name: &str) -> Option<PathBuf> {
+        let program = self.rustlib(self.fact("host")).join("bin").join(name);
+        program.is_file().then_some(program)
+    }
+}
+
+/// Major and minor number of a version such as `1.95.0-nightly`; (0, 0) if it is none.
+fn release(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(['.', '-', '+']).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// A toolchain with all it takes to build components.
+#[derive(Debug, Clone)]
+pub struct Toolchain {
+    sysroot: Sysroot,
+    /// Set where the standard library has to be built from its sources.
+    built_std: Option<debian::BuiltStd>,
+}
+
+impl Toolchain {
+    /// Finds a toolchain, or sets one up.
+    ///
+    /// # Errors
+    /// There is none and none could be set up; the message says what was tried and what to do.
+    pub fn find(project: &Project) -> Result<Self> {
+        if let Some(sysroot) = rustup::installed() {
+            return Ok(Self { sysroot, built_std: None });
+        }
+        let no_target = match rustup::add_target(project) {
+            Ok(sysroot) => return Ok(Self { sysroot, built_std: None }),
+            Err(why) => why,
+        };
+        match debian::provide(project) {
+            Ok((sysroot, built_std)) => Ok(Self { sysroot, built_std: Some(built_std) }),
+            Err(no_debian) => bail!(
+                "nothing on this machine can build components (target {TARGET}).\n\
+                 - rustup: {no_target:#}\n\
+                 - Debian's packages: {no_debian:#}\n\
+                 Do one of these, then run the command again:\n\
+                 \x20   rustup target add {TARGET}\n\
+                 \x20   sudo apt-get install {}   # Debian 12 with its security archive, or newer",
+                debian::PACKAGES.join(" ")
+            ),
+        }
+    }
+
+    /// Everything about the toolchain and its settings that a component depends on.
+    pub fn identity(&self) -> String {
+        format!("{}\n{:?}", self.sysroot.version, self.built_std)
+    }
+
+    /// The toolchain's name for progress lines.
+    pub fn name(&self) -> String {
+        let std = if self.built_std.is_some() { ", with its standard library" } else { "" };
+        format!("Rust {}{std}", self.sysroot.fact("release"))
+    }
+
+    /// A `cargo build` for components. In what is built, the directories `sources` are called
+    /// `/build`, so that nothing of this machine is left in a component.
+    pub fn cargo_build(&self, project: &Project, sources: &[&Path]) -> Command {
+        let bin = self.sysroot.directory.join("bin");
+        let mut command = foreign(bin.join("cargo"));
+        command
+            .args(["build", "--target", TARGET, "--profile", "plugin", "--target-dir"])
+            .arg(project.target.join("plugins"))
+            .env("RUSTC", bin.join("rustc"));
+        let mut flags = self.flags(sources);
+        if let Some(built_std) = &self.built_std {
+            built_std.configure(&mut command, &mut flags);
+        }
+        command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+        command
+    }
+
+    fn flags(&self, sources: &[&Path]) -> Vec<String> {
+        let cargo_home = match env::var_os("CARGO_HOME") {
+            Some(directory) => PathBuf::from(directory),
+            None => env::home_dir().unwrap_or_default().join(".cargo"),
+        };
+        let std_sources = self.sysroot.rustlib("src/rust");
+        let remapped = [(cargo_home.as_path(), "/cargo"), (&std_sources, "/rust")]
+            .into_iter()
+            .chain(sources.iter().map(|directory| (*directory, "/build")));
+        let mut flags = vec![
+            "-Ctarget-feature=+simd128".to_owned(),
+            format!("-Clink-arg=--initial-memory={INITIAL_MEMORY}"),
+        ];
+        flags.extend(
+            remapped.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())),
+        );
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sysroot(release: &str) -> Sysroot {
+        Sysroot {
+            directory: PathBuf::from("/opt/rust"),
+            version: format!(
+                "rustc {release} (0123456 2026-01-01)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: {release}\nLLVM version: 22.1.8"
+            ),
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        for (version, wanted) in [
+            ("1.95.0", (1, 95)),
+            ("1.100.0-nightly", (1, 100)),
+            ("1.96", (1, 96)),
+            ("1.96.0+dfsg1-1~deb12u2", (1, 96)),
+            ("unknown", (0, 0)),
+            ("", (0, 0)),
+        ] {
+            assert_eq!(release(version), wanted, "{version}");
+        }
+    }
+
+    #[test]
+    fn facts_come_from_the_verbose_version() {
+        let sysroot = sysroot("1.96.0");
+        assert_eq!(sysroot.fact("host"), "x86_64-unknown-linux-gnu");
+        assert_eq!(sysroot.fact("LLVM version"), "22.1.8");
+        assert_eq!(sysroot.fact("commit-date"), "");
+        assert_eq!(sysroot.release(), (1, 96));
+    }
+
+    #[test]
+    fn a_directory_without_a_compiler_is_no_toolchain() {
+        assert!(Sysroot::at(Path::new("/nonexistent")).is_none());
+        assert!(!sysroot("1.96.0").has_target());
+        assert_eq!(sysroot("1.96.0").internal_program("wasm-component-ld"), None);
+    }
+
+    #[test]
+    fn components_name_no_directory_of_this_machine() {
+        let toolchain = Toolchain { sysroot: sysroot("1.96.0"), built_std: None };
+        let flags = toolchain.flags(&[Path::new("/home/me/project")]);
+        for wanted in [
+            "-Ctarget-feature=+simd128",
+            "-Clink-arg=--initial-memory=4194304",
+            "--remap-path-prefix=/home/me/project=/build",
+            "--remap-path-prefix=/opt/rust/lib/rustlib/src/rust=/rust",
+        ] {
+            assert!(flags.iter().any(|flag| flag == wanted), "{wanted}: {flags:?}");
+        }
+    }
+
+    #[test]
+    fn the_initial_memory_is_whole_pages() {
+        assert_eq!(INITIAL_MEMORY % (64 << 10), 0);
+    }
+}

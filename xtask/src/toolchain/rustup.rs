@@ -1,0 +1,58 @@
+//! Toolchains whose standard library for components is installed, and rustup, which can
+//! install it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Sysroot, TARGET};
+use crate::process::{announce, ask, native, run_within};
+use crate::project::{Project, write};
+
+/// How long the download of the target may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A toolchain that has the target: the active one, else another of rustup's.
+pub fn installed() -> Option<Sysroot> {
+    let others = toolchains().into_iter().filter_map(|directory| Sysroot::at(&directory));
+    Sysroot::active().into_iter().chain(others).find(Sysroot::has_target)
+}
+
+/// The directories of rustup's toolchains; none where there is no rustup.
+pub fn toolchains() -> Vec<PathBuf> {
+    let Some(home) = ask(native("rustup").args(["show", "home"])) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(Path::new(&home).join("toolchains")).into_iter().flatten();
+    let mut directories: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    directories.sort();
+    directories
+}
+
+/// Lets rustup install the target for the active toolchain. Tried once: a failure is
+/// remembered in a file, which the error names.
+///
+/// # Errors
+/// There is no rustup, or it can't install the target (now, or when it was tried).
+pub fn add_target(project: &Project) -> Result<Sysroot> {
+    if ask(native("rustup").arg("--version")).is_none() {
+        bail!("not installed");
+    }
+    let failure = project.memory("no-rustup-target");
+    if let Ok(why) = fs::read_to_string(&failure) {
+        bail!("{why} (not tried again while {} exists)", project.shown(&failure));
+    }
+    announce(&format!("rustup target add {TARGET} (at most {} s)", PATIENCE.as_secs()));
+    let mut rustup = native("rustup");
+    let why = match run_within(PATIENCE, rustup.args(["target", "add", TARGET]))? {
+        Some(status) if status.success() => {
+            return installed().context("the target was installed, but no toolchain has it");
+        }
+        Some(status) => format!("`rustup target add {TARGET}` ended with {status}"),
+        None => format!("`rustup target add {TARGET}` took more than {} s", PATIENCE.as_secs()),
+    };
+    write(&failure, &why)?;
+    bail!(why)
+}

@@ -1,0 +1,75 @@
+//! Developer tools that are no dependencies: used where they are installed, else built once
+//! into the build directory.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use crate::process::{cargo, run};
+use crate::project::Project;
+
+/// Licences, sources and advisories of all dependencies.
+pub const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+/// Fuzzing with libFuzzer.
+pub const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+
+/// Turns a linked module into a component.
+pub const WASM_COMPONENT_LD: Tool = Tool { name: "wasm-component-ld", version: "0.5.31" };
+
+/// A program from a crate of the same name.
+pub struct Tool {
+    name: &'static str,
+    /// What is built where the program is not installed.
+    version: &'static str,
+}
+
+impl Tool {
+    /// Where the program is: on the search path, or built from its crate on first use, which
+    /// takes minutes for some.
+    ///
+    /// # Errors
+    /// It is not there, and building it fails, as it does without a network.
+    pub fn provide(&self, project: &Project) -> Result<PathBuf> {
+        let file = format!("{}{}", self.name, env::consts::EXE_SUFFIX);
+        let built = project.target.join("tools/bin").join(&file);
+        let search_path = env::var_os("PATH").unwrap_or_default();
+        let installed = env::split_paths(&search_path).map(|directory| directory.join(&file));
+        if let Some(program) = installed.chain([built.clone()]).find(|program| program.is_file()) {
+            return Ok(program);
+        }
+        let mut install = cargo();
+        install
+            .args(["install", "--locked", "--version", self.version, "--root"])
+            .arg(project.target.join("tools"))
+            .arg("--target-dir")
+            .arg(project.target.join("tools/build"))
+            .arg(self.name);
+        run(&format!("building {} {} (once)", self.name, self.version), &mut install)
+            .with_context(|| format!("install it with: cargo install --locked {}", self.name))?;
+        Ok(built)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::project::write;
+
+    #[test]
+    fn what_was_built_once_is_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        let project = Project { target: root.join("target"), root };
+        let tool = Tool { name: "cofferdam-test-tool", version: "0.0.0" };
+        let program = project.target.join("tools/bin").join(format!(
+            "{}{}",
+            tool.name,
+            env::consts::EXE_SUFFIX
+        ));
+        write(&program, "").unwrap();
+        assert_eq!(tool.provide(&project).unwrap(), program);
+    }
+}
