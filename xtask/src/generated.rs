@@ -14,9 +14,11 @@ struct Generated {
 
 /// All generated files.
 const FILES: &[Generated] = &[
-    Generated { arguments: &["schema", "envelope"], path: "schemas/envelope.json" },
+    Generated { arguments: &["schema", "journal"], path: "schemas/journal.json" },
     Generated { arguments: &["schema", "manifest"], path: "schemas/manifest.json" },
-    Generated { arguments: &["schema", "policy"], path: "schemas/policy.json" },
+    Generated { arguments: &["schema", "plugin"], path: "schemas/plugin.json" },
+    Generated { arguments: &["schema", "role"], path: "schemas/role.json" },
+    Generated { arguments: &["schema", "settings"], path: "schemas/settings.json" },
     Generated { arguments: &["reference"], path: "docs/cli.md" },
 ];
 

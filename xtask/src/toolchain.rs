@@ -134,7 +134,9 @@ impl Toolchain {
     /// `/build`, so that nothing of this machine is left in a component.
     pub fn cargo_build(&self, project: &Project, sources: &[&Path]) -> Command {
         let bin = self.sysroot.directory.join("bin");
-        let mut command = foreign(bin.join("cargo"));
+        // Some distributions keep cargo elsewhere than the compiler.
+        let cargo = Some(bin.join("cargo")).filter(|cargo| cargo.is_file());
+        let mut command = foreign(cargo.unwrap_or_else(|| "cargo".into()));
         command
             .args(["build", "--target", TARGET, "--profile", "plugin", "--target-dir"])
             .arg(project.target.join("plugins"))

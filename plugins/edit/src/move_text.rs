@@ -408,7 +408,7 @@ mod tests {
             let error = call(a, b, lines).unwrap_err();
             assert_eq!(error.code, "ValidationFailed");
             assert_eq!(
-                error.detail.unwrap(),
+                *error.detail.unwrap(),
                 json!({
                     "path": "a",
                     "error": "Validation failed - no changes made",

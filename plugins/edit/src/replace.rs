@@ -325,7 +325,7 @@ mod tests {
         let failed = call("a.py", &[("path", "p")]).unwrap_err();
         assert_eq!((failed.kind, failed.code.as_str()), (ErrorKind::Conflict, "ValidationFailed"));
         assert_eq!(
-            failed.detail.unwrap(),
+            *failed.detail.unwrap(),
             json!({
                 "path": "a.py",
                 "error": "Validation failed - no changes made",

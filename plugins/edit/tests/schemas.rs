@@ -76,7 +76,7 @@ fn answers_fit_the_schemas() {
     fits(schema!("atomic_replace.output"), serde_json::to_value(done.output).unwrap());
     let error = call(r#"{"file_path":"a","replacements":[{"old_string":"3","new_string":""}]}"#)
         .unwrap_err();
-    fits(schema!("atomic_replace.failure"), error.detail.unwrap());
+    fits(schema!("atomic_replace.failure"), *error.detail.unwrap());
 
     let call = |text: &str| move_text::plan(&serde_json::from_value(args(text)).unwrap(), &context);
     for text in [
@@ -90,12 +90,12 @@ fn answers_fit_the_schemas() {
     }
     let error =
         call(r#"{"file_path":"a","source_start":1,"source_end":9,"target_line":3}"#).unwrap_err();
-    fits(schema!("move_text.failure"), error.detail.unwrap());
+    fits(schema!("move_text.failure"), *error.detail.unwrap());
 
     let call =
         |text: &str| patch::edit_code(&serde_json::from_value(args(text)).unwrap(), &context);
     let done = call(r#"{"path":"a","patch":"@@ -1 +1 @@\n-1\n+one\n"}"#).unwrap();
     fits(schema!("edit_code.output"), serde_json::to_value(done.output).unwrap());
     let error = call(r#"{"path":"a","patch":"@@ -9 +9 @@\n-1\n+one\n"}"#).unwrap_err();
-    fits(schema!("edit_code.failure"), error.detail.unwrap());
+    fits(schema!("edit_code.failure"), *error.detail.unwrap());
 }

@@ -85,13 +85,7 @@ fn find() -> Result<Sysroot> {
 /// Turns a linked module into a component. Debian's, else rustup's, else built from its crate.
 fn component_linker(project: &Project, sysroot: &Sysroot) -> Result<PathBuf> {
     const NAME: &str = "wasm-component-ld";
-    let elsewhere = || {
-        rustup::toolchains()
-            .iter()
-            .filter_map(|directory| Sysroot::at(directory))
-            .find_map(|other| other.internal_program(NAME))
-    };
-    match sysroot.internal_program(NAME).or_else(elsewhere) {
+    match sysroot.internal_program(NAME).or_else(|| rustup::internal_program(NAME)) {
         Some(program) => Ok(program),
         None => tools::WASM_COMPONENT_LD.provide(project),
     }
@@ -104,17 +98,12 @@ fn module_linker(sysroot: &Sysroot) -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    let elsewhere = rustup::toolchains()
-        .iter()
-        .filter_map(|directory| Sysroot::at(directory))
-        .find_map(|other| other.internal_program("gcc-ld/wasm-ld"));
-    if let Some(program) = elsewhere {
+    if let Some(program) = rustup::internal_program("gcc-ld/wasm-ld") {
         return Ok(program);
     }
     let package = format!("lld-{llvm}");
-    Apt::find()
-        .with_context(|| format!("{} is missing (package {package})", program.display()))?
-        .install(&[&package])?;
+    let missing = || format!("there is no {} (package {package})", program.display());
+    Apt::find().with_context(missing)?.install(&[&package])?;
     Ok(program)
 }
 

@@ -16,19 +16,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A toolchain that has the target: the active one, else another of rustup's.
 pub fn installed() -> Option<Sysroot> {
-    let others = toolchains().into_iter().filter_map(|directory| Sysroot::at(&directory));
-    Sysroot::active().into_iter().chain(others).find(Sysroot::has_target)
+    Sysroot::active().into_iter().chain(sysroots()).find(Sysroot::has_target)
 }
 
-/// The directories of rustup's toolchains; none where there is no rustup.
-pub fn toolchains() -> Vec<PathBuf> {
-    let Some(home) = ask(native("rustup").args(["show", "home"])) else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(Path::new(&home).join("toolchains")).into_iter().flatten();
-    let mut directories: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+/// A program that one of rustup's toolchains keeps for its compiler.
+pub fn internal_program(name: &str) -> Option<PathBuf> {
+    sysroots().find_map(|sysroot| sysroot.internal_program(name))
+}
+
+/// Rustup's toolchains that are recent enough; none where there is no rustup.
+fn sysroots() -> impl Iterator<Item = Sysroot> {
+    let home = ask(native("rustup").args(["show", "home"]));
+    let entries = home.and_then(|home| fs::read_dir(Path::new(&home).join("toolchains")).ok());
+    let mut directories: Vec<PathBuf> =
+        entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     directories.sort();
-    directories
+    directories.into_iter().filter_map(|directory| Sysroot::at(&directory))
 }
 
 /// Lets rustup install the target for the active toolchain. Tried once: a failure is
@@ -46,7 +49,8 @@ pub fn add_target(project: &Project) -> Result<Sysroot> {
     }
     announce(&format!("rustup target add {TARGET} (at most {} s)", PATIENCE.as_secs()));
     let mut rustup = native("rustup");
-    let why = match run_within(PATIENCE, rustup.args(["target", "add", TARGET]))? {
+    rustup.args(["target", "add", TARGET]).env_remove("RUST_BACKTRACE");
+    let why = match run_within(PATIENCE, &mut rustup)? {
         Some(status) if status.success() => {
             return installed().context("the target was installed, but no toolchain has it");
         }

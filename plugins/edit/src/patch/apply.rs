@@ -60,7 +60,12 @@ fn mismatch<'a>(file: &[&'a [u8]], index: usize, hunk: &Hunk<'a>) -> Option<Mism
             None => return at(line, Some(wanted.text), None, PAST_END),
             Some(found) if split(found) == (wanted.text, wanted.newline) => {}
             Some(found) => {
-                return at(line, Some(wanted.text), Some(split(found).0), difference(found, wanted));
+                return at(
+                    line,
+                    Some(wanted.text),
+                    Some(split(found).0),
+                    difference(found, wanted),
+                );
             }
         }
     }

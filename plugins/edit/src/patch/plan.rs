@@ -118,19 +118,18 @@ impl Planner<'_> {
                 Err(PatchError::Malformed { line: patch.line, problem }.into())
             }
             Operation::Modify(name) => {
-                let path = self.touch(&name)?;
+                let Some(path) = self.touch(&name)? else { return Ok(()) };
                 if adds_a_whole_file(&patch.hunks) && !self.exists(&path)? {
                     return self.create(&path, &patch);
                 }
                 self.modify(&path, patch)
             }
             Operation::Create(name) => {
-                let path = self.touch(&name)?;
-                self.absent(&path)?;
+                let Some(path) = self.touch_new(&name)? else { return Ok(()) };
                 self.create(&path, &patch)
             }
             Operation::Delete(name) => {
-                let path = self.touch(&name)?;
+                let Some(path) = self.touch(&name)? else { return Ok(()) };
                 self.say(format_args!("deleting file {path}"));
                 if let Some(versions) = self.changed(&path, patch)? {
                     if !versions.after.is_empty() {
@@ -141,13 +140,13 @@ impl Planner<'_> {
                 Ok(())
             }
             Operation::Rename { from, to } => {
-                let (source, target) = (self.touch(&from)?, self.touch(&to)?);
-                self.absent(&target)?;
+                let (source, target) = (self.touch(&from)?, self.touch_new(&to)?);
+                let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
                 self.rename(source, target, patch)
             }
             Operation::Copy { from, to } => {
-                let (source, target) = (self.allowed(&from)?, self.touch(&to)?);
-                self.absent(&target)?;
+                let source = self.allowed(&from)?;
+                let Some(target) = self.touch_new(&to)? else { return Ok(()) };
                 self.say(format_args!("copying file {source} to {target}"));
                 let executable = patch.executable;
                 if let Some(Versions { after, .. }) = self.changed(&source, patch)? {
@@ -261,13 +260,24 @@ impl Planner<'_> {
         }
     }
 
-    /// A file that the patch changes, and no other part of it may.
-    fn touch(&mut self, name: &str) -> Result<WorkspacePath, ToolError> {
+    /// A file that the patch changes; nothing where another part of it does so already.
+    fn touch(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = self.allowed(name)?;
-        if !self.touched.insert(path.clone()) {
-            self.failures.add(&path, "the patch names it more than once");
+        if self.touched.insert(path.clone()) {
+            return Ok(Some(path));
         }
-        Ok(path)
+        self.failures.add(&path, "the patch names it more than once");
+        Ok(None)
+    }
+
+    /// A file that the patch makes; nothing where there is one.
+    fn touch_new(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
+        let Some(path) = self.touch(name)? else { return Ok(None) };
+        if !self.exists(&path)? {
+            return Ok(Some(path));
+        }
+        self.failures.add(&path, "it exists already");
+        Ok(None)
     }
 
     /// A file that a patch may name: none behind a symbolic link, so that what a patch says
@@ -287,13 +297,6 @@ impl Planner<'_> {
             }
         }
         Ok(path)
-    }
-
-    fn absent(&mut self, path: &WorkspacePath) -> Result<(), ToolError> {
-        if self.exists(path)? {
-            self.failures.add(path, "it exists already");
-        }
-        Ok(())
     }
 
     fn exists(&self, path: &WorkspacePath) -> Result<bool, ToolError> {
@@ -536,8 +539,7 @@ rename to y
              x: hunk 2, line 3: the line differs; expected \"d\", found \"c\"\n\
              y: it exists already\n\
              z: the patch names it more than once\n\
-             y: the patch names it more than once\n\
-             y: it exists already"
+             y: the patch names it more than once"
         );
         let detail = error.detail.unwrap();
         assert_eq!(
@@ -618,7 +620,7 @@ rename to y
             (
                 "diff --git a/x b/x\nrename from x\nrename to x\n".to_owned(),
                 "PatchFailed",
-                "patch failed: x: the patch names it more than once\nx: it exists already",
+                "patch failed: x: the patch names it more than once",
             ),
             (
                 format!("{EDIT_X}{EDIT_X}"),

@@ -1,0 +1,16 @@
+//! One binary for all tests that go through the whole way of a call.
+//!
+//! `cargo xtask test` builds what they need: the command, its plugins, and the guests in
+//! `tests/guests`.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod support;
+
+mod cases;
+mod cli;
+mod hostile;

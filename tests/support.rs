@@ -1,0 +1,112 @@
+//! What the tests share: the built command, temporary workspaces, and runs of the command.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The folder that the build leaves everything in: `target/release`.
+pub fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.ancestors().find(|folder| folder.join("plugins").is_dir());
+    folder.expect("the built plugins are missing; run `cargo xtask test`").to_owned()
+}
+
+/// A packed guest of `tests/guests`.
+pub fn guest(name: &str) -> PathBuf {
+    let file = built().join("guests").join(format!("{name}.wasm"));
+    assert!(file.is_file(), "{} is missing; run `cargo xtask test`", file.display());
+    file
+}
+
+/// A temporary directory with a workspace and a home of its own, so that nothing of the
+/// machine's takes part.
+pub struct Place {
+    directory: TempDir,
+}
+
+/// How a run of the command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Standard output as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("workspace")).unwrap();
+        Self { directory }
+    }
+
+    /// The workspace, without symbolic links in its path.
+    pub fn workspace(&self) -> PathBuf {
+        self.directory.path().join("workspace").canonicalize().unwrap()
+    }
+
+    pub fn write(&self, path: &str, contents: impl AsRef<[u8]>) {
+        let path = self.workspace().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.workspace().join(path)).unwrap()
+    }
+
+    /// The command, in the workspace, with a home of its own.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(built().join("cofferdam"));
+        command
+            .args(args)
+            .current_dir(self.workspace())
+            .env_clear()
+            .env("HOME", self.home())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ended {
+        self.run_with(args, "")
+    }
+
+    /// Runs the command with `input` on its standard input.
+    pub fn run_with(&self, args: &[&str], input: &str) -> Ended {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_owned();
+        let writer = std::thread::spawn(move || {
+            // A command that refuses early does not read everything.
+            let _ = stdin.write_all(input.as_bytes());
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Ended {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The root of the project.
+pub fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
