@@ -35,16 +35,13 @@ pub struct Group {
 /// # Errors
 /// A plugin does not compile, is not well-formed, or there is no toolchain for components.
 pub fn build(project: &Project, groups: &[Group]) -> Result<()> {
-    let mut toolchain = Lazy::new(project);
+    let toolchain = Toolchain::find(project)?;
     let crates = Crates::of(&project.root)?;
     for group in groups {
         let plugins = plugin::find(&project.root.join(group.sources), &crates)?;
         let packed = project.release(group.packed);
         pack::remove_leftovers(&packed, &plugins)?;
-        if plugins.is_empty() {
-            continue;
-        }
-        compile::compile(project, toolchain.get()?, group.packed, &plugins)?;
+        compile::compile(project, &toolchain, group.packed, &plugins)?;
         for plugin in &plugins {
             pack::pack(project, plugin, group.packed, &packed)?;
         }
@@ -71,24 +68,4 @@ pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
     let packed = project.release("packed");
     pack::pack(project, &plugin, &group, &packed)?;
     Ok(plugin.packed(&packed))
-}
-
-/// The toolchain, looked for when it is first needed.
-struct Lazy<'a> {
-    project: &'a Project,
-    found: Option<Toolchain>,
-}
-
-impl<'a> Lazy<'a> {
-    fn new(project: &'a Project) -> Self {
-        Self { project, found: None }
-    }
-
-    fn get(&mut self) -> Result<&Toolchain> {
-        let toolchain = match self.found.take() {
-            Some(toolchain) => toolchain,
-            None => Toolchain::find(self.project)?,
-        };
-        Ok(self.found.insert(toolchain))
-    }
 }

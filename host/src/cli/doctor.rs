@@ -28,6 +28,7 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let findings = [engine(), plugins(), cache(), workspace(global), settings(global), native_programs()];
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
+        "resident_kib": resident_kib(),
         "version": env!("CARGO_PKG_VERSION"),
         "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         "workers": Workers::default_count(),

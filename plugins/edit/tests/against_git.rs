@@ -250,7 +250,7 @@ const OPTIONS: [&[&str]; 9] = [
 fn patches_of_git_apply() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut seen = BTreeMap::new();
-    for round in 0..20 {
+    for round in 0..25 {
         let (before, repository) = (random.tree(), tempfile::tempdir().unwrap());
         let after = random.change(&before);
         let root = repository.path();

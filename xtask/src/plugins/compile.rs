@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::plugin::Plugin;
 use crate::process::run;
-use crate::project::{Project, files_below, read_text};
+use crate::project::{Project, files_below, read, read_text, write};
 use crate::stamp::{Inputs, Stamp};
 use crate::toolchain::Toolchain;
 
@@ -37,12 +37,16 @@ pub fn compile(
             .value("command", command_line(&command))
             .files(sources(project, workspace, plugins)?)?,
     );
-    let components: Vec<PathBuf> = plugins.iter().map(|plugin| plugin.component(project)).collect();
+    let components: Vec<PathBuf> =
+        plugins.iter().map(|plugin| plugin.component(project, group)).collect();
     if stamp.is_fresh(&components) {
         return Ok(());
     }
     let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
     run(&format!("building {} with {}", names.join(", "), toolchain.name()), &mut command)?;
+    for (plugin, component) in plugins.iter().zip(&components) {
+        write(component, read(&plugin.built(project))?)?;
+    }
     stamp.set()
 }
 

@@ -12,7 +12,7 @@ use crate::stamp::{Inputs, Stamp};
 
 /// Lets the host's command pack a component with its manifest, and compile it.
 pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -> Result<()> {
-    let (component, packed) = (plugin.component(project), plugin.packed(directory));
+    let (component, packed) = (plugin.component(project, group), plugin.packed(directory));
     let stamp = Stamp::new(
         project,
         &format!("pack-{group}-{}", plugin.name),

@@ -78,10 +78,16 @@ impl Plugin {
         self.directory.join(MANIFEST)
     }
 
-    /// Where cargo puts the component.
-    pub fn component(&self, project: &Project) -> PathBuf {
+    /// Where cargo puts the component. Another build with other features of the dependencies,
+    /// or of another plugin of the same name, puts its own there.
+    pub fn built(&self, project: &Project) -> PathBuf {
         let built = project.target.join("plugins").join(TARGET).join("plugin");
         built.join(format!("{}.wasm", self.artifact))
+    }
+
+    /// Where the component of this group's build is kept.
+    pub fn component(&self, project: &Project, group: &str) -> PathBuf {
+        project.memory("components").join(group).join(format!("{}.wasm", self.name))
     }
 
     pub fn packed(&self, directory: &Path) -> PathBuf {

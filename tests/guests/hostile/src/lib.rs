@@ -1,0 +1,1 @@
+//! A plugin that tries what it must not do.
