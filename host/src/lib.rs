@@ -3,17 +3,28 @@
 //! the instance exactly what was granted, and answers with a checked result.
 //!
 //! [`host::Host`] is the way in. ARCHITECTURE.md has the map.
+//!
+//! Without the default feature `engine` only what is pure remains: decoding envelopes, schemas,
+//! manifests and policy decisions, and neither wasmtime nor a command.
 
+#[cfg(feature = "engine")]
 pub mod capability;
+#[cfg(feature = "engine")]
 pub mod cli;
+#[cfg(feature = "engine")]
 pub mod config;
+#[cfg(feature = "engine")]
 pub mod dispatch;
 pub mod envelope;
+#[cfg(feature = "engine")]
 pub mod host;
+#[cfg(feature = "engine")]
 pub mod journal;
+#[cfg(feature = "engine")]
 pub mod metrics;
 pub mod outcome;
 pub mod plugin;
 pub mod policy;
+#[cfg(feature = "engine")]
 pub mod runtime;
 pub mod schema;

@@ -101,6 +101,9 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
     let each = Limits::DEFAULT.instances as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
+        // Stacks are for asynchronous calls, of which there are none; each would cost a system
+        // call at every start.
+        .total_stacks(1)
         .total_core_instances(slots * each)
         .total_memories(slots * 2)
         .total_tables(slots * each)

@@ -149,6 +149,10 @@ impl Planner<'_> {
                 let Some(target) = self.touch_new(&to)? else { return Ok(()) };
                 self.say(format_args!("copying file {source} to {target}"));
                 let executable = patch.executable;
+                if executable.is_none() {
+                    // Nor can a plugin see the mode of the original.
+                    self.say(format_args!("mode: not executable, as the patch says none"));
+                }
                 if let Some(Versions { after, .. }) = self.changed(&source, patch)? {
                     self.others.push(Change::Write {
                         path: target,
@@ -466,12 +470,16 @@ mod tests {
                 &["mv x z", "w -x z: b\n"],
                 "renaming file x to z\nhunk 1: line 1, -1 +1\nmode: not executable",
             ),
-            ("diff --git a/x b/z\ncopy from x\ncopy to z\n", &["c z: a\n"], "copying file x to z"),
+            (
+                "diff --git a/x b/z\ncopy from x\ncopy to z\n",
+                &["c z: a\n"],
+                "copying file x to z\nmode: not executable, as the patch says none",
+            ),
             // What is copied is the file as it was.
             (
                 "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/x b/z\ncopy from x\ncopy to z\n",
                 &["w x: b\n", "c z: a\n"],
-                "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z",
+                "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z\nmode: not executable, as the patch says none",
             ),
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
             (

@@ -1,0 +1,3 @@
+package main
+var y = 1
+var z = 1

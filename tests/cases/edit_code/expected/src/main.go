@@ -1,0 +1,12 @@
+package main
+
+import "fmt"
+
+func init() {
+	fmt.Println(1)
+}
+
+func main() {
+	new code
+	fmt.Println(2)
+}

@@ -1,0 +1,12 @@
+package main
+
+import "fmt"
+
+func init() {
+	fmt.Println(1)
+}
+
+func main() {
+	old code
+	fmt.Println(2)
+}

@@ -1,0 +1,2 @@
+x = 1
+from typing import (Dict)

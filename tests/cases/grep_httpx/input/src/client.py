@@ -1,0 +1,2 @@
+import httpx
+httpx.get("x")

@@ -1,0 +1,4 @@
+import os
+api_key = "x"
+other = 1
+password = "y"

@@ -1,0 +1,5 @@
+import httpx
+
+
+class Client:
+    pass

@@ -1,0 +1,3 @@
+package config
+
+const Port = 8080

@@ -1,0 +1,2 @@
+// TODO: one
+func a() {}

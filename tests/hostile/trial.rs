@@ -1,0 +1,167 @@
+//! A host with one hostile plugin, and words for how its calls end.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cofferdam::host::{Config, Host, OpenError, RunOptions};
+use cofferdam::outcome::{Failure, Outcome, Status};
+use cofferdam::policy::Settings;
+use cofferdam::runtime::Observer;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tracing::Level;
+
+use crate::support::{Ended, Place};
+
+/// Grants the Rust guest everything that it requests.
+pub const ALL: &str = "[grants.hostile]\nfiles = 'write'\nscan = true\n";
+
+/// A host on a place of its own.
+pub struct Trial {
+    pub place: Place,
+    pub heard: Arc<Heard>,
+    host: Host,
+    runtime: Runtime,
+}
+
+/// Everything that a plugin said.
+#[derive(Default)]
+pub struct Heard {
+    pub messages: Mutex<Vec<(Level, String)>>,
+    pub progress: Mutex<Vec<String>>,
+}
+
+impl Observer for Heard {
+    fn message(&self, _: &str, level: Level, message: &str) {
+        self.messages.lock().unwrap().push((level, message.to_owned()));
+    }
+    fn progress(&self, _: &str, _: u64, _: Option<u64>, message: &str) {
+        self.progress.lock().unwrap().push(message.to_owned());
+    }
+}
+
+impl Heard {
+    /// How many bytes were said.
+    pub fn size(&self) -> usize {
+        let messages = self.messages.lock().unwrap();
+        let progress = self.progress.lock().unwrap();
+        messages.iter().map(|(_, text)| text.len()).sum::<usize>() + progress.iter().map(String::len).sum::<usize>()
+    }
+}
+
+impl Trial {
+    /// A host with the packed file `plugin` under `settings` (`cofferdam.toml`).
+    pub fn new(plugin: &Path, settings: &str) -> Self {
+        Self::try_new(Place::new(), plugin, settings).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A host with the Rust guest under `settings`, on the workspace of `place`.
+    pub fn of_guest(place: Place, settings: &str) -> Self {
+        Self::try_new(place, &crate::support::guest("hostile"), settings).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub fn try_new(place: Place, plugin: &Path, settings: &str) -> Result<Self, OpenError> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let heard = Arc::new(Heard::default());
+        let config = Config {
+            plugins: vec![plugin.to_owned()],
+            settings: vec![Settings::parse(settings).unwrap()],
+            cache: Some(cache()),
+            observer: heard.clone(),
+            workers: Some(2),
+            ..Config::new(place.workspace())
+        };
+        let host = {
+            let _timers = runtime.enter();
+            Host::open(config)?
+        };
+        Ok(Self { place, heard, host, runtime })
+    }
+
+    pub fn call(&self, tool: &str, args: Value) -> Outcome {
+        self.call_as(None, tool, args)
+    }
+
+    pub fn call_as(&self, role: Option<&str>, tool: &str, args: Value) -> Outcome {
+        let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
+        let answer = self.runtime.block_on(self.host.call(tool, args, &options));
+        answer.unwrap_or_else(|refusal| panic!("{refusal}")).outcome
+    }
+
+    /// What the Rust guest got with one of its tools, or what the host told it.
+    pub fn attempt(&self, tool: &str, what: &str, path: &str, target: &str) -> Result<String, String> {
+        self.attempt_as(None, tool, what, path, target)
+    }
+
+    pub fn attempt_as(&self, role: Option<&str>, tool: &str, what: &str, path: &str, target: &str) -> Result<String, String> {
+        tried(self.call_as(role, tool, json!({"what": what, "path": path, "target": target})))
+    }
+}
+
+/// What the Rust guest reports.
+pub fn tried(outcome: Outcome) -> Result<String, String> {
+    let Outcome::Executed(output) = outcome else { panic!("{outcome:?}") };
+    let text = |name: &str| output[name].as_str().unwrap_or_default().to_owned();
+    if output["ok"] == true { Ok(text("data")) } else { Err(text("error")) }
+}
+
+/// The failure that a call has to end in.
+pub fn failure(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        executed @ Outcome::Executed(_) => panic!("{executed:?}"),
+    }
+}
+
+/// Asserts how a call failed.
+#[track_caller]
+pub fn assert_failed(outcome: Outcome, status: Status, code: &str, message: &str) {
+    let failure = failure(outcome);
+    assert_eq!((failure.status, failure.code.as_str()), (status, code), "{failure:?}");
+    assert!(failure.message.contains(message), "{failure:?}");
+}
+
+/// Compiled code that the tests share: the Rust guest takes longer to compile than to run.
+fn cache() -> PathBuf {
+    crate::support::built().join("guests/code")
+}
+
+/// Runs the command and measures the most memory it had, in MiB.
+pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
+    let child = place.command(args).spawn().unwrap();
+    let status = PathBuf::from(format!("/proc/{}/status", child.id()));
+    let (done, watched) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        // The peak only grows, so that the last look before the end says it.
+        while watched.recv_timeout(Duration::from_millis(5)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            peak = peak_memory(&status).unwrap_or(peak);
+        }
+        peak
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(done);
+    let ended = Ended {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    };
+    (ended, watch.join().unwrap())
+}
+
+/// `VmHWM` of a process, in MiB.
+fn peak_memory(status: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(status)?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib >> 10).ok_or_else(|| io::Error::other("a process that has ended"))
+}
+
+/// Gives the command these settings, as its user's own.
+pub fn configure(place: &Place, settings: &str) {
+    let folder = place.home().join(".config/cofferdam");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("cofferdam.toml"), settings).unwrap();
+}
