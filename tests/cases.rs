@@ -79,16 +79,16 @@ fn problems(folder: &Path) -> Vec<String> {
 
     let before = tree(&folder.join("input"));
     lay_out(&before, &workspace);
-    let (mut args, input) = match (text("envelope.json").or(text("envelope.txt")), text("call.toml"))
-    {
-        (Some(envelope), None) => (vec!["run".to_owned()], envelope),
-        (None, Some(call)) => {
-            let call: Call = toml::from_str(&call).unwrap_or_else(|error| panic!("{error}"));
-            let args = Value::Object(call.args).to_string();
-            (vec!["call".to_owned(), call.tool, "-".to_owned()], args)
-        }
-        _ => return vec!["expected either an envelope or call.toml".to_owned()],
-    };
+    let (mut args, input) =
+        match (text("envelope.json").or(text("envelope.txt")), text("call.toml")) {
+            (Some(envelope), None) => (vec!["run".to_owned()], envelope),
+            (None, Some(call)) => {
+                let call: Call = toml::from_str(&call).unwrap_or_else(|error| panic!("{error}"));
+                let args = Value::Object(call.args).to_string();
+                (vec!["call".to_owned(), call.tool, "-".to_owned()], args)
+            }
+            _ => return vec!["expected either an envelope or call.toml".to_owned()],
+        };
     args.extend(text("args").iter().flat_map(|args| args.lines()).map(str::to_owned));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let ended = place.run_with(&args, &input);
@@ -223,8 +223,10 @@ fn compare_trees(
         let (wanted, found) = (expected.get(path), found.get(path));
         let is_as_expected = match (wanted, found) {
             (Some(wanted), Some(found)) if wanted.kind == found.kind => {
-                match (String::from_utf8(wanted.contents.clone()), std::str::from_utf8(&found.contents))
-                {
+                match (
+                    String::from_utf8(wanted.contents.clone()),
+                    std::str::from_utf8(&found.contents),
+                ) {
                     (Ok(wanted), Ok(found)) => fits(&fill(wanted), found),
                     _ => wanted.contents == found.contents,
                 }
@@ -320,10 +322,22 @@ fn a_folder_that_is_no_case_fails() {
         (&[("error", "no")], "expected `expected.json`, or `error` with a `status`"),
         (&[("error", "no"), ("status", "2")], "nothing says: no\nstatus 0, expected 2\n"),
         (&[("expected.json", "{}")], "/result: not expected"),
-        (&[("expected.json", r#"{"tool": "glob", "status": "success", "result": "${ANY}"}"#)], "/result:\n"),
-        (&[("expected.json", "{}"), ("expected/a", "B")], "file a: expected a File of\nB\nfound a File of\nA"),
-        (&[("expected.json", "{}"), ("expected/b", "B")], "file b: expected a File of\nB\nfound nothing"),
-        (&[("expected.json", "{}"), ("expected/.absent", "a\n")], "file a: expected nothing\nfound a File of\nA"),
+        (
+            &[("expected.json", r#"{"tool": "glob", "status": "success", "result": "${ANY}"}"#)],
+            "/result:\n",
+        ),
+        (
+            &[("expected.json", "{}"), ("expected/a", "B")],
+            "file a: expected a File of\nB\nfound a File of\nA",
+        ),
+        (
+            &[("expected.json", "{}"), ("expected/b", "B")],
+            "file b: expected a File of\nB\nfound nothing",
+        ),
+        (
+            &[("expected.json", "{}"), ("expected/.absent", "a\n")],
+            "file a: expected nothing\nfound a File of\nA",
+        ),
     ] {
         let folder = cases.path().join("case");
         for (path, contents) in files.iter().chain(more) {

@@ -2,12 +2,7 @@
 //!
 //! `cargo xtask test` builds what they need: the command, its plugins, and the guests in
 //! `tests/guests`.
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "tests"
-)]
+#![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

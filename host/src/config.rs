@@ -4,6 +4,7 @@
 //! accepted exactly this text. What was accepted is remembered outside of the workspace. Once
 //! a file was accepted, another text, or none, is refused instead of being ignored: it may
 //! have narrowed what is allowed.
+#![expect(clippy::disallowed_methods, reason = "the user's settings are named by paths")]
 
 use std::fs;
 use std::io;
@@ -61,7 +62,12 @@ pub struct Layers {
 ///
 /// # Errors
 /// See [`ConfigError`].
-pub fn load(workspace: &Workspace, user: Option<&Path>, accepted: Option<&Path>, trust: bool) -> Result<Layers, ConfigError> {
+pub fn load(
+    workspace: &Workspace,
+    user: Option<&Path>,
+    accepted: Option<&Path>,
+    trust: bool,
+) -> Result<Layers, ConfigError> {
     let mut settings = Vec::new();
     if let Some(path) = user {
         match fs::read_to_string(path) {

@@ -16,7 +16,9 @@ use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
 use crate::policy::{Denial, Grant, Policy, Role};
-use crate::runtime::{CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers};
+use crate::runtime::{
+    CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers,
+};
 use crate::schema::Problem;
 
 /// How many problems the feedback to a model names.
@@ -54,26 +56,36 @@ pub struct CallProblem {
 
 impl Refusal {
     /// A refusal of the envelope as a whole.
-    pub fn whole(code: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::from_problems(vec![CallProblem {
-            code,
-            call: None,
-            tool: None,
-            problem: Problem {
-                pointer: String::new(),
-                expected: expected.into(),
-                found: Some(found.into()),
-                did_you_mean: None,
-            },
-        }], &[])
+    pub fn whole(
+        code: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Self {
+        Self::from_problems(
+            vec![CallProblem {
+                code,
+                call: None,
+                tool: None,
+                problem: Problem {
+                    pointer: String::new(),
+                    expected: expected.into(),
+                    found: Some(found.into()),
+                    did_you_mean: None,
+                },
+            }],
+            &[],
+        )
     }
 
     /// A refusal with its feedback; `tools` are those whose arguments are wrong.
     fn from_problems(problems: Vec<CallProblem>, tools: &[&Arc<ToolEntry>]) -> Self {
-        let mut feedback = String::from("Nothing was run. Correct this and send the whole envelope again:\n");
+        let mut feedback =
+            String::from("Nothing was run. Correct this and send the whole envelope again:\n");
         for problem in problems.iter().take(FEEDBACK_PROBLEMS) {
             let _ = match (&problem.call, &problem.tool) {
-                (Some(call), Some(tool)) => writeln!(feedback, "- call {} ({tool}) {}", call + 1, problem.problem),
+                (Some(call), Some(tool)) => {
+                    writeln!(feedback, "- call {} ({tool}) {}", call + 1, problem.problem)
+                }
                 _ => writeln!(feedback, "- {}", problem.problem),
             };
         }
@@ -140,12 +152,21 @@ impl ValidCall {
 ///
 /// # Errors
 /// Everything that is wrong with any of the calls.
-pub fn resolve(registry: &Registry, calls: Vec<Call>, role: Option<&Role>) -> Result<Vec<ValidCall>, Refusal> {
+pub fn resolve(
+    registry: &Registry,
+    calls: Vec<Call>,
+    role: Option<&Role>,
+) -> Result<Vec<ValidCall>, Refusal> {
     let mut valid = Vec::with_capacity(calls.len());
     let mut problems: Vec<CallProblem> = Vec::new();
     let mut wrong_tools: Vec<&Arc<ToolEntry>> = Vec::new();
     for (index, call) in calls.into_iter().enumerate() {
-        let problem = |code, problem| CallProblem { code, call: Some(index), tool: Some(call.tool.clone()), problem };
+        let problem = |code, problem| CallProblem {
+            code,
+            call: Some(index),
+            tool: Some(call.tool.clone()),
+            problem,
+        };
         let unresolved = |expected: String, did_you_mean| Problem {
             pointer: call.pointer.clone(),
             expected,
@@ -154,39 +175,64 @@ pub fn resolve(registry: &Registry, calls: Vec<Call>, role: Option<&Role>) -> Re
         };
         match registry.resolve(&call.tool, role) {
             Err(Unresolved::Unknown(nearest)) => {
-                problems.push(problem("UnknownTool", unresolved("a tool that exists (`cofferdam tools` lists them)".to_owned(), nearest)));
+                problems.push(problem(
+                    "UnknownTool",
+                    unresolved(
+                        "a tool that exists (`cofferdam tools` lists them)".to_owned(),
+                        nearest,
+                    ),
+                ));
             }
             Err(Unresolved::Ambiguous(names)) => {
-                problems.push(problem("AmbiguousTool", unresolved(format!("one of {}", names.join(", ")), None)));
+                problems.push(problem(
+                    "AmbiguousTool",
+                    unresolved(format!("one of {}", names.join(", ")), None),
+                ));
             }
             Ok(tool) => match tool.input() {
-                Err(error) => problems.push(problem("UnknownTool", unresolved(error.to_string(), None))),
+                Err(error) => {
+                    problems.push(problem("UnknownTool", unresolved(error.to_string(), None)))
+                }
                 Ok(schema) => {
                     let found = schema.problems(&call.args, &call.pointer);
                     if found.is_empty() {
-                        valid.push(ValidCall { tool: Arc::clone(tool), name: call.tool.clone(), args: call.args });
+                        valid.push(ValidCall {
+                            tool: Arc::clone(tool),
+                            name: call.tool.clone(),
+                            args: call.args,
+                        });
                     } else {
-                        if !wrong_tools.iter().any(|wrong| Arc::ptr_eq(wrong, tool)) && wrong_tools.len() < 2 {
+                        if !wrong_tools.iter().any(|wrong| Arc::ptr_eq(wrong, tool))
+                            && wrong_tools.len() < 2
+                        {
                             wrong_tools.push(tool);
                         }
-                        problems.extend(found.into_iter().map(|found| problem("InvalidArguments", found)));
+                        problems.extend(
+                            found.into_iter().map(|found| problem("InvalidArguments", found)),
+                        );
                     }
                 }
             },
         }
     }
-    if problems.is_empty() { Ok(valid) } else { Err(Refusal::from_problems(problems, &wrong_tools)) }
+    if problems.is_empty() {
+        Ok(valid)
+    } else {
+        Err(Refusal::from_problems(problems, &wrong_tools))
+    }
 }
 
 /// Decides what a call may do.
 ///
 /// # Errors
 /// Why it may not be made at all.
-pub fn grant(policy: &Policy, valid: ValidCall, role: Option<&Role>) -> Result<GrantedCall, (ValidCall, Denial)> {
-    match policy.decide(&valid.tool.subject(), role) {
-        Ok(grant) => Ok(GrantedCall { valid, grant }),
-        Err(denial) => Err((valid, denial)),
-    }
+pub fn grant(
+    policy: &Policy,
+    valid: ValidCall,
+    role: Option<&Role>,
+) -> Result<GrantedCall, Denial> {
+    let grant = policy.decide(&valid.tool.subject(), role)?;
+    Ok(GrantedCall { valid, grant })
 }
 
 /// What calls run in.
@@ -205,10 +251,19 @@ pub struct Executor<'a> {
 
 impl Executor<'_> {
     /// Runs a call and checks its answer. `cancelled` ends it early.
-    pub async fn execute(&self, id: &str, call: GrantedCall, cancelled: impl Future<Output = ()>) -> Outcome {
+    pub async fn execute(
+        &self,
+        id: &str,
+        call: GrantedCall,
+        cancelled: impl Future<Output = ()>,
+    ) -> Outcome {
         let tool = &call.valid.tool;
         let plugin = &tool.plugin;
-        let granted = self.policy.capabilities(&plugin.manifest.name, plugin.built_in, plugin.manifest.requests);
+        let granted = self.policy.capabilities(
+            &plugin.manifest.name,
+            plugin.built_in,
+            plugin.manifest.requests,
+        );
         let prepared = match self.runtime.prepare(plugin, granted) {
             Ok(prepared) => prepared,
             Err(error) => return Outcome::Failed(load_failure(&error)),
@@ -245,7 +300,8 @@ impl Executor<'_> {
 /// An answer of the tool, if it is one that its schema allows.
 fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     let invalid = |what: String| {
-        let message = format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
+        let message =
+            format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
         Outcome::Failed(Failure::new(Status::Trap, "InvalidOutput", message))
     };
     let value: Value = match serde_json::from_str(output) {
@@ -290,12 +346,25 @@ fn stop_failure(stop: &Stop, limits: &crate::policy::Limits) -> Failure {
     match stop {
         Stop::Limit(code) => {
             let bound = match *code {
-                "WallClockLimit" => format!("the call took longer than {} ms", limits.call.as_millis()),
-                "MemoryLimit" => format!("the plugin wanted more than {} MiB of memory", limits.memory >> 20),
-                "TableLimit" => format!("the plugin wanted a table of more than {} elements", limits.table_elements),
-                "HostCallLimit" => format!("the plugin called the host more than {} times", limits.host_calls),
-                "TransferLimit" => format!("the plugin passed more than {} MiB in one go", limits.transfer >> 20),
-                "HandleLimit" => format!("the plugin held more than {} open handles", limits.handles),
+                "WallClockLimit" => {
+                    format!("the call took longer than {} ms", limits.call.as_millis())
+                }
+                "MemoryLimit" => {
+                    format!("the plugin wanted more than {} MiB of memory", limits.memory >> 20)
+                }
+                "TableLimit" => format!(
+                    "the plugin wanted a table of more than {} elements",
+                    limits.table_elements
+                ),
+                "HostCallLimit" => {
+                    format!("the plugin called the host more than {} times", limits.host_calls)
+                }
+                "TransferLimit" => {
+                    format!("the plugin passed more than {} MiB in one go", limits.transfer >> 20)
+                }
+                "HandleLimit" => {
+                    format!("the plugin held more than {} open handles", limits.handles)
+                }
                 "OutputLimit" => format!("the answer is larger than {} KiB", limits.output >> 10),
                 other => format!("the call reached its limit {other}"),
             };

@@ -186,7 +186,11 @@ impl Host {
         let Some(name) = name else { return Ok(None) };
         self.policy.role(name).map(Some).ok_or_else(|| {
             let known: Vec<&str> = self.policy.roles().map(Role::name).collect();
-            Refusal::whole("UnknownRole", format!("one of the roles {}", known.join(", ")), format!("the role '{name}'"))
+            Refusal::whole(
+                "UnknownRole",
+                format!("one of the roles {}", known.join(", ")),
+                format!("the role '{name}'"),
+            )
         })
     }
 
@@ -194,7 +198,12 @@ impl Host {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn check(&self, text: &str, mode: Mode, role: Option<&str>) -> Result<(Envelope, Vec<ValidCall>), Refusal> {
+    pub fn check(
+        &self,
+        text: &str,
+        mode: Mode,
+        role: Option<&str>,
+    ) -> Result<(Envelope, Vec<ValidCall>), Refusal> {
         let role = self.role(role)?;
         let limits = self.policy.limits();
         if text.len() > limits.envelope {
@@ -224,7 +233,8 @@ impl Host {
     /// An envelope that is not taken: nothing was run.
     pub async fn run(&self, text: &str, mode: Mode, options: &RunOptions) -> Result<Run, Refusal> {
         let checked = self.check(text, mode, options.role.as_deref());
-        let (envelope, calls) = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
+        let (envelope, calls) =
+            checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let role = self.role(options.role.as_deref())?;
         let mut answers = Vec::with_capacity(calls.len());
         let mut calls = calls.into_iter().peekable();
@@ -251,7 +261,12 @@ impl Host {
     ///
     /// # Errors
     /// A call that is not taken: nothing was run.
-    pub async fn call(&self, tool: &str, args: Value, options: &RunOptions) -> Result<Answer, Refusal> {
+    pub async fn call(
+        &self,
+        tool: &str,
+        args: Value,
+        options: &RunOptions,
+    ) -> Result<Answer, Refusal> {
         let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
         let role = self.role(options.role.as_deref())?;
         let resolved = dispatch::resolve(&self.registry, vec![call], role);
@@ -262,7 +277,13 @@ impl Host {
         }
     }
 
-    async fn answer(&self, call: ValidCall, role: Option<&Role>, options: &RunOptions, skip: bool) -> Answer {
+    async fn answer(
+        &self,
+        call: ValidCall,
+        role: Option<&Role>,
+        options: &RunOptions,
+        skip: bool,
+    ) -> Answer {
         let id = uuid::Uuid::now_v7().to_string();
         let started = Instant::now();
         let name = call.name().to_owned();
@@ -274,7 +295,7 @@ impl Host {
             Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why))
         } else {
             match dispatch::grant(&self.policy, call, role) {
-                Err((_, denial)) => dispatch::denied(&denial),
+                Err(denial) => dispatch::denied(&denial),
                 Ok(granted) => {
                     let executor = Executor {
                         runtime: &self.runtime,
@@ -288,7 +309,13 @@ impl Host {
             }
         };
         let latency = started.elapsed().as_secs_f64() * 1000.0;
-        self.record(&Record::new(&id, &tool.qualified_name(), options.role.as_deref(), &outcome, latency));
+        self.record(&Record::new(
+            &id,
+            &tool.qualified_name(),
+            options.role.as_deref(),
+            &outcome,
+            latency,
+        ));
         Answer { tool: name, done: tool.tool().done.clone(), outcome }
     }
 

@@ -47,7 +47,13 @@ pub struct Record {
 
 impl Record {
     /// The record of a call that ended now.
-    pub fn new(call: &str, tool: &str, role: Option<&str>, outcome: &Outcome, latency_ms: f64) -> Self {
+    pub fn new(
+        call: &str,
+        tool: &str,
+        role: Option<&str>,
+        outcome: &Outcome,
+        latency_ms: f64,
+    ) -> Self {
         let (status, code) = match outcome {
             Outcome::Executed(_) => ("success", None),
             Outcome::Failed(Failure { code, .. }) => ("error", Some(code.clone())),
@@ -138,7 +144,8 @@ mod tests {
         .unwrap();
         journal.append(&second);
         assert_eq!(journal.read().unwrap(), (vec![first, second], 1));
-        let ignore = std::fs::read_to_string(directory.path().join(".cofferdam/.gitignore")).unwrap();
+        let ignore =
+            std::fs::read_to_string(directory.path().join(".cofferdam/.gitignore")).unwrap();
         assert_eq!(ignore, "*\n");
     }
 }

@@ -85,12 +85,21 @@ mod tests {
     fn figures_are_those_of_the_calls() {
         let metrics = Metrics::default();
         for latency in 1..=200_u32 {
-            metrics.count(&Record::new("c", "a.b", None, &Outcome::Executed(serde_json::json!({})), latency.into()));
+            metrics.count(&Record::new(
+                "c",
+                "a.b",
+                None,
+                &Outcome::Executed(serde_json::json!({})),
+                latency.into(),
+            ));
         }
         let summaries = metrics.summaries();
         assert_eq!(summaries.len(), 1);
         assert_eq!(summaries[0].outcomes[&Status::Executed], 200);
-        assert_eq!((summaries[0].p50_ms, summaries[0].p95_ms, summaries[0].p99_ms), (100.0, 190.0, 198.0));
+        assert_eq!(
+            (summaries[0].p50_ms, summaries[0].p95_ms, summaries[0].p99_ms),
+            (100.0, 190.0, 198.0)
+        );
         assert_eq!(percentile(&[], 50), 0.0);
         assert_eq!(percentile(&[7.0], 99), 7.0);
     }

@@ -98,7 +98,10 @@ pub fn neutralise(text: &str) -> String {
     for character in text.chars() {
         match character {
             '\n' | '\t' => safe.push(character),
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {
+            '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}' => {
                 safe.extend(character.escape_unicode());
             }
             '\u{e0000}'..='\u{e007f}' => safe.extend(character.escape_unicode()),

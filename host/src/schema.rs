@@ -138,7 +138,9 @@ impl Schema {
                     ..problem(format!("one of {}", list(&options)))
                 }]
             }
-            kind => vec![problem(expectation(kind).unwrap_or_else(|| shorten(&error.to_string(), 200)))],
+            kind => {
+                vec![problem(expectation(kind).unwrap_or_else(|| shorten(&error.to_string(), 200)))]
+            }
         }
     }
 
@@ -159,11 +161,9 @@ fn expectation(kind: &ValidationErrorKind) -> Option<String> {
     Some(match kind {
         ValidationErrorKind::Type { kind } => match kind {
             TypeKind::Single(kind) => article(&kind.to_string()),
-            TypeKind::Multiple(kinds) => kinds
-                .iter()
-                .map(|kind| article(&kind.to_string()))
-                .collect::<Vec<_>>()
-                .join(" or "),
+            TypeKind::Multiple(kinds) => {
+                kinds.iter().map(|kind| article(&kind.to_string())).collect::<Vec<_>>().join(" or ")
+            }
         },
         ValidationErrorKind::Constant { expected_value } => expected_value.to_string(),
         ValidationErrorKind::Minimum { limit } => format!("at least {limit}"),
@@ -252,21 +252,33 @@ mod tests {
             (json!({}), vec!["@/pattern: expected the required field 'pattern', found nothing"]),
             (
                 json!({"pattern": "x", "patern": 1}),
-                vec!["@/patern: expected one of the fields pattern, output_mode, limit, a/b, lines, found the unknown field 'patern'; did you mean 'pattern'?"],
+                vec![
+                    "@/patern: expected one of the fields pattern, output_mode, limit, a/b, lines, found the unknown field 'patern'; did you mean 'pattern'?",
+                ],
             ),
             (
                 json!({"pattern": "x", "output_mode": "file_with_matches"}),
-                vec!["@/output_mode: expected one of \"content\", \"files_with_matches\", \"count\", found \"file_with_matches\"; did you mean 'files_with_matches'?"],
+                vec![
+                    "@/output_mode: expected one of \"content\", \"files_with_matches\", \"count\", found \"file_with_matches\"; did you mean 'files_with_matches'?",
+                ],
             ),
-            (json!({"pattern": ""}), vec!["@/pattern: expected a string that is not empty, found \"\""]),
+            (
+                json!({"pattern": ""}),
+                vec!["@/pattern: expected a string that is not empty, found \"\""],
+            ),
             (
                 json!({"pattern": 1, "limit": 11}),
-                vec!["@/pattern: expected a string, found 1", "@/limit: expected at most 10, found 11"],
+                vec![
+                    "@/pattern: expected a string, found 1",
+                    "@/limit: expected at most 10, found 11",
+                ],
             ),
             (json!({"pattern": "x", "a/b": 1}), vec!["@/a~1b: expected null or a string, found 1"]),
             (
                 json!({"pattern": "x", "lines": [{"numbr": 1}]}),
-                vec!["@/lines/0/numbr: expected one of the fields number, found the unknown field 'numbr'; did you mean 'number'?"],
+                vec![
+                    "@/lines/0/numbr: expected one of the fields number, found the unknown field 'numbr'; did you mean 'number'?",
+                ],
             ),
             (json!([]), vec!["@: expected an object, found an array of 0"]),
         ] {

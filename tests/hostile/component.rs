@@ -15,13 +15,11 @@ use tempfile::TempDir;
 /// (`size`) gives fresh memory. At address 0 there are the 2 bytes `{}`.
 #[derive(Default)]
 pub struct Component {
-    imports: String,
+    definitions: String,
     lowered: String,
     given: String,
     module: String,
     call: String,
-    beside: String,
-    pages: Option<u64>,
 }
 
 impl Component {
@@ -37,55 +35,31 @@ impl Component {
         self
     }
 
-    /// Adds definitions to the component itself.
-    pub fn beside(mut self, text: &str) -> Self {
-        self.beside.push_str(text);
+    /// Adds imports, types, modules, ... to the component itself.
+    pub fn definitions(mut self, text: &str) -> Self {
+        self.definitions.push_str(text);
         self
     }
 
-    /// Sets the memory that there is from the beginning, in pages of 64 KiB.
-    pub fn pages(mut self, pages: u64) -> Self {
-        self.pages = Some(pages);
-        self
+    /// Gives the core module the function `name` of the instance `$instance`: there it is
+    /// `$id`, with the core type `signature`.
+    pub fn function(self, instance: &str, name: &str, id: &str, signature: &str) -> Self {
+        let options = "(memory $memory) (realloc $realloc)";
+        self.canon(&format!("lower (func ${instance} \"{name}\") {options}"), id, signature)
     }
 
-    /// Imports an instance under `name`, whose text is `instance`.
-    pub fn imports(mut self, id: &str, name: &str, instance: &str) -> Self {
-        self.imports.push_str(&format!("(import \"{name}\" (instance ${id} {instance}))\n"));
-        self
-    }
-
-    /// Gives the core module the function `name` of an imported instance: `$name` there, with
-    /// the core type `signature`.
-    pub fn function(mut self, instance: &str, name: &str, id: &str, signature: &str) -> Self {
-        self.lowered.push_str(&format!(
-            "(core func $lowered-{id} (canon lower (func ${instance} \"{name}\") (memory $libc \"memory\") (realloc (func $libc \"realloc\"))))\n"
-        ));
-        self.give(id, signature)
-    }
-
-    /// Gives the core module what drops a handle of a resource type.
-    pub fn resource_drop(mut self, resource: &str, id: &str) -> Self {
-        self.lowered.push_str(&format!("(core func $lowered-{id} (canon resource.drop {resource}))\n"));
-        self.give(id, "(param i32)")
-    }
-
-    /// Gives the core module a function that is defined by `canon`.
+    /// Gives the core module a function that `(canon definition)` defines.
     pub fn canon(mut self, definition: &str, id: &str, signature: &str) -> Self {
         self.lowered.push_str(&format!("(core func $lowered-{id} (canon {definition}))\n"));
-        self.give(id, signature)
-    }
-
-    fn give(mut self, id: &str, signature: &str) -> Self {
         self.given.push_str(&format!("(export \"{id}\" (func $lowered-{id}))"));
-        self.module.insert_str(0, &format!("(import \"given\" \"{id}\" (func ${id} {signature}))\n"));
+        self.module
+            .insert_str(0, &format!("(import \"given\" \"{id}\" (func ${id} {signature}))\n"));
         self
     }
 
     /// The text of the component.
-    fn text(&self) -> String {
-        let Self { imports, lowered, given, module, call, beside, pages } = self;
-        let pages = pages.unwrap_or(1);
+    pub fn text(&self) -> String {
+        let Self { definitions, lowered, given, module, call } = self;
         format!(
             r#"(component
   (import "cofferdam:tool/types@0.1.0" (instance $types
@@ -101,9 +75,9 @@ impl Component {
     (export "tool-error" (type (eq $error')))))
   (alias export $types "call-context" (type $context))
   (alias export $types "tool-error" (type $error))
-  {imports}
+  {definitions}
   (core module $libc-module
-    (memory (export "memory") {pages})
+    (memory (export "memory") 1)
     (data (i32.const 0) "{{}}")
     (global $next (mut i32) (i32.const 4096))
     (func (export "realloc") (param i32 i32 i32) (param $size i32) (result i32)
@@ -117,7 +91,8 @@ impl Component {
         (drop (memory.grow (i32.add (i32.const 1) (i32.shr_u (local.get $size) (i32.const 16))))))
       (local.get $at)))
   (core instance $libc (instantiate $libc-module))
-  {beside}
+  (alias core export $libc "memory" (core memory $memory))
+  (alias core export $libc "realloc" (core func $realloc))
   {lowered}
   (core module $main-module
     (import "libc" "memory" (memory 1))
@@ -147,7 +122,7 @@ impl Component {
     (with "libc" (instance $libc))
     (with "given" (instance {given}))))
   (func $call (param "name" string) (param "args" string) (param "ctx" $context) (result (result string (error $error)))
-    (canon lift (core func $main "call") (memory $libc "memory") (realloc (func $libc "realloc"))))
+    (canon lift (core func $main "call") (memory $memory) (realloc $realloc)))
   (instance $tools (export "call" (func $call)))
   (export "cofferdam:tool/tools@0.1.0" (instance $tools)))"#
         )
@@ -161,7 +136,14 @@ impl Component {
 
     /// The component, packed under the name `attack` with the tool `go`.
     pub fn pack(&self) -> Packed {
-        Packed::new(&self.build(), &manifest())
+        self.pack_as("attack")
+    }
+
+    /// The component, packed under another name.
+    pub fn pack_as(&self, name: &str) -> Packed {
+        let mut manifest = manifest();
+        manifest["name"] = json!(name);
+        Packed::new(&self.build(), &manifest)
     }
 }
 

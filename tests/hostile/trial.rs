@@ -48,28 +48,38 @@ impl Heard {
     pub fn size(&self) -> usize {
         let messages = self.messages.lock().unwrap();
         let progress = self.progress.lock().unwrap();
-        messages.iter().map(|(_, text)| text.len()).sum::<usize>() + progress.iter().map(String::len).sum::<usize>()
+        messages.iter().map(|(_, text)| text.len()).sum::<usize>()
+            + progress.iter().map(String::len).sum::<usize>()
     }
 }
 
 impl Trial {
     /// A host with the packed file `plugin` under `settings` (`cofferdam.toml`).
     pub fn new(plugin: &Path, settings: &str) -> Self {
-        Self::try_new(Place::new(), plugin, settings).unwrap_or_else(|error| panic!("{error}"))
+        Self::with(Place::new(), &[plugin], settings)
     }
 
     /// A host with the Rust guest under `settings`, on the workspace of `place`.
     pub fn of_guest(place: Place, settings: &str) -> Self {
-        Self::try_new(place, &crate::support::guest("hostile"), settings).unwrap_or_else(|error| panic!("{error}"))
+        Self::with(place, &[&crate::support::guest("hostile")], settings)
     }
 
-    pub fn try_new(place: Place, plugin: &Path, settings: &str) -> Result<Self, OpenError> {
+    pub fn with(place: Place, plugins: &[&Path], settings: &str) -> Self {
+        Self::open(place, plugins, settings, cache()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub fn open(
+        place: Place,
+        plugins: &[&Path],
+        settings: &str,
+        cache: PathBuf,
+    ) -> Result<Self, OpenError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let heard = Arc::new(Heard::default());
         let config = Config {
-            plugins: vec![plugin.to_owned()],
+            plugins: plugins.iter().map(|plugin| plugin.to_path_buf()).collect(),
             settings: vec![Settings::parse(settings).unwrap()],
-            cache: Some(cache()),
+            cache: Some(cache),
             observer: heard.clone(),
             workers: Some(2),
             ..Config::new(place.workspace())
@@ -79,6 +89,10 @@ impl Trial {
             Host::open(config)?
         };
         Ok(Self { place, heard, host, runtime })
+    }
+
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.host.registry().resolve(name, None).is_ok()
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {
@@ -92,11 +106,24 @@ impl Trial {
     }
 
     /// What the Rust guest got with one of its tools, or what the host told it.
-    pub fn attempt(&self, tool: &str, what: &str, path: &str, target: &str) -> Result<String, String> {
+    pub fn attempt(
+        &self,
+        tool: &str,
+        what: &str,
+        path: &str,
+        target: &str,
+    ) -> Result<String, String> {
         self.attempt_as(None, tool, what, path, target)
     }
 
-    pub fn attempt_as(&self, role: Option<&str>, tool: &str, what: &str, path: &str, target: &str) -> Result<String, String> {
+    pub fn attempt_as(
+        &self,
+        role: Option<&str>,
+        tool: &str,
+        what: &str,
+        path: &str,
+        target: &str,
+    ) -> Result<String, String> {
         tried(self.call_as(role, tool, json!({"what": what, "path": path, "target": target})))
     }
 }
@@ -125,7 +152,7 @@ pub fn assert_failed(outcome: Outcome, status: Status, code: &str, message: &str
 }
 
 /// Compiled code that the tests share: the Rust guest takes longer to compile than to run.
-fn cache() -> PathBuf {
+pub fn cache() -> PathBuf {
     crate::support::built().join("guests/code")
 }
 
@@ -137,7 +164,9 @@ pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
         // The peak only grows, so that the last look before the end says it.
-        while watched.recv_timeout(Duration::from_millis(5)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        while watched.recv_timeout(Duration::from_millis(5))
+            == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+        {
             peak = peak_memory(&status).unwrap_or(peak);
         }
         peak
@@ -155,7 +184,9 @@ pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
 /// `VmHWM` of a process, in MiB.
 fn peak_memory(status: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(status)?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok());
+    let kib = text.lines().find_map(|line| {
+        line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok()
+    });
     kib.map(|kib| kib >> 10).ok_or_else(|| io::Error::other("a process that has ended"))
 }
 

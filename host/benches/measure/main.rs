@@ -29,7 +29,8 @@ use cofferdam::schema::Schema;
 use serde_json::{Value, json};
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
     let parts: [(&str, fn(&Setup, &mut Table)); 8] = [
@@ -69,7 +70,8 @@ impl Table {
     }
 
     fn to_markdown(&self) -> String {
-        let mut text = String::from("| what | Cofferdam | peer | ratio | goal |\n|---|---|---|---|---|\n");
+        let mut text =
+            String::from("| what | Cofferdam | peer | ratio | goal |\n|---|---|---|---|---|\n");
         for row in &self.0 {
             text.push_str(&format!("| {} |\n", row.join(" | ")));
         }
@@ -198,7 +200,12 @@ fn run(program: &str, args: &[&str], folder: &Path) {
 }
 
 fn exists(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 fn compile(setup: &Setup, table: &mut Table) {
@@ -210,7 +217,10 @@ fn compile(setup: &Setup, table: &mut Table) {
         assert!(runtime);
     });
     table.row(
-        &format!("load compiled code of `grep` ({:.1} MB) against compiling it", bytes.len() as f64 / 1e6),
+        &format!(
+            "load compiled code of `grep` ({:.1} MB) against compiling it",
+            bytes.len() as f64 / 1e6
+        ),
         &show(at(&load, 50)),
         &show(at(&compile, 50)),
         ratio(at(&load, 50), at(&compile, 50)),
@@ -222,7 +232,8 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let prepared = setup.prepared("hello");
     let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
     let calls = times(20_000, || {
-        let request = CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
+        let request =
+            CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
         runtime::call(&prepared, &request).unwrap().unwrap();
     });
     let start = times(200, || run("/bin/true", &[], Path::new("/")));
@@ -239,7 +250,8 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let files = setup.prepared("files");
     let request = setup.request(&setup.workspace, "read_file", &json!({"path": "small.txt"}));
     let reads = times(5_000, || {
-        let request = CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
+        let request =
+            CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
         runtime::call(&files, &request).unwrap().unwrap();
     });
     table.alone("fresh call of `read_file` on a small file, p50", &show(at(&reads, 50)), "");
@@ -256,7 +268,10 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
                 let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let request = CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
+                    let request = CallRequest {
+                        control: Arc::new(Control::new(request.limits.call)),
+                        ..request.clone()
+                    };
                     runtime::call(&prepared, &request).unwrap().unwrap();
                     done += 1;
                 }
@@ -270,7 +285,8 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
 }
 
 fn threads(setup: &Setup, table: &mut Table) {
-    let mut rounds: Vec<(f64, f64)> = (0..5).map(|_| (per_second(setup, 1), per_second(setup, 2))).collect();
+    let mut rounds: Vec<(f64, f64)> =
+        (0..5).map(|_| (per_second(setup, 1), per_second(setup, 2))).collect();
     rounds.sort_by(|left, right| (left.1 / left.0).total_cmp(&(right.1 / right.0)));
     let (one, two) = rounds[rounds.len() / 2];
     table.row(
@@ -287,14 +303,32 @@ fn cold_process(setup: &Setup, table: &mut Table) {
     let folder = setup.scratch.join("workspace");
     let call = ["call", "files.read_file", "{\"path\": \"small.txt\"}"];
     fs::write(folder.join("small.txt"), "a small file\n").unwrap();
-    let (ours, python) = in_turns(60, || run(&cofferdam, &call, &folder), || run("python3", &["-c", "pass"], &folder));
-    table.row("cold process: start, one call, end, against `python3 -c pass`", &show(ours), &show(python), ratio(ours, python), "<= 3 ms");
+    let (ours, python) = in_turns(
+        60,
+        || run(&cofferdam, &call, &folder),
+        || run("python3", &["-c", "pass"], &folder),
+    );
+    table.row(
+        "cold process: start, one call, end, against `python3 -c pass`",
+        &show(ours),
+        &show(python),
+        ratio(ours, python),
+        "<= 3 ms",
+    );
     let list = times(40, || run(&cofferdam, &["tools"], &folder));
     table.alone("`cofferdam tools`, second start", &show(at(&list, 50)), "<= 50 ms");
 }
 
 fn schema(setup: &Setup, table: &mut Table) {
-    let document = setup.plugin("edit").manifest.tools.iter().find(|tool| tool.name == "atomic_replace").unwrap().input.clone();
+    let document = setup
+        .plugin("edit")
+        .manifest
+        .tools
+        .iter()
+        .find(|tool| tool.name == "atomic_replace")
+        .unwrap()
+        .input
+        .clone();
     let schema = Schema::compile(document).unwrap();
     for (name, count, size) in [("1 KB", 6, 60), ("100 KB", 500, 80)] {
         let replacements: Vec<Value> = (0..count)
@@ -306,7 +340,13 @@ fn schema(setup: &Setup, table: &mut Table) {
             || assert!(schema.problems(&serde_json::from_str(&text).unwrap(), "").is_empty()),
             || drop(serde_json::from_str::<Value>(&text).unwrap()),
         );
-        table.row(&format!("parse and check {name} of arguments against parsing alone"), &show(both), &show(parse), ratio(both, parse), "<= 1.3");
+        table.row(
+            &format!("parse and check {name} of arguments against parsing alone"),
+            &show(both),
+            &show(parse),
+            ratio(both, parse),
+            "<= 1.3",
+        );
     }
 }
 
@@ -340,14 +380,22 @@ fn edit(setup: &Setup, table: &mut Table) {
         || {
             let (old, new) = names(&mut turn);
             let args = json!({"file_path": "ours.rs", "replacements": [{"old_string": old, "new_string": new}]});
-            runtime::call(&prepared, &setup.request(&setup.workspace, "atomic_replace", &args)).unwrap().unwrap();
+            runtime::call(&prepared, &setup.request(&setup.workspace, "atomic_replace", &args))
+                .unwrap()
+                .unwrap();
         },
         || {
             let (old, new) = names(&mut native_turn);
             native_edit(&folder.join("native.rs"), old, new);
         },
     );
-    table.row("atomic edit of 1 MiB with sync against native code", &show(ours), &show(native), ratio(ours, native), "<= 1.3");
+    table.row(
+        "atomic edit of 1 MiB with sync against native code",
+        &show(ours),
+        &show(native),
+        ratio(ours, native),
+        "<= 1.3",
+    );
 }
 
 fn grep(setup: &Setup, table: &mut Table) {
@@ -380,14 +428,25 @@ fn grep(setup: &Setup, table: &mut Table) {
         rg.extend(flags);
         rg.push(pattern);
         let (ours, peer) = in_turns(15, || search(args.clone()), || run("rg", &rg, &folder));
-        table.row(&format!("grep of {files} files for {what} against ripgrep, 2 threads"), &show(ours), &show(peer), ratio(ours, peer), goal);
+        table.row(
+            &format!("grep of {files} files for {what} against ripgrep, 2 threads"),
+            &show(ours),
+            &show(peer),
+            ratio(ours, peer),
+            goal,
+        );
     }
 }
 
 fn memory(setup: &Setup, table: &mut Table) {
     // A process of its own: this one has measured other things.
     let cofferdam = setup.built.join("cofferdam");
-    let output = Command::new(cofferdam).arg("doctor").current_dir(&setup.scratch).output().unwrap();
+    let output =
+        Command::new(cofferdam).arg("doctor").current_dir(&setup.scratch).output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    table.alone("resident memory, all built-in plugins loaded", &format!("{} KiB", document["resident_kib_with_plugins_loaded"]), "<= 40 MB");
+    table.alone(
+        "resident memory, all built-in plugins loaded",
+        &format!("{} KiB", document["resident_kib_with_plugins_loaded"]),
+        "<= 40 MB",
+    );
 }

@@ -14,8 +14,9 @@ const FILES: usize = 16_000;
 const WITH_RARE: [usize; 3] = [137, 7_919, 15_485];
 
 const WORDS: [&str; 24] = [
-    "buffer", "cursor", "engine", "filter", "handle", "index", "journal", "kernel", "limit", "memory", "number", "offset",
-    "packet", "queue", "reader", "stream", "table", "update", "value", "worker", "load", "store", "parse", "render",
+    "buffer", "cursor", "engine", "filter", "handle", "index", "journal", "kernel", "limit",
+    "memory", "number", "offset", "packet", "queue", "reader", "stream", "table", "update",
+    "value", "worker", "load", "store", "parse", "render",
 ];
 
 /// Makes the tree where it is missing; returns how many files it has.
@@ -59,7 +60,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 

@@ -15,7 +15,7 @@ use wasmtime::Result;
 use super::files::{Access, FileState, has_other_names};
 use super::workspace::or_dot;
 use crate::runtime::CallState;
-use crate::runtime::wit::host::changes::{Change, Error, Host};
+use crate::runtime::wit::host::changes::{Change, Error, Host, Write};
 
 /// Names of files that are not in their place yet, or not any more.
 const TEMPORARY: &str = ".cofferdam-";
@@ -28,7 +28,10 @@ impl Host for CallState {
 
 fn apply(files: &FileState, changes: Vec<Change>) -> std::result::Result<(), Error> {
     let mut transaction = Transaction::new(files);
-    let done = changes.into_iter().try_for_each(|change| transaction.stage(change)).and_then(|()| transaction.commit());
+    let done = changes
+        .into_iter()
+        .try_for_each(|change| transaction.stage(change))
+        .and_then(|()| transaction.commit());
     match done {
         Ok(()) => transaction.finish(),
         Err(_) => transaction.roll_back(),
@@ -70,16 +73,7 @@ impl<'a> Transaction<'a> {
     /// Checks one change and prepares its steps. Nothing that anybody looks for changes yet.
     fn stage(&mut self, change: Change) -> std::result::Result<(), Error> {
         match change {
-            Change::Write(write) => {
-                let path = self.place(&write.path)?;
-                let existing = self.existing(&path, &write.path)?;
-                if existing.is_some() && write.create_new {
-                    return Err(Error::AlreadyExists(format!("{} exists already", write.path)));
-                }
-                self.create_parents(&path).map_err(|error| failure(&write.path, &error))?;
-                self.stage_file(path, existing, &write.contents, write.executable)
-                    .map_err(|error| failure(&write.path, &error))
-            }
+            Change::Write(write) => self.stage_write(&write),
             Change::Remove(path) => {
                 let place = self.place(&path)?;
                 self.existing(&place, &path)?.ok_or_else(|| not_found(&path))?;
@@ -99,8 +93,33 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Where a path of the plugin's really is. A missing parent is fine: it will be created.
+    fn stage_write(&mut self, write: &Write) -> std::result::Result<(), Error> {
+        let path = self.place(&write.path)?;
+        let existing = self.existing(&path, &write.path)?;
+        if existing.is_some() && write.create_new {
+            return Err(Error::AlreadyExists(format!("{} exists already", write.path)));
+        }
+        let like = match &write.like {
+            Some(like) => Some(self.permissions_of(like)?),
+            None => existing.as_ref().map(Metadata::permissions),
+        };
+        let before = existing.map(|_| temporary(&path));
+        self.create_parents(&path)
+            .and_then(|()| self.stage_file(path, like, before, write))
+            .map_err(|error| failure(&write.path, &error))
+    }
+
+    /// Where a path of the plugin's really is, which no other change may touch.
     fn place(&mut self, path: &str) -> std::result::Result<String, Error> {
+        let place = self.locate(path)?;
+        if !self.touched.insert(place.clone()) {
+            return Err(Error::Unsupported(format!("{path} is changed twice in one go")));
+        }
+        Ok(place)
+    }
+
+    /// Where a path of the plugin's really is. A missing parent is fine: it will be created.
+    fn locate(&self, path: &str) -> std::result::Result<String, Error> {
         let located = match self.files.locate("", path, true, Access::Change) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.locate_new(path),
             located => located,
@@ -108,9 +127,6 @@ impl<'a> Transaction<'a> {
         let place = located.map_err(|error| failure(path, &error))?;
         if place.is_empty() {
             return Err(Error::Unsupported(format!("{path} is the workspace itself")));
-        }
-        if !self.touched.insert(place.clone()) {
-            return Err(Error::Unsupported(format!("{path} is changed twice in one go")));
         }
         Ok(place)
     }
@@ -128,7 +144,8 @@ impl<'a> Transaction<'a> {
             }
         };
         let rest = Path::new(path).strip_prefix(existing).map_err(io::Error::other)?;
-        let rest: Vec<&str> = rest.iter().filter_map(|name| name.to_str()).filter(|name| *name != ".").collect();
+        let rest: Vec<&str> =
+            rest.iter().filter_map(|name| name.to_str()).filter(|name| *name != ".").collect();
         if rest.contains(&"..") {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -144,13 +161,20 @@ impl<'a> Transaction<'a> {
         match self.root.symlink_metadata(place) {
             Ok(metadata) if metadata.is_dir() => unsupported("a directory, not a file"),
             Ok(metadata) if !metadata.is_file() => unsupported("no regular file"),
-            Ok(metadata) if has_other_names(&metadata) => {
-                unsupported("a file with several hard links; changing it would change a file elsewhere")
-            }
+            Ok(metadata) if has_other_names(&metadata) => unsupported(
+                "a file with several hard links; changing it would change a file elsewhere",
+            ),
             Ok(metadata) => Ok(Some(metadata)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failure(path, &error)),
         }
+    }
+
+    /// The permissions of a file that the call may read.
+    fn permissions_of(&self, path: &str) -> std::result::Result<Permissions, Error> {
+        let place = self.files.locate("", path, true, Access::Read);
+        let metadata = place.and_then(|place| self.root.metadata(place));
+        metadata.map(|metadata| metadata.permissions()).map_err(|error| failure(path, &error))
     }
 
     fn create_parents(&mut self, place: &str) -> io::Result<()> {
@@ -165,20 +189,26 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    fn stage_file(&mut self, path: String, existing: Option<Metadata>, contents: &[u8], executable: Option<bool>) -> io::Result<()> {
+    /// Writes a new file beside `path`, with the permissions of `like` where there is one.
+    fn stage_file(
+        &mut self,
+        path: String,
+        like: Option<Permissions>,
+        before: Option<String>,
+        write: &Write,
+    ) -> io::Result<()> {
         let staged = temporary(&path);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         let mut file = self.root.open_with(&staged, &options)?;
         self.staged.push(staged.clone());
-        file.write_all(contents)?;
-        let permissions = match &existing {
-            Some(existing) => existing.permissions(),
+        file.write_all(&write.contents)?;
+        let permissions = match like {
+            Some(like) => like,
             None => file.metadata()?.permissions(),
         };
-        file.set_permissions(with_executable(permissions, executable))?;
+        file.set_permissions(with_executable(permissions, write.executable))?;
         file.sync_all()?;
-        let before = existing.map(|_| temporary(&path));
         self.steps.push(Step::Place { staged, path, before });
         Ok(())
     }
@@ -189,7 +219,8 @@ impl<'a> Transaction<'a> {
             self.take(step).map_err(|error| failure(path, &error))?;
             self.done += 1;
         }
-        let mut parents: Vec<&Path> = self.touched.iter().filter_map(|path| Path::new(path).parent()).collect();
+        let mut parents: Vec<&Path> =
+            self.touched.iter().filter_map(|path| Path::new(path).parent()).collect();
         parents.sort_unstable();
         parents.dedup();
         for parent in parents {
@@ -225,10 +256,13 @@ impl<'a> Transaction<'a> {
     fn roll_back(self) {
         for step in self.steps[..self.done].iter().rev() {
             let undone = match step {
-                Step::Place { staged, path, before } => self
-                    .root
-                    .rename(path, self.root, staged)
-                    .and_then(|()| before.as_ref().map_or(Ok(()), |before| self.root.rename(before, self.root, path))),
+                Step::Place { staged, path, before } => {
+                    self.root.rename(path, self.root, staged).and_then(|()| {
+                        before
+                            .as_ref()
+                            .map_or(Ok(()), |before| self.root.rename(before, self.root, path))
+                    })
+                }
                 Step::Remove { path, before } => self.root.rename(before, self.root, path),
             };
             if let Err(error) = undone {
@@ -257,7 +291,8 @@ impl<'a> Transaction<'a> {
 
 /// A name beside `path` that nobody uses.
 fn temporary(path: &str) -> String {
-    let directory = path.rsplit_once('/').map_or(String::new(), |(directory, _)| format!("{directory}/"));
+    let directory =
+        path.rsplit_once('/').map_or(String::new(), |(directory, _)| format!("{directory}/"));
     format!("{directory}{TEMPORARY}{}", uuid::Uuid::now_v7().simple())
 }
 
@@ -284,7 +319,9 @@ fn failure(path: &str, error: &io::Error) -> Error {
             Some(_) => format!("permission denied: {path}"),
             None => format!("permission denied: {error}"),
         }),
-        io::ErrorKind::NotADirectory => Error::Unsupported(format!("{path}: a part of the path is a file, not a directory")),
+        io::ErrorKind::NotADirectory => {
+            Error::Unsupported(format!("{path}: a part of the path is a file, not a directory"))
+        }
         _ => Error::Failed(format!("{path}: {error}")),
     }
 }
@@ -295,14 +332,20 @@ mod tests {
     use super::*;
     use crate::capability::Workspace;
     use crate::policy::{Capabilities, Files, Scope};
-    use crate::runtime::wit::host::changes::{Rename, Write};
+    use crate::runtime::wit::host::changes::Rename;
     use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
     use std::sync::Arc;
 
     fn write(path: &str, contents: &str) -> Change {
-        Change::Write(Write { path: path.into(), contents: contents.into(), executable: None, create_new: false })
+        Change::Write(Write {
+            path: path.into(),
+            contents: contents.into(),
+            like: None,
+            executable: None,
+            create_new: false,
+        })
     }
     fn rename(source: &str, target: &str) -> Change {
         Change::Rename(Rename { source: source.into(), target: target.into() })
@@ -347,23 +390,79 @@ mod tests {
     #[test]
     fn all_changes_are_made_and_modes_are_kept() {
         let (directory, files) = fixture();
-        let executable = Change::Write(Write { path: "d/run".into(), contents: "R".into(), executable: Some(true), create_new: true });
-        apply(&files, vec![write("a", "A2"), write("x/y/z", "Z"), write("link", "B2"), executable]).unwrap();
+        let executable = Change::Write(Write {
+            path: "d/run".into(),
+            contents: "R".into(),
+            like: None,
+            executable: Some(true),
+            create_new: true,
+        });
+        let moved = vec![
+            Change::Remove("d/b".into()),
+            Change::Write(Write {
+                path: "d/moved".into(),
+                contents: "M".into(),
+                like: Some("a".into()),
+                executable: None,
+                create_new: true,
+            }),
+        ];
+        apply(&files, vec![write("a", "A2"), write("x/y/z", "Z"), write("link", "B2"), executable])
+            .unwrap();
+        assert_eq!(tree(directory.path())["d/b"].0, "B2");
+        apply(&files, moved).unwrap();
         apply(&files, vec![rename("a", "e/a"), Change::Remove("d/run".into())]).unwrap();
         let found = tree(directory.path());
         assert_eq!(found["e/a"], ("A2".to_owned(), 0o750));
         assert_eq!(found["x/y/z"].0, "Z");
-        assert_eq!(found["d/b"].0, "B2");
+        assert_eq!(found["d/moved"], ("M".to_owned(), 0o750));
+        assert!(!found.contains_key("d/b"));
         assert!(fs::symlink_metadata(directory.path().join("link")).unwrap().is_symlink());
         assert!(!found.contains_key("a") && !found.contains_key("d/run"));
         assert!(!found.keys().any(|name| name.contains(TEMPORARY)), "{found:?}");
     }
 
     #[test]
+    fn a_moved_file_can_be_written_in_the_same_go() {
+        let (directory, files) = fixture();
+        apply(
+            &files,
+            vec![rename("a", "e/a"), write("e/a", "A2"), rename("twin", "d/b"), write("a2", "new")],
+        )
+        .unwrap_err();
+        fs::remove_file(directory.path().join("twin2")).unwrap();
+        apply(
+            &files,
+            vec![rename("a", "e/a"), write("e/a", "A2"), rename("twin", "d/b"), write("d/b", "T2")],
+        )
+        .unwrap();
+        let found = tree(directory.path());
+        assert_eq!(found["e/a"], ("A2".to_owned(), 0o750));
+        assert_eq!(found["d/b"].0, "T2");
+        assert!(!found.contains_key("a") && !found.contains_key("twin"));
+        assert!(!found.keys().any(|name| name.contains(TEMPORARY)), "{found:?}");
+        let before = tree(directory.path());
+        for bad in [
+            vec![rename("e/a", "a"), write("a", "1"), write("a", "2")],
+            vec![rename("e/a", "a"), write("a", "1"), rename("d/b", "a")],
+            vec![rename("e/a", "a"), write("a", "1"), write("e/a", "2")],
+        ] {
+            assert!(matches!(apply(&files, bad), Err(Error::Unsupported(_))));
+            assert_eq!(tree(directory.path()), before);
+        }
+    }
+
+    #[test]
     fn one_refusal_leaves_everything_as_it_was() {
         let (directory, files) = fixture();
         let before = tree(directory.path());
-        let new = Change::Write(Write { path: "a".into(), contents: vec![], executable: None, create_new: true });
+        let new = Change::Write(Write {
+            path: "a".into(),
+            contents: vec![],
+            like: None,
+            executable: None,
+            create_new: true,
+        });
         for (bad, wanted) in [
             (new, "AlreadyExists"),
             (Change::Remove("none".into()), "NotFound"),
@@ -421,7 +520,10 @@ mod tests {
         );
         apply(&files, vec![write("d/new/x", "X")]).unwrap();
         for path in ["a", "e/new", "out/x"] {
-            assert!(matches!(apply(&files, vec![write(path, "")]), Err(Error::Denied(_))), "{path}");
+            assert!(
+                matches!(apply(&files, vec![write(path, "")]), Err(Error::Denied(_))),
+                "{path}"
+            );
         }
         assert_eq!(tree(directory.path())["a"].0, "A");
     }

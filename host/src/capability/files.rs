@@ -13,9 +13,7 @@ use cap_std::fs::OpenOptions;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::FsPerms;
-use wasmtime_wasi::filesystem::{
-    Descriptor, Dir, File, OpenMode, WasiFilesystemCtxView,
-};
+use wasmtime_wasi::filesystem::{Descriptor, Dir, File, OpenMode, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types;
@@ -41,6 +39,8 @@ pub(crate) struct FileState {
 /// What a call wants to do at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
+    /// See whether something is there; a directory above the scope will do.
+    Look,
     Read,
     Change,
 }
@@ -62,7 +62,13 @@ impl FileState {
     ///
     /// # Errors
     /// `PermissionDenied`, saying why, and those of [`Workspace::resolve`].
-    pub(super) fn locate(&self, base: &str, path: &str, follow: bool, access: Access) -> io::Result<String> {
+    pub(super) fn locate(
+        &self,
+        base: &str,
+        path: &str,
+        follow: bool,
+        access: Access,
+    ) -> io::Result<String> {
         let place = self.workspace.resolve(base, path, follow)?;
         self.allow(path, &place, access)?;
         Ok(place)
@@ -77,8 +83,13 @@ impl FileState {
         if access == Access::Change && self.capabilities.files < Files::Write {
             return denied(format!("{path}: the call may only read"));
         }
-        if !self.scope.allows(place) {
-            return denied(format!("{path} is outside of the call's scope: {}", self.scope.paths().join(", ")));
+        let is_in_sight = access == Access::Look && self.scope.leads_on_from(place);
+        if !self.scope.allows(place) && !is_in_sight {
+            let path = or_dot(Path::new(path)).display();
+            return denied(format!(
+                "{path} is outside of the call's scope: {}",
+                self.scope.paths().join(", ")
+            ));
         }
         match protected(place) {
             Some(why) if access == Access::Change => denied(format!("{path} is protected: {why}")),
@@ -111,16 +122,26 @@ impl<'a> FilesView<'a> {
     }
 
     /// The workspace path that a descriptor and a path beneath it stand for.
-    fn locate(&self, fd: &Resource<Descriptor>, path: &str, follow: bool, access: Access) -> FsResult<String> {
+    fn locate(
+        &self,
+        fd: &Resource<Descriptor>,
+        path: &str,
+        follow: bool,
+        access: Access,
+    ) -> FsResult<String> {
         let base = self.state.directories.get(&fd.rep()).ok_or(ErrorCode::NotDirectory)?;
         // Reading anywhere in the workspace needs no decision, and every open is beneath it.
-        if access == Access::Read && self.state.scope.is_everything() {
+        if access != Access::Change && self.state.scope.is_everything() {
             return lexical(base, path);
         }
         self.state.locate(base, path, follow, access).map_err(fs_error)
     }
 
-    fn push_directory(&mut self, directory: std::fs::File, path: String) -> Result<Resource<Descriptor>> {
+    fn push_directory(
+        &mut self,
+        directory: std::fs::File,
+        path: String,
+    ) -> Result<Resource<Descriptor>> {
         let (perms, mode) = match self.state.capabilities.files {
             Files::Write => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
             Files::Read | Files::None => (FsPerms::ReadOnly, OpenMode::READ),
@@ -130,7 +151,13 @@ impl<'a> FilesView<'a> {
         Ok(fd)
     }
 
-    fn open(&mut self, path: String, follow: bool, create: types::OpenFlags, flags: types::DescriptorFlags) -> FsResult<Resource<Descriptor>> {
+    fn open(
+        &mut self,
+        path: String,
+        follow: bool,
+        create: types::OpenFlags,
+        flags: types::DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
         let root = self.state.workspace.root();
         let changes = changes(create, flags);
         let mut options = OpenOptions::new();
@@ -176,7 +203,9 @@ impl<'a> FilesView<'a> {
 /// Whether opening with these flags can change anything.
 fn changes(create: types::OpenFlags, flags: types::DescriptorFlags) -> bool {
     flags.intersects(types::DescriptorFlags::WRITE)
-        || create.intersects(types::OpenFlags::CREATE | types::OpenFlags::TRUNCATE | types::OpenFlags::EXCLUSIVE)
+        || create.intersects(
+            types::OpenFlags::CREATE | types::OpenFlags::TRUNCATE | types::OpenFlags::EXCLUSIVE,
+        )
 }
 
 /// Whether a file has several names: changing it would change a file elsewhere as well.
@@ -220,7 +249,10 @@ impl types::Host for FilesView<'_> {
     fn convert_error_code(&mut self, error: FsError) -> Result<types::ErrorCode> {
         types::Host::convert_error_code(&mut self.wasi, error)
     }
-    fn filesystem_error_code(&mut self, error: Resource<streams::Error>) -> Result<Option<types::ErrorCode>> {
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<streams::Error>,
+    ) -> Result<Option<types::ErrorCode>> {
         types::Host::filesystem_error_code(&mut self.wasi, error)
     }
 }
@@ -252,7 +284,10 @@ impl types::HostDescriptor for FilesView<'_> {
         metadata_hash() -> FsResult<types::MetadataHashValue>;
     }
 
-    fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<types::DirectoryEntryStream>> {
+    fn read_directory(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let directory = self.state.directories.get(&fd.rep()).ok_or(ErrorCode::NotDirectory)?;
         if !self.state.scope.allows(directory) {
             return Err(ErrorCode::NotPermitted.into());
@@ -283,12 +318,22 @@ impl types::HostDescriptor for FilesView<'_> {
         self.open(path, follow, create, flags)
     }
 
-    fn stat_at(&mut self, fd: Resource<Descriptor>, flags: types::PathFlags, path: String) -> FsResult<types::DescriptorStat> {
-        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Read)?;
+    fn stat_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::DescriptorStat> {
+        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Look)?;
         types::HostDescriptor::stat_at(&mut self.wasi, fd, flags, path)
     }
 
-    fn metadata_hash_at(&mut self, fd: Resource<Descriptor>, flags: types::PathFlags, path: String) -> FsResult<types::MetadataHashValue> {
+    fn metadata_hash_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::MetadataHashValue> {
         self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Read)?;
         types::HostDescriptor::metadata_hash_at(&mut self.wasi, fd, flags, path)
     }
@@ -325,14 +370,27 @@ impl types::HostDescriptor for FilesView<'_> {
         self.state.workspace.root().remove_file(path).map_err(fs_error)
     }
 
-    fn rename_at(&mut self, fd: Resource<Descriptor>, path: String, new_fd: Resource<Descriptor>, new_path: String) -> FsResult<()> {
+    fn rename_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+        new_fd: Resource<Descriptor>,
+        new_path: String,
+    ) -> FsResult<()> {
         let source = self.locate(&fd, &path, false, Access::Change)?;
         let target = self.locate(&new_fd, &new_path, false, Access::Change)?;
         let root = self.state.workspace.root();
         root.rename(source, root, target).map_err(fs_error)
     }
 
-    fn link_at(&mut self, _: Resource<Descriptor>, _: types::PathFlags, _: String, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+    fn link_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: types::PathFlags,
+        _: String,
+        _: Resource<Descriptor>,
+        _: String,
+    ) -> FsResult<()> {
         Err(ErrorCode::NotPermitted.into())
     }
 
@@ -342,7 +400,10 @@ impl types::HostDescriptor for FilesView<'_> {
 }
 
 impl types::HostDirectoryEntryStream for FilesView<'_> {
-    fn read_directory_entry(&mut self, stream: Resource<types::DirectoryEntryStream>) -> FsResult<Option<types::DirectoryEntry>> {
+    fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
         types::HostDirectoryEntryStream::read_directory_entry(&mut self.wasi, stream)
     }
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> Result<()> {

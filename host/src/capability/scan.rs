@@ -51,16 +51,18 @@ impl HostScanner for CallState {
 
     fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
         let files = &self.table.get(&scanner)?.files;
-        let found = files.get(id as usize).ok_or_else(|| wasmtime::Error::msg("no file of the scanner has this number"))?;
+        let found = files
+            .get(id as usize)
+            .ok_or_else(|| wasmtime::Error::msg("no file of the scanner has this number"))?;
         Ok(found.name().into_owned())
     }
 
     fn next(&mut self, scanner: Resource<Scanner>, max_bytes: u32) -> Result<Batch> {
         let workspace = self.files.workspace();
         let scanner = self.table.get_mut(&scanner)?;
-        let reader = scanner
-            .reader
-            .get_or_insert_with(|| Reader::start(Arc::clone(workspace), Arc::clone(&scanner.files), max_bytes as usize));
+        let reader = scanner.reader.get_or_insert_with(|| {
+            Reader::start(Arc::clone(workspace), Arc::clone(&scanner.files), max_bytes as usize)
+        });
         Ok(reader.next(&self.control))
     }
 

@@ -37,12 +37,15 @@ impl Workspace {
     ///
     /// # Errors
     /// One that does not exist, can't be opened, or whose path is not UTF-8.
+    #[expect(clippy::disallowed_methods, reason = "the one place where a workspace is opened")]
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let open = || {
             let canonical = path.canonicalize()?;
             let name = canonical
                 .to_str()
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8"))?
+                .ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8")
+                })?
                 .to_owned();
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             Ok(Self { path: canonical, name, root })
@@ -120,7 +123,10 @@ impl Workspace {
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, "the path is too long"));
         }
         if path.contains('\0') {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path holds a NUL character"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the path holds a NUL character",
+            ));
         }
         if path.starts_with('/') {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path is absolute"));
@@ -139,13 +145,17 @@ impl Workspace {
         if let Some(name) = name {
             resolved.push(name);
             let is_link = follow
-                && self.root.symlink_metadata(&resolved).is_ok_and(|metadata| metadata.is_symlink());
+                && self
+                    .root
+                    .symlink_metadata(&resolved)
+                    .is_ok_and(|metadata| metadata.is_symlink());
             if is_link {
                 resolved = self.root.canonicalize(&resolved)?;
             }
         }
         // What cap-std resolves may start with a `.`.
-        let resolved: PathBuf = resolved.components().filter(|name| *name != Component::CurDir).collect();
+        let resolved: PathBuf =
+            resolved.components().filter(|name| *name != Component::CurDir).collect();
         resolved
             .into_os_string()
             .into_string()

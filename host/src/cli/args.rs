@@ -10,7 +10,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// against the tool's JSON Schema and the policy, and gets exactly the files that were granted.
 /// Results go to standard output as one JSON document, everything else to standard error.
 #[derive(Debug, Parser)]
-#[command(name = "cofferdam", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "cofferdam",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Exit status:
   0  every call was executed
   1  a call ended in error
@@ -22,7 +26,8 @@ Exit status:
 Examples:
   cofferdam run envelope.json
   cofferdam call grep.grep '{\"pattern\": \"TODO\", \"output_mode\": \"content\"}'
-  cofferdam tools --format text")]
+  cofferdam tools --format text"
+)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,

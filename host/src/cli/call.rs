@@ -12,12 +12,18 @@ use crate::envelope;
 use crate::host::RunOptions;
 
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
-    let text = if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
+    let text =
+        if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
     let (host, timers) = setup::host(global)?;
     let most = host.policy().limits().envelope;
     if text.len() > most {
         let found = format!("arguments of {} bytes", text.len());
-        return Err(Refusal::whole("TooLarge", format!("at most {most} bytes (limits.envelope-mb)"), found).into());
+        return Err(Refusal::whole(
+            "TooLarge",
+            format!("at most {most} bytes (limits.envelope-mb)"),
+            found,
+        )
+        .into());
     }
     let value: Value = envelope::arguments(&text).map_err(Refusal::from)?;
     let options = RunOptions {

@@ -30,7 +30,14 @@ struct Finding {
 pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let loaded = load_plugins();
     let resident = resident_kib();
-    let findings = [engine(), plugins(loaded), cache(), workspace(global), settings(global), native_programs()];
+    let findings = [
+        engine(),
+        plugins(loaded),
+        cache(),
+        workspace(global),
+        settings(global),
+        native_programs(),
+    ];
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -72,7 +79,8 @@ fn load_plugins() -> Result<Loaded, String> {
     let folder = setup::built_in_plugins().map_err(|error| error.to_string())?;
     let mut registry = Registry::default();
     registry.add_built_in(&folder).map_err(|error| error.to_string())?;
-    let runtime = Runtime::new(Workers::default_count(), None).map_err(|error| error.to_string())?;
+    let runtime =
+        Runtime::new(Workers::default_count(), None).map_err(|error| error.to_string())?;
     let mut compiled_here = 0;
     for plugin in registry.plugins() {
         runtime.prepare(plugin, plugin.manifest.requests).map_err(|error| error.to_string())?;
@@ -101,10 +109,17 @@ fn resident_kib() -> Option<u64> {
 
 fn cache() -> Finding {
     let result = match setup::Directories::find() {
-        None => Err("there is no home directory; other plugins are compiled in each process".to_owned()),
+        None => {
+            Err("there is no home directory; other plugins are compiled in each process".to_owned())
+        }
         Some(directories) => CodeCache::open(&directories.cache)
             .map(|_| directories.cache.display().to_string())
-            .map_err(|error| format!("{}: {error}; other plugins are compiled in each process", directories.cache.display())),
+            .map_err(|error| {
+                format!(
+                    "{}: {error}; other plugins are compiled in each process",
+                    directories.cache.display()
+                )
+            }),
     };
     finding("cache of compiled code", result, Verdict::Warning)
 }

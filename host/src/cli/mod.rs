@@ -1,4 +1,8 @@
 //! The command line. The only module that prints, reads the environment or knows clap.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "files and environment are what a command line is about"
+)]
 
 mod args;
 mod call;
@@ -96,7 +100,9 @@ impl CliError {
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => Self::Usage(error.to_string()),
+            OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => {
+                Self::Usage(error.to_string())
+            }
             OpenError::Runtime(_) | OpenError::Threads(_) => Self::Host(error.to_string()),
         }
     }

@@ -109,7 +109,11 @@ impl Formatter for Inert<'_> {
         end_object_value();
     }
 
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         let mut plain = 0;
         for (at, character) in fragment.char_indices() {
             let length = character.len_utf8();
@@ -187,7 +191,9 @@ mod tests {
     fn printed_json_is_inert_and_means_the_same() {
         let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
         let mut out = Vec::new();
-        value.serialize(&mut Serializer::with_formatter(&mut out, Inert(PrettyFormatter::new()))).unwrap();
+        value
+            .serialize(&mut Serializer::with_formatter(&mut out, Inert(PrettyFormatter::new())))
+            .unwrap();
         let text = String::from_utf8(out).unwrap();
         for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {
             assert!(!text.contains(hostile), "{text}");
@@ -199,6 +205,9 @@ mod tests {
     #[test]
     fn text_shows_names_values_and_blocks() {
         let value = json!({"results": [{"status": "executed", "content": "a\nb", "list": []}]});
-        assert_eq!(to_text(&value), "results:\n  -\n    status: executed\n    content:\n      | a\n      | b\n    list: (none)\n");
+        assert_eq!(
+            to_text(&value),
+            "results:\n  -\n    status: executed\n    content:\n      | a\n      | b\n    list: (none)\n"
+        );
     }
 }

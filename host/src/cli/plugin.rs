@@ -30,14 +30,21 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     if output.format() == Format::Text {
         let line = |plugin: &Plugin| {
             let manifest = &plugin.manifest;
-            format!("{:10} {:8} {:3} tools  {}\n", manifest.name, manifest.version, manifest.tools.len(), manifest.description)
+            format!(
+                "{:10} {:8} {:3} tools  {}\n",
+                manifest.name,
+                manifest.version,
+                manifest.tools.len(),
+                manifest.description
+            )
         };
         output.text(&plugins.iter().map(|plugin| line(plugin)).collect::<String>())?;
         return Ok(exit::OK);
     }
     let entry = |plugin: &Plugin| {
         let manifest = &plugin.manifest;
-        let granted = host.policy().capabilities(&manifest.name, plugin.built_in, manifest.requests);
+        let granted =
+            host.policy().capabilities(&manifest.name, plugin.built_in, manifest.requests);
         json!({
             "name": manifest.name,
             "version": manifest.version,
@@ -48,7 +55,9 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
             "granted": granted,
         })
     };
-    output.json(&json!({ "plugins": plugins.iter().map(|plugin| entry(plugin)).collect::<Vec<_>>() }))?;
+    output.json(
+        &json!({ "plugins": plugins.iter().map(|plugin| entry(plugin)).collect::<Vec<_>>() }),
+    )?;
     Ok(exit::OK)
 }
 
@@ -65,7 +74,9 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
             .plugins()
             .iter()
             .find(|plugin| plugin.manifest.name == name)
-            .ok_or_else(|| usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file"))?;
+            .ok_or_else(|| {
+            usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file")
+        })?;
         let bytes = fs::read(&plugin.component).map_err(|error| usage(&error))?;
         (bytes, plugin.manifest.clone())
     };
@@ -100,9 +111,18 @@ fn in_words(requests: Capabilities) -> Vec<&'static str> {
     std::iter::once(files).chain(scan).collect()
 }
 
-fn pack(manifest: &Path, component: &Path, packed: &Path, compile: bool, output: &Output) -> Result<u8, CliError> {
-    let usage = |path: &Path, error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
-    let document = pack::read_manifest_file(manifest).map_err(|error| CliError::Usage(error.to_string()))?;
+fn pack(
+    manifest: &Path,
+    component: &Path,
+    packed: &Path,
+    compile: bool,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let usage = |path: &Path, error: &dyn std::fmt::Display| {
+        CliError::Usage(format!("{}: {error}", path.display()))
+    };
+    let document =
+        pack::read_manifest_file(manifest).map_err(|error| CliError::Usage(error.to_string()))?;
     let bytes = fs::read(component).map_err(|error| usage(component, &error))?;
     let bytes = pack::pack(&bytes, &document).map_err(|error| usage(component, &error))?;
     if let Some(folder) = packed.parent() {

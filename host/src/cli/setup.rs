@@ -139,11 +139,15 @@ pub fn read_input(file: &Path) -> Result<String, CliError> {
         ("standard input".to_owned(), bytes)
     } else {
         let name = file.display().to_string();
-        let bytes = std::fs::read(file).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+        let bytes =
+            std::fs::read(file).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
         (name, bytes)
     };
     String::from_utf8(bytes).map_err(|error| {
-        CliError::Usage(format!("{name}: not UTF-8 (first bad byte at offset {})", error.utf8_error().valid_up_to()))
+        CliError::Usage(format!(
+            "{name}: not UTF-8 (first bad byte at offset {})",
+            error.utf8_error().valid_up_to()
+        ))
     })
 }
 

@@ -13,26 +13,36 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
     let role = host.role(args.role.as_deref())?;
     let entries: Vec<&ToolEntry> = match &args.tool {
         None => host.registry().tools(role).map(AsRef::as_ref).collect(),
-        Some(name) => vec![host.registry().resolve(name, role).map_err(|unresolved| unknown(name, unresolved))?],
+        Some(name) => vec![
+            host.registry().resolve(name, role).map_err(|unresolved| unknown(name, unresolved))?,
+        ],
     };
     let whole = args.tool.is_some();
     match output.format() {
         Format::Text if !whole => output.text(&listing(&entries))?,
         Format::Text => output.document(&entries.first().map(|entry| document(entry)))?,
-        Format::Json if whole => output.json(&entries.first().map_or(Value::Null, |entry| document(entry)))?,
+        Format::Json if whole => {
+            output.json(&entries.first().map_or(Value::Null, |entry| document(entry)))?
+        }
         Format::Json => output.json(&json!({ "tools": each(&entries, summary) }))?,
         Format::Mcp => output.json(&json!({ "tools": each(&entries, mcp) }))?,
         Format::Openai => output.json(&each(&entries, openai))?,
         Format::Anthropic => output.json(&each(&entries, anthropic))?,
-        Format::Markdown => output.text(&entries.iter().map(|entry| markdown(entry)).collect::<String>())?,
+        Format::Markdown => {
+            output.text(&entries.iter().map(|entry| markdown(entry)).collect::<String>())?
+        }
     }
     Ok(exit::OK)
 }
 
 fn unknown(name: &str, unresolved: Unresolved) -> CliError {
     CliError::Usage(match unresolved {
-        Unresolved::Unknown(Some(nearest)) => format!("there is no tool '{name}'; did you mean '{nearest}'?"),
-        Unresolved::Unknown(None) => format!("there is no tool '{name}'; `cofferdam tools` lists them"),
+        Unresolved::Unknown(Some(nearest)) => {
+            format!("there is no tool '{name}'; did you mean '{nearest}'?")
+        }
+        Unresolved::Unknown(None) => {
+            format!("there is no tool '{name}'; `cofferdam tools` lists them")
+        }
         Unresolved::Ambiguous(names) => format!("'{name}' could be {}", names.join(" or ")),
     })
 }

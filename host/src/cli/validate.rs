@@ -19,7 +19,7 @@ pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, 
         .enumerate()
         .filter_map(|(index, call)| {
             let tool = call.tool().qualified_name();
-            let (_, denial) = dispatch::grant(host.policy(), call, role).err()?;
+            let denial = dispatch::grant(host.policy(), call, role).err()?;
             Some(json!({"call": index, "tool": tool, "code": denial.code, "message": denial.message}))
         })
         .collect();

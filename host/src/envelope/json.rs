@@ -113,8 +113,14 @@ mod tests {
 
     #[test]
     fn everything_that_serde_json_takes_comes_out_the_same() {
-        for text in ["null", "[1, -2, 3.5, 18446744073709551615]", r#"{"a": {"b": [true, "x\n"]}}"#, "\"\""] {
-            assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
+        for text in
+            ["null", "[1, -2, 3.5, 18446744073709551615]", r#"{"a": {"b": [true, "x\n"]}}"#, "\"\""]
+        {
+            assert_eq!(
+                parse(text).unwrap(),
+                serde_json::from_str::<Value>(text).unwrap(),
+                "{text}"
+            );
         }
     }
 

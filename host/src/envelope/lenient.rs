@@ -89,7 +89,8 @@ fn reasoning(text: &str, objects: &[(Value, Range<usize>)]) -> Vec<Range<usize>>
             parts.push(start..end);
         } else {
             // No opening since the last closing: everything up to here is reasoning.
-            parts = vec![0..end];
+            parts.clear();
+            parts.push(0..end);
         }
     }
     parts.extend(open.map(|start| start..start + OPEN.len()));
@@ -97,7 +98,12 @@ fn reasoning(text: &str, objects: &[(Value, Range<usize>)]) -> Vec<Range<usize>>
 }
 
 /// What was removed around the document at `range`, in words.
-fn repairs(text: &str, range: &Range<usize>, reasoning: &[Range<usize>], earlier: usize) -> Vec<String> {
+fn repairs(
+    text: &str,
+    range: &Range<usize>,
+    reasoning: &[Range<usize>],
+    earlier: usize,
+) -> Vec<String> {
     let mut repairs = Vec::new();
     let without_mark = text.strip_prefix('\u{feff}');
     if without_mark.is_some() {
@@ -119,7 +125,8 @@ fn repairs(text: &str, range: &Range<usize>, reasoning: &[Range<usize>], earlier
             start = cut.end.min(part.end);
         }
         rest.push_str(&text[start..part.end]);
-        rest.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}').to_owned()
+        rest.trim_matches(|character: char| character.is_whitespace() || character == '\u{feff}')
+            .to_owned()
     };
     let (before, after) = (rest(0..range.start), rest(range.end..text.len()));
     let opening = before.rsplit('\n').next().unwrap_or_default().trim();

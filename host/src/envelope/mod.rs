@@ -148,7 +148,9 @@ pub fn arguments(text: &str) -> Result<Value, DecodeError> {
     match json::parse(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(other) => Err(DecodeError::one("arguments, which are a JSON object", kind(&other))),
-        Err(error) => Err(DecodeError::one("arguments, which are one JSON object", error.to_string())),
+        Err(error) => {
+            Err(DecodeError::one("arguments, which are one JSON object", error.to_string()))
+        }
     }
 }
 
@@ -183,7 +185,9 @@ pub fn results(envelope: &Envelope, answers: &[Answer]) -> Value {
 pub fn single(dialect: Dialect, has_failure_document: bool, answer: &Answer) -> Value {
     match &answer.outcome {
         Outcome::Executed(output) => output.clone(),
-        Outcome::Failed(Failure { detail: Some(detail), .. }) if has_failure_document => detail.clone(),
+        Outcome::Failed(Failure { detail: Some(detail), .. }) if has_failure_document => {
+            detail.clone()
+        }
         Outcome::Failed(_) => match dialect {
             Dialect::Actions => actions::result(answer),
             Dialect::Tool => Value::Object(tool::results(std::slice::from_ref(answer))),
@@ -241,23 +245,38 @@ mod tests {
             assert_eq!(tools(text, Mode::Strict).unwrap(), wanted, "{text}");
         }
         for (text, wanted) in [
-            ("", "/: expected one JSON document, found EOF while parsing a value at line 1 column 0"),
+            (
+                "",
+                "/: expected one JSON document, found EOF while parsing a value at line 1 column 0",
+            ),
             ("[]", "/: expected an envelope, which is a JSON object, found an array"),
-            ("```json\n{\"tool\":\"a\"}\n```", "/: expected one JSON document, found expected value at line 1 column 1"),
+            (
+                "```json\n{\"tool\":\"a\"}\n```",
+                "/: expected one JSON document, found expected value at line 1 column 1",
+            ),
             (
                 r#"{"action":[]}"#,
                 r#"/: expected an envelope: {"actions": [{"type": "<tool>", ...}]} or {"tool": "<tool>", ...}, found an object with the fields action; did you mean 'actions'?"#,
             ),
             (r#"{"actions":[]}"#, "/actions: expected at least one action, found an empty array"),
             (r#"{"actions":{}}"#, "/actions: expected an array of actions, found an object"),
-            (r#"{"actions":[{"type":"a"}],"notess":"x"}"#, "/notess: expected the fields actions and notes only, found the unknown field 'notess'; did you mean 'notes'?"),
-            (r#"{"actions":[{"type":"a"}],"notes":1}"#, "/notes: expected a string, found a number"),
+            (
+                r#"{"actions":[{"type":"a"}],"notess":"x"}"#,
+                "/notess: expected the fields actions and notes only, found the unknown field 'notess'; did you mean 'notes'?",
+            ),
+            (
+                r#"{"actions":[{"type":"a"}],"notes":1}"#,
+                "/notes: expected a string, found a number",
+            ),
             (
                 r#"{"actions":[7,{"path":"x"},{"type":""}]}"#,
                 "/actions/0: expected an action, which is a JSON object, found a number\n/actions/1/type: expected the name of a tool, found nothing\n/actions/2/type: expected the name of a tool, found an empty string",
             ),
             (r#"{"tool":1}"#, "/tool: expected the name of a tool, found a number"),
-            (r#"{"tool":"a","tool":"b"}"#, "/: expected one JSON document, found the key 'tool' stands here twice at line 1 column 18"),
+            (
+                r#"{"tool":"a","tool":"b"}"#,
+                "/: expected one JSON document, found the key 'tool' stands here twice at line 1 column 18",
+            ),
         ] {
             assert_eq!(tools(text, Mode::Strict).unwrap_err(), wanted, "{text}");
         }
@@ -270,14 +289,31 @@ mod tests {
             (call.to_owned(), vec![]),
             (format!("\u{feff}{call}"), vec!["removed a byte order mark"]),
             (format!("```json\n{call}\n```"), vec!["removed a code fence"]),
-            (format!("Sure:\n```\n{call}\n```\nDone."), vec!["removed a code fence", "removed text before the document", "removed text after the document"]),
-            (format!("<think>hm {{ {{\"tool\":\"draft\"}}</think>{call}"), vec!["removed reasoning"]),
+            (
+                format!("Sure:\n```\n{call}\n```\nDone."),
+                vec![
+                    "removed a code fence",
+                    "removed text before the document",
+                    "removed text after the document",
+                ],
+            ),
+            (
+                format!("<think>hm {{ {{\"tool\":\"draft\"}}</think>{call}"),
+                vec!["removed reasoning"],
+            ),
             (format!("hm {{\"tool\":\"draft\"}}</think>\n{call}"), vec!["removed reasoning"]),
-            (format!("<think>hm {{\"tool\":\"draft\"}} so: {call}"), vec!["removed reasoning", "left out 1 earlier document"]),
+            (
+                format!("<think>hm {{\"tool\":\"draft\"}} so: {call}"),
+                vec!["removed reasoning", "left out 1 earlier document"],
+            ),
             (format!("{{\"tool\":\"draft\"}}\n{call}"), vec!["left out 1 earlier document"]),
-            (format!("{call}\n{{\"note\": \"no envelope\"}}"), vec!["removed text after the document"]),
+            (
+                format!("{call}\n{{\"note\": \"no envelope\"}}"),
+                vec!["removed text after the document"],
+            ),
         ] {
-            let envelope = decode(&text, Mode::Lenient).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let envelope =
+                decode(&text, Mode::Lenient).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(envelope.calls[0].tool, "a", "{text}");
             assert_eq!(envelope.calls[0].args, json!({"text": "} </think> ``` {"}), "{text}");
             assert_eq!(envelope.repairs, repairs, "{text}");
@@ -299,7 +335,12 @@ mod tests {
 
     #[test]
     fn hostile_text_costs_little() {
-        for text in ["{".repeat(1 << 20), "{\"a\":[".repeat(1 << 17), "<think>".repeat(1 << 17), "{\"a\":{},".repeat(1 << 17)] {
+        for text in [
+            "{".repeat(1 << 20),
+            "{\"a\":[".repeat(1 << 17),
+            "<think>".repeat(1 << 17),
+            "{\"a\":{},".repeat(1 << 17),
+        ] {
             assert!(decode(&text, Mode::Lenient).is_err());
         }
     }
@@ -308,10 +349,20 @@ mod tests {
     fn results_take_the_dialects_shape() {
         let failure = Failure::new(Status::Error, "FileNotFoundError", "file not found: x");
         let answers = [
-            Answer { tool: "read_file".into(), done: "file read".into(), outcome: Outcome::Executed(json!({"size": 1})) },
-            Answer { tool: "read_file".into(), done: "file read".into(), outcome: Outcome::Failed(failure) },
+            Answer {
+                tool: "read_file".into(),
+                done: "file read".into(),
+                outcome: Outcome::Executed(json!({"size": 1})),
+            },
+            Answer {
+                tool: "read_file".into(),
+                done: "file read".into(),
+                outcome: Outcome::Failed(failure),
+            },
         ];
-        let envelope = decode(r#"{"actions":[{"type":"read_file"},{"type":"read_file"}]}"#, Mode::Strict).unwrap();
+        let envelope =
+            decode(r#"{"actions":[{"type":"read_file"},{"type":"read_file"}]}"#, Mode::Strict)
+                .unwrap();
         assert_eq!(
             results(&envelope, &answers),
             json!({"results": [

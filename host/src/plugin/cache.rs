@@ -1,6 +1,10 @@
 //! Compiled code on disk. It runs with the host's own rights, so it is the host's own: in a
 //! directory that only the user may enter, named by what it was made from, and authenticated
 //! with a key that only the user can read. Anything that does not fit is compiled again.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the cache is a directory of the user's, outside of any workspace"
+)]
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -28,7 +32,12 @@ impl CodeCache {
         let path = directory.join("key");
         let key = match fs::read(&path) {
             Ok(bytes) if bytes.len() == 32 => bytes,
-            Ok(_) => return Err(io::Error::other(format!("{} is damaged; remove the directory", path.display()))),
+            Ok(_) => {
+                return Err(io::Error::other(format!(
+                    "{} is damaged; remove the directory",
+                    path.display()
+                )));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut key = [0_u8; 32];
                 getrandom::fill(&mut key).map_err(io::Error::other)?;
@@ -37,7 +46,8 @@ impl CodeCache {
             }
             Err(error) => return Err(error),
         };
-        let key = key.try_into().map_err(|_| io::Error::other("the key changed while it was read"))?;
+        let key =
+            key.try_into().map_err(|_| io::Error::other("the key changed while it was read"))?;
         Ok(Self { directory: directory.to_owned(), key })
     }
 
@@ -52,7 +62,11 @@ impl CodeCache {
         settings: &str,
         compile: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<PathBuf, E> {
-        let name = hex(&Sha256::new().chain_update(settings).chain_update([0]).chain_update(component).finalize());
+        let name = hex(&Sha256::new()
+            .chain_update(settings)
+            .chain_update([0])
+            .chain_update(component)
+            .finalize());
         let path = self.directory.join(format!("{name}.cwasm"));
         if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
             return Ok(path);

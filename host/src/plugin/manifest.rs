@@ -104,11 +104,19 @@ impl Manifest {
     /// The first one that is no schema.
     pub fn check_schemas(&self) -> Result<(), ManifestError> {
         for tool in &self.tools {
-            let schemas = [("input", Some(&tool.input)), ("output", Some(&tool.output)), ("failure", tool.failure.as_ref())];
+            let schemas = [
+                ("input", Some(&tool.input)),
+                ("output", Some(&tool.output)),
+                ("failure", tool.failure.as_ref()),
+            ];
             for (which, schema) in schemas {
                 if let Some(schema) = schema {
-                    Schema::compile(schema.clone())
-                        .map_err(|error| invalid(format!("{which} schema of the tool '{}'", tool.name), format!("is {error}")))?;
+                    Schema::compile(schema.clone()).map_err(|error| {
+                        invalid(
+                            format!("{which} schema of the tool '{}'", tool.name),
+                            format!("is {error}"),
+                        )
+                    })?;
                 }
             }
         }
@@ -124,8 +132,13 @@ impl<S> Manifest<S> {
     pub fn check(&self) -> Result<(), ManifestError> {
         check_name("name", &self.name)?;
         let parts = self.version.split(['-', '+']).next().unwrap_or_default();
-        if parts.split('.').count() != 3 || !parts.split('.').all(|part| part.parse::<u64>().is_ok()) {
-            return Err(invalid("version", format!("'{}' is no semantic version such as 0.1.0", self.version)));
+        if parts.split('.').count() != 3
+            || !parts.split('.').all(|part| part.parse::<u64>().is_ok())
+        {
+            return Err(invalid(
+                "version",
+                format!("'{}' is no semantic version such as 0.1.0", self.version),
+            ));
         }
         if self.tools.is_empty() {
             return Err(invalid("tools", "are empty; a plugin has at least one"));
@@ -139,7 +152,10 @@ impl<S> Manifest<S> {
             if tool.effects > self.requests.files {
                 return Err(invalid(
                     format!("tool '{}'", tool.name),
-                    format!("has the effect '{}' on files, but the plugin requests files = '{}'", tool.effects, self.requests.files),
+                    format!(
+                        "has the effect '{}' on files, but the plugin requests files = '{}'",
+                        tool.effects, self.requests.files
+                    ),
                 ));
             }
         }
@@ -150,13 +166,18 @@ impl<S> Manifest<S> {
 fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
     let right = name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
     if right {
         return Ok(());
     }
     Err(invalid(
         place,
-        format!("'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters", crate::outcome::shorten(name, 80)),
+        format!(
+            "'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters",
+            crate::outcome::shorten(name, 80)
+        ),
     ))
 }
 
@@ -197,10 +218,18 @@ mod tests {
             ("/version", json!("1"), "version '1' is no semantic version"),
             ("/tools", json!([]), "tools are empty"),
             ("/tools/0/name", json!("../x"), "tool name '../x' is not of the form"),
-            ("/tools/0/effects", json!("write"), "has the effect 'write' on files, but the plugin requests files = 'read'"),
+            (
+                "/tools/0/effects",
+                json!("write"),
+                "has the effect 'write' on files, but the plugin requests files = 'read'",
+            ),
             ("/requests/files", json!("all"), "unknown variant `all`"),
             ("/requests", json!({"sockets": true}), "unknown field `sockets`"),
-            ("/tools/0/input", json!({"type": "objekt"}), "input schema of the tool 'greet' is no valid JSON Schema"),
+            (
+                "/tools/0/input",
+                json!({"type": "objekt"}),
+                "input schema of the tool 'greet' is no valid JSON Schema",
+            ),
         ] {
             let mut document = manifest();
             *document.pointer_mut(pointer).unwrap_or(&mut Value::Null) = value.clone();

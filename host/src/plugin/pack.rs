@@ -1,4 +1,5 @@
 //! A component with its manifest inside: one file that says everything about itself.
+#![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,9 @@ pub enum PackError {
     #[error("not a WebAssembly component: {0}")]
     Malformed(String),
     /// A core module.
-    #[error("a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`")]
+    #[error(
+        "a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
+    )]
     CoreModule,
     /// A component that was not packed.
     #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
@@ -60,8 +63,8 @@ pub enum PackError {
 pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
     let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(|source| io(path, source))?;
-    let file: ManifestFile =
-        toml::from_str(&text).map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
+    let file: ManifestFile = toml::from_str(&text)
+        .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let schema = |name: &Path| -> Result<Value, PackError> {
         let path = folder.join(name);

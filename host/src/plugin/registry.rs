@@ -1,4 +1,5 @@
 //! Which plugins there are, and which tool a name means.
+#![expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -83,7 +84,11 @@ impl ToolEntry {
         self.compiled(&self.output, &self.tool().output)
     }
 
-    fn compiled<'a>(&self, cell: &'a OnceLock<Schema>, document: &serde_json::Value) -> Result<&'a Schema, RegistryError> {
+    fn compiled<'a>(
+        &self,
+        cell: &'a OnceLock<Schema>,
+        document: &serde_json::Value,
+    ) -> Result<&'a Schema, RegistryError> {
         if let Some(schema) = cell.get() {
             return Ok(schema);
         }
@@ -190,7 +195,12 @@ impl Registry {
         let compiled = built_in.then(|| file.with_extension("cwasm"));
         let plugin = Arc::new(Plugin { manifest, component: file.to_owned(), compiled, built_in });
         for index in 0..plugin.manifest.tools.len() {
-            let entry = ToolEntry { plugin: Arc::clone(&plugin), index, input: OnceLock::new(), output: OnceLock::new() };
+            let entry = ToolEntry {
+                plugin: Arc::clone(&plugin),
+                index,
+                input: OnceLock::new(),
+                output: OnceLock::new(),
+            };
             self.tools.insert(entry.qualified_name(), Arc::new(entry));
         }
         self.plugins.push(plugin);
@@ -235,7 +245,9 @@ impl Registry {
                 let names = self.tools.keys().map(String::as_str).chain(short);
                 Err(Unresolved::Unknown(nearest(name, names)))
             }
-            several => Err(Unresolved::Ambiguous(several.iter().map(|entry| entry.qualified_name()).collect())),
+            several => Err(Unresolved::Ambiguous(
+                several.iter().map(|entry| entry.qualified_name()).collect(),
+            )),
         }
     }
 }

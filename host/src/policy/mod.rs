@@ -111,7 +111,12 @@ impl Policy {
     /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
     /// with the host is granted what it requests, another one nothing, unless the settings say
     /// otherwise.
-    pub fn capabilities(&self, plugin: &str, built_in: bool, requests: Capabilities) -> Capabilities {
+    pub fn capabilities(
+        &self,
+        plugin: &str,
+        built_in: bool,
+        requests: Capabilities,
+    ) -> Capabilities {
         match self.grants.get(plugin) {
             Some(grant) => requests.meet(grant.capabilities()),
             None if built_in => requests,
@@ -128,7 +133,10 @@ impl Policy {
         if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
             return Err(Denial {
                 code: "ToolNotInRole",
-                message: format!("the role '{}' does not include the tool '{plugin}.{tool}'", role.name()),
+                message: format!(
+                    "the role '{}' does not include the tool '{plugin}.{tool}'",
+                    role.name()
+                ),
             });
         }
         let granted = self.capabilities(plugin, built_in, requests);
@@ -187,13 +195,43 @@ mod tests {
             ("", "files", None, Files::Read, Ok((Files::Read, true))),
             ("", "stranger", None, Files::None, Ok((Files::None, false))),
             ("", "stranger", None, Files::Read, Err("NotGranted")),
-            ("[grants.stranger]\nfiles = 'read'", "stranger", None, Files::Read, Ok((Files::Read, false))),
-            ("[grants.stranger]\nfiles = 'read'", "stranger", None, Files::Write, Err("NotGranted")),
+            (
+                "[grants.stranger]\nfiles = 'read'",
+                "stranger",
+                None,
+                Files::Read,
+                Ok((Files::Read, false)),
+            ),
+            (
+                "[grants.stranger]\nfiles = 'read'",
+                "stranger",
+                None,
+                Files::Write,
+                Err("NotGranted"),
+            ),
             ("[grants.files]\nfiles = 'read'", "files", None, Files::Write, Err("NotGranted")),
             ("[grants.files]", "files", None, Files::Read, Err("NotGranted")),
-            ("[roles.r]\ntools = ['files.*']", "files", Some("r"), Files::Read, Ok((Files::Read, true))),
-            ("[roles.r]\ntools = ['files.tool']", "files", Some("r"), Files::Read, Ok((Files::Read, true))),
-            ("[roles.r]\ntools = ['files.other', 'grep.*']", "files", Some("r"), Files::Read, Err("ToolNotInRole")),
+            (
+                "[roles.r]\ntools = ['files.*']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Ok((Files::Read, true)),
+            ),
+            (
+                "[roles.r]\ntools = ['files.tool']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Ok((Files::Read, true)),
+            ),
+            (
+                "[roles.r]\ntools = ['files.other', 'grep.*']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Err("ToolNotInRole"),
+            ),
             ("[roles.r]\ntools = []", "files", Some("r"), Files::Read, Err("ToolNotInRole")),
             // A role never widens what the operator granted.
             ("[roles.r]\ntools = ['*']", "stranger", Some("r"), Files::Read, Err("NotGranted")),
@@ -224,7 +262,10 @@ mod tests {
             ("[grants.x]\nfiles = 'everything'", "unknown variant `everything`"),
             ("[role.x]", "unknown field `role`"),
             ("[roles.x]\ntools = ['a.b.c']", "roles.x.tools: 'a.b.c' is no tool"),
-            ("[roles.x]\ntools = ['*']\nscope = ['../y']", "roles.x.scope: '../y' leaves the workspace"),
+            (
+                "[roles.x]\ntools = ['*']\nscope = ['../y']",
+                "roles.x.scope: '../y' leaves the workspace",
+            ),
             ("[roles.x]\ntools = ['*']\nscope = ['/etc']", "roles.x.scope: '/etc' is absolute"),
             ("[roles.x]\ntools = ['*']\nnames = {read = 'no'}", "roles.x.names: 'no' is no tool"),
             ("[roles.x]\nscope = []", "missing field `tools`"),

@@ -53,7 +53,10 @@ impl Role {
     /// # Errors
     /// A pattern that names no tool, or a scope that leaves the workspace.
     pub fn new(name: &str, settings: &RoleSettings) -> Result<Self, PolicyError> {
-        let wrong = |key: &str, message: String| PolicyError { place: format!("roles.{name}.{key}"), message };
+        let wrong = |key: &str, message: String| PolicyError {
+            place: format!("roles.{name}.{key}"),
+            message,
+        };
         let no_tool = |key: &str, text: &str| {
             wrong(key, format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'"))
         };
@@ -72,7 +75,8 @@ impl Role {
             description: settings.description.clone(),
             tools,
             names: settings.names.clone(),
-            scope: Scope::new(&settings.scope).map_err(|error| wrong("scope", error.to_string()))?,
+            scope: Scope::new(&settings.scope)
+                .map_err(|error| wrong("scope", error.to_string()))?,
             limits: settings.limits,
         })
     }
@@ -120,10 +124,23 @@ pub(super) fn built_in() -> BTreeMap<String, Role> {
     };
     [
         role("main", "Every tool that is granted", &["*"]),
-        role("designer", "S0's designer: edits by exact text and by line", &["edit.atomic_replace", "edit.move_text"]),
-        role("reader", "Looks at the workspace and changes nothing", &[
-            "files.read_file", "files.read_code", "files.read_tree", "files.read", "files.glob", "grep.*",
-        ]),
+        role(
+            "designer",
+            "S0's designer: edits by exact text and by line",
+            &["edit.atomic_replace", "edit.move_text"],
+        ),
+        role(
+            "reader",
+            "Looks at the workspace and changes nothing",
+            &[
+                "files.read_file",
+                "files.read_code",
+                "files.read_tree",
+                "files.read",
+                "files.glob",
+                "grep.*",
+            ],
+        ),
     ]
     .into_iter()
     .map(|role| (role.name.clone(), role))

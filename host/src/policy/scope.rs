@@ -52,6 +52,13 @@ impl Scope {
             })
     }
 
+    /// Whether `path` is above one of the scope's paths.
+    pub fn leads_on_from(&self, path: &str) -> bool {
+        self.0.iter().any(|allowed| {
+            path.is_empty() || allowed.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
     /// The files and directories of the scope; empty: everything.
     pub fn paths(&self) -> &[String] {
         if self.is_everything() { &[] } else { &self.0 }
@@ -67,7 +74,9 @@ pub fn protected(path: &str) -> Option<&'static str> {
     let first = names.next().unwrap_or_default();
     match first.as_str() {
         ".cofferdam" => return Some("the host's own records"),
-        "cofferdam.toml" | "cofferdam.lock" => return Some("the host's policy, which only a person changes"),
+        "cofferdam.toml" | "cofferdam.lock" => {
+            return Some("the host's policy, which only a person changes");
+        }
         _ => {}
     }
     (is_git(&first) || names.any(|name| is_git(&name))).then_some("git's control files")
@@ -109,6 +118,11 @@ mod tests {
         ] {
             assert_eq!(scope.allows(path), wanted, "{path}");
         }
+        for (path, wanted) in
+            [("", true), ("docs", true), ("doc", false), ("src/main", false), ("docs/a.md", false)]
+        {
+            assert_eq!(scope.leads_on_from(path), wanted, "{path}");
+        }
         assert!(Scope::default().allows("anything"));
         assert!(Scope::new(&[".".to_owned()]).unwrap().allows("anything"));
     }
@@ -116,13 +130,33 @@ mod tests {
     #[test]
     fn control_files_are_protected_in_every_spelling() {
         for path in [
-            ".git", ".git/config", "sub/.git/hooks/post-commit", ".GIT/config", ".g\u{200c}it/config", "GIT~1/config",
-            ".git./config", ".git /config", ".git::$INDEX_ALLOCATION/config", ".cofferdam/journal", ".Cofferdam",
-            "cofferdam.toml", "COFFERDAM.TOML", "cofferdam.lock", "./.cofferdam/x", ".//cofferdam.toml",
+            ".git",
+            ".git/config",
+            "sub/.git/hooks/post-commit",
+            ".GIT/config",
+            ".g\u{200c}it/config",
+            "GIT~1/config",
+            ".git./config",
+            ".git /config",
+            ".git::$INDEX_ALLOCATION/config",
+            ".cofferdam/journal",
+            ".Cofferdam",
+            "cofferdam.toml",
+            "COFFERDAM.TOML",
+            "cofferdam.lock",
+            "./.cofferdam/x",
+            ".//cofferdam.toml",
         ] {
             assert!(protected(path).is_some(), "{path}");
         }
-        for path in [".gitignore", ".github/workflows/ci.yml", "src/git", "sub/cofferdam.toml", "a.git/x", "git"] {
+        for path in [
+            ".gitignore",
+            ".github/workflows/ci.yml",
+            "src/git",
+            "sub/cofferdam.toml",
+            "a.git/x",
+            "git",
+        ] {
             assert!(protected(path).is_none(), "{path}");
         }
     }

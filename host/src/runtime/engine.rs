@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{
-    Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result,
-};
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
 use crate::policy::Limits;
 
@@ -114,7 +112,9 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
         .table_elements(Limits::DEFAULT.table_elements)
         .max_unused_warm_slots(slots);
     if Engine::keeps_memory() {
-        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEEP_RESIDENT).table_keep_resident(64 << 10);
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(64 << 10);
     }
     pool
 }

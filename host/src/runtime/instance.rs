@@ -90,11 +90,20 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
     let answer = prepared
         .pre
         .instantiate(&mut store)
-        .and_then(|plugin| plugin.cofferdam_tool_tools().call_call(&mut store, &request.tool, &request.args, &context))
+        .and_then(|plugin| {
+            plugin.cofferdam_tool_tools().call_call(
+                &mut store,
+                &request.tool,
+                &request.args,
+                &context,
+            )
+        })
         .map_err(|error| stop(&error, &store))?;
     let size = match &answer {
         Ok(output) => output.len(),
-        Err(error) => error.message.len() + error.code.len() + error.detail.as_ref().map_or(0, String::len),
+        Err(error) => {
+            error.message.len() + error.code.len() + error.detail.as_ref().map_or(0, String::len)
+        }
     };
     if size > request.limits.output {
         return Err(Stop::Limit("OutputLimit"));
@@ -128,10 +137,16 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
         return Stop::Limit("TransferLimit");
     }
     match trap {
-        Some(Trap::StackOverflow) => Stop::Trap("its calls nest too deeply (stack overflow)".to_owned()),
+        Some(Trap::StackOverflow) => {
+            Stop::Trap("its calls nest too deeply (stack overflow)".to_owned())
+        }
         Some(trap) => {
             let words = state.messages.last_words();
-            Stop::Trap(if words.is_empty() { trap.to_string() } else { format!("{trap}; it said: {words}") })
+            Stop::Trap(if words.is_empty() {
+                trap.to_string()
+            } else {
+                format!("{trap}; it said: {words}")
+            })
         }
         None => Stop::Trap(error.root_cause().to_string()),
     }

@@ -77,7 +77,9 @@ pub enum LoadError {
     #[error("the component can't be compiled: {0}")]
     Compile(String),
     /// The component imports what was not granted.
-    #[error("the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml")]
+    #[error(
+        "the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml"
+    )]
     NotGranted {
         /// The plugin.
         plugin: String,
@@ -95,7 +97,9 @@ pub enum LoadError {
         import: String,
     },
     /// The component does not fit its world.
-    #[error("the plugin '{plugin}' does not export cofferdam:tool/tools@0.1.0 as it should: {message}")]
+    #[error(
+        "the plugin '{plugin}' does not export cofferdam:tool/tools@0.1.0 as it should: {message}"
+    )]
     World {
         /// The plugin.
         plugin: String,
@@ -148,7 +152,11 @@ impl Runtime {
     ///
     /// # Errors
     /// See [`LoadError`]; the same each time.
-    pub fn prepare(&self, plugin: &Plugin, granted: Capabilities) -> Result<Arc<Prepared>, LoadError> {
+    pub fn prepare(
+        &self,
+        plugin: &Plugin,
+        granted: Capabilities,
+    ) -> Result<Arc<Prepared>, LoadError> {
         let slot = {
             let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(prepared.entry(plugin.component.clone()).or_default())
@@ -170,6 +178,7 @@ impl Runtime {
         Ok(Prepared { pre: PluginPre::new(pre).map_err(world)? })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
     fn component(&self, plugin: &Plugin) -> Result<Component, LoadError> {
         if let Some(compiled) = plugin.compiled.as_deref()
             && let Ok(component) = self.deserialize(compiled)
@@ -184,10 +193,14 @@ impl Runtime {
             return Component::from_binary(&self.engine, &bytes).map_err(compile_error);
         };
         let compile = || self.engine.precompile_component(&bytes).map_err(CompileError::Wasm);
-        let file = cache.get(&bytes, &self.engine.settings(), compile).map_err(|error| match error {
-            CompileError::Wasm(error) => compile_error(error),
-            CompileError::Io(error) => LoadError::Io { path: "the cache of compiled code".to_owned(), message: error.to_string() },
-        })?;
+        let file =
+            cache.get(&bytes, &self.engine.settings(), compile).map_err(|error| match error {
+                CompileError::Wasm(error) => compile_error(error),
+                CompileError::Io(error) => LoadError::Io {
+                    path: "the cache of compiled code".to_owned(),
+                    message: error.to_string(),
+                },
+            })?;
         self.deserialize(&file).map_err(compile_error)
     }
 
@@ -223,7 +236,12 @@ fn check_import(plugin: &str, import: &str, granted: Capabilities) -> Result<(),
         Some((_, Needs::Write)) if granted.files == Files::Write => return Ok(()),
         Some((_, Needs::Scan)) => "scan = true",
         Some((_, Needs::Write)) => "files = \"write\"",
-        None => return Err(LoadError::NotServed { plugin: plugin.to_owned(), import: import.to_owned() }),
+        None => {
+            return Err(LoadError::NotServed {
+                plugin: plugin.to_owned(),
+                import: import.to_owned(),
+            });
+        }
     };
     Err(LoadError::NotGranted { plugin: plugin.to_owned(), import: import.to_owned(), grant })
 }
@@ -260,7 +278,11 @@ mod tests {
             ("cofferdam:host/changes@0.1.0", granted(Files::Read, true), Some("files = \"write\"")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
             ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
-            ("wasi:http/outgoing-handler@0.2.6", granted(Files::Write, true), Some("does not offer")),
+            (
+                "wasi:http/outgoing-handler@0.2.6",
+                granted(Files::Write, true),
+                Some("does not offer"),
+            ),
             ("env", granted(Files::Write, true), Some("does not offer")),
         ] {
             let error = check_import("p", import, granted).err().map(|error| error.to_string());

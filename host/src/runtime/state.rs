@@ -23,7 +23,11 @@ pub struct Control {
 impl Control {
     /// A call that may take `time` from now on.
     pub fn new(time: Duration) -> Self {
-        Self { deadline: Instant::now() + time, cancelled: AtomicBool::new(false), given_up: AtomicBool::new(false) }
+        Self {
+            deadline: Instant::now() + time,
+            cancelled: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+        }
     }
 
     /// When the call ends at the latest.
@@ -88,11 +92,19 @@ impl CallState {
     pub(super) fn new(request: &CallRequest) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(request.limits.handles);
-        let messages = Messages::new(request.id.clone(), request.limits.messages, Arc::clone(&request.observer));
+        let messages = Messages::new(
+            request.id.clone(),
+            request.limits.messages,
+            Arc::clone(&request.observer),
+        );
         Self {
             table,
             wasi: capability::wasi(&messages),
-            files: FileState::new(Arc::clone(&request.workspace), request.capabilities, request.scope.clone()),
+            files: FileState::new(
+                Arc::clone(&request.workspace),
+                request.capabilities,
+                request.scope.clone(),
+            ),
             messages,
             control: Arc::clone(&request.control),
             meter: Meter::new(&request.limits),
@@ -144,7 +156,12 @@ impl Meter {
 }
 
 impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
         match self.memory_left.checked_sub(more) {
             Some(left) => {
@@ -158,7 +175,12 @@ impl ResourceLimiter for Meter {
         }
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let allowed = desired <= self.table_elements;
         if !allowed {
             self.reached.get_or_insert("TableLimit");

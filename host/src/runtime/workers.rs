@@ -58,18 +58,20 @@ impl Workers {
 
     fn spawn(&self) -> io::Result<()> {
         let (queue, timers) = (self.queue.clone(), self.timers.clone());
-        thread::Builder::new().name("cofferdam-call".to_owned()).stack_size(THREAD_STACK).spawn(move || {
-            let _timers = timers.enter();
-            for job in queue {
-                let answer = call(&job.prepared, &job.request);
-                if job.request.control.was_given_up() {
-                    // This thread was replaced meanwhile.
-                    break;
+        thread::Builder::new().name("cofferdam-call".to_owned()).stack_size(THREAD_STACK).spawn(
+            move || {
+                let _timers = timers.enter();
+                for job in queue {
+                    let answer = call(&job.prepared, &job.request);
+                    if job.request.control.was_given_up() {
+                        // This thread was replaced meanwhile.
+                        break;
+                    }
+                    // Whoever asked may have gone away.
+                    let _ = job.answer.send(answer);
                 }
-                // Whoever asked may have gone away.
-                let _ = job.answer.send(answer);
-            }
-        })?;
+            },
+        )?;
         Ok(())
     }
 

@@ -45,7 +45,13 @@ pub fn plan(args: Args, context: &Context) -> Result<(Vec<Change>, Output), Tool
         let path = context.resolve(&format!("{stem}.{extension}"))?;
         let absolute = context.absolute(&path);
         let contents = contents.into_bytes();
-        changes.push(Change::Write { path, contents, executable: None, create_new: true });
+        changes.push(Change::Write {
+            path,
+            contents,
+            like: None,
+            executable: None,
+            create_new: true,
+        });
         Ok::<_, ToolError>(absolute)
     };
     let [json, markdown, html] = contents;
@@ -81,7 +87,13 @@ mod tests {
             .into_iter()
             .zip(place::EXTENSIONS)
             .map(|(change, extension)| match change {
-                Change::Write { path, contents, executable: None, create_new: true } => {
+                Change::Write {
+                    path,
+                    contents,
+                    like: None,
+                    executable: None,
+                    create_new: true,
+                } => {
                     assert!(path.as_str().ends_with(&format!(".{extension}")));
                     String::from_utf8(contents).unwrap()
                 }

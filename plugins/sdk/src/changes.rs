@@ -12,7 +12,10 @@ pub enum Change {
         path: WorkspacePath,
         /// All of its bytes.
         contents: Vec<u8>,
-        /// Sets or clears the executable bits; `None`: as they were, and off for a new file.
+        /// The file whose permissions it takes, as they are before any of the changes; `None`:
+        /// those of the file that is replaced, or the usual ones of a new file.
+        like: Option<WorkspacePath>,
+        /// Sets or clears the executable bits.
         executable: Option<bool>,
         /// Refuse if the file exists.
         create_new: bool,
@@ -31,7 +34,13 @@ pub enum Change {
 impl Change {
     /// Creates or replaces a file, its permissions kept.
     pub fn write(path: &WorkspacePath, contents: Vec<u8>) -> Self {
-        Self::Write { path: path.clone(), contents, executable: None, create_new: false }
+        Self::Write {
+            path: path.clone(),
+            contents,
+            like: None,
+            executable: None,
+            create_new: false,
+        }
     }
 }
 
@@ -54,12 +63,15 @@ pub fn apply(changes: Vec<Change>) -> Result<(), ToolError> {
 impl From<Change> for host::Change {
     fn from(change: Change) -> Self {
         match change {
-            Change::Write { path, contents, executable, create_new } => Self::Write(host::Write {
-                path: path.as_str().to_owned(),
-                contents,
-                executable,
-                create_new,
-            }),
+            Change::Write { path, contents, like, executable, create_new } => {
+                Self::Write(host::Write {
+                    path: path.as_str().to_owned(),
+                    contents,
+                    like: like.map(|like| like.as_str().to_owned()),
+                    executable,
+                    create_new,
+                })
+            }
             Change::Remove(path) => Self::Remove(path.as_str().to_owned()),
             Change::Rename { source, target } => Self::Rename(host::Rename {
                 source: source.as_str().to_owned(),

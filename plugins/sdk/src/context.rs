@@ -66,7 +66,10 @@ impl Context {
             return Err(ToolError::invalid_args("InvalidPath", "the path is empty"));
         }
         if path.len() > MAX_PATH {
-            return denied(format!("the path is {} bytes long; at most {MAX_PATH} are allowed", path.len()));
+            return denied(format!(
+                "the path is {} bytes long; at most {MAX_PATH} are allowed",
+                path.len()
+            ));
         }
         if path.contains('\0') {
             return denied("the path holds a NUL character".to_owned());
@@ -74,7 +77,12 @@ impl Context {
         let relative = if path.starts_with('/') {
             match self.below_workspace(path) {
                 Some(rest) => rest,
-                None => return denied(format!("'{path}' is outside of the workspace {}", self.workspace)),
+                None => {
+                    return denied(format!(
+                        "'{path}' is outside of the workspace {}",
+                        self.workspace
+                    ));
+                }
             }
         } else {
             path

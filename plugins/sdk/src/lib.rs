@@ -97,7 +97,8 @@ pub fn run<Args: DeserializeOwned, Output: Serialize>(
     context: &Context,
     tool: fn(Args, &Context) -> Result<Output, ToolError>,
 ) -> Result<String, bindings::cofferdam::tool::types::ToolError> {
-    let args = serde_json::from_str(args).map_err(|error| ToolError::invalid_args("InvalidArguments", error.to_string()))?;
+    let args = serde_json::from_str(args)
+        .map_err(|error| ToolError::invalid_args("InvalidArguments", error.to_string()))?;
     let output = tool(args, context)?;
     serde_json::to_string(&output)
         .map_err(|error| ToolError::failed("InvalidOutput", error.to_string()).into())

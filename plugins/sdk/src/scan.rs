@@ -48,9 +48,7 @@ impl Scanner {
 
     /// Sizes and times of all files found, without reading them.
     pub fn files(&self) -> impl Iterator<Item = File> {
-        (0..self.0.count())
-            .step_by(LISTING as usize)
-            .flat_map(|from| self.0.files(from, LISTING))
+        (0..self.0.count()).step_by(LISTING as usize).flat_map(|from| self.0.files(from, LISTING))
     }
 
     /// Shows `look` every file in path order, until it answers `false`. The path is asked for

@@ -41,16 +41,26 @@ impl Found {
         File {
             path: self.name().into_owned(),
             size: metadata.map_or(0, |metadata| metadata.len()),
-            modified_ms: modified.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            modified_ms: modified
+                .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         }
     }
 }
 
 /// Lists the files that a query means, in path order.
-pub(super) fn list(files: &FileState, control: &Control, query: &Query) -> Result<Vec<Found>, Error> {
+pub(super) fn list(
+    files: &FileState,
+    control: &Control,
+    query: &Query,
+) -> Result<Vec<Found>, Error> {
     let workspace = files.workspace();
-    let root = files.locate("", &query.root, true, Access::Read).map_err(|error| root_error(query, &error))?;
-    let metadata = workspace.root().metadata(or_dot(Path::new(&root))).map_err(|error| root_error(query, &error))?;
+    let root = files
+        .locate("", &query.root, true, Access::Look)
+        .map_err(|error| root_error(query, &error))?;
+    let metadata = workspace
+        .root()
+        .metadata(or_dot(Path::new(&root)))
+        .map_err(|error| root_error(query, &error))?;
     if !metadata.is_dir() && !metadata.is_file() {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
@@ -88,7 +98,10 @@ pub(super) fn list(files: &FileState, control: &Control, query: &Query) -> Resul
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     if found.len() > MAX_FILES {
-        return Err(Error::Invalid(format!("more than {MAX_FILES} files below '{}'; start deeper or use globs", query.root)));
+        return Err(Error::Invalid(format!(
+            "more than {MAX_FILES} files below '{}'; start deeper or use globs",
+            query.root
+        )));
     }
     found.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));
     Ok(found.into_iter().map(|path| Found { path }).collect())
@@ -154,14 +167,19 @@ fn stays_inside(workspace: &Workspace, entry: &DirEntry) -> bool {
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {
-    query.max_file_size.is_some_and(|most| entry.metadata().is_ok_and(|metadata| metadata.len() > most))
+    query
+        .max_file_size
+        .is_some_and(|most| entry.metadata().is_ok_and(|metadata| metadata.len() > most))
 }
 
 fn root_error(query: &Query, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => Error::Denied(error.to_string()),
-        io::ErrorKind::PermissionDenied => Error::Denied(format!("permission denied: {}", query.root)),
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            Error::Denied(error.to_string())
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::Denied(format!("permission denied: {}", query.root))
+        }
         _ => Error::NotFound(format!("path not found: {}", query.root)),
     }
 }
-

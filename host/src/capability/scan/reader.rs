@@ -81,7 +81,10 @@ impl Shared {
         loop {
             let run = {
                 let mut state = self.lock();
-                while !state.stopped && state.untaken < self.runs() && state.untaken >= state.wanted + threads * AHEAD {
+                while !state.stopped
+                    && state.untaken < self.runs()
+                    && state.untaken >= state.wanted + threads * AHEAD
+                {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 if state.stopped || state.untaken >= self.runs() {
@@ -184,7 +187,10 @@ impl Reader {
         let threads = (0..wanted)
             .map_while(|_| {
                 let shared = Arc::clone(&shared);
-                thread::Builder::new().name("cofferdam-scan".to_owned()).spawn(move || shared.work(wanted)).ok()
+                thread::Builder::new()
+                    .name("cofferdam-scan".to_owned())
+                    .spawn(move || shared.work(wanted))
+                    .ok()
             })
             .collect();
         Self { shared, threads, current: Vec::new(), next_run: 0 }
@@ -229,7 +235,12 @@ impl Reader {
                 return None;
             }
             let time = control.deadline().saturating_duration_since(Instant::now());
-            state = self.shared.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, time)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 

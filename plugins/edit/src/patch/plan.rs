@@ -149,14 +149,11 @@ impl Planner<'_> {
                 let Some(target) = self.touch_new(&to)? else { return Ok(()) };
                 self.say(format_args!("copying file {source} to {target}"));
                 let executable = patch.executable;
-                if executable.is_none() {
-                    // Nor can a plugin see the mode of the original.
-                    self.say(format_args!("mode: not executable, as the patch says none"));
-                }
                 if let Some(Versions { after, .. }) = self.changed(&source, patch)? {
                     self.others.push(Change::Write {
                         path: target,
                         contents: after,
+                        like: Some(source),
                         executable,
                         create_new: true,
                     });
@@ -175,6 +172,7 @@ impl Planner<'_> {
             self.others.push(Change::Write {
                 path: path.clone(),
                 contents: after,
+                like: None,
                 executable,
                 create_new: false,
             });
@@ -189,6 +187,7 @@ impl Planner<'_> {
             self.others.push(Change::Write {
                 path: path.clone(),
                 contents,
+                like: None,
                 executable: patch.executable,
                 create_new: true,
             });
@@ -207,14 +206,16 @@ impl Planner<'_> {
         let Some(Versions { before, after }) = self.changed(&source, patch)? else {
             return Ok(());
         };
-        // Moving the file first keeps its permissions.
-        self.others.push(Change::Rename { source, target: target.clone() });
-        if executable.is_some() || after != before {
+        if executable.is_none() && after == before {
+            self.others.push(Change::Rename { source, target });
+        } else {
+            self.removals.push(Change::Remove(source.clone()));
             self.others.push(Change::Write {
                 path: target,
                 contents: after,
+                like: Some(source),
                 executable,
-                create_new: false,
+                create_new: true,
             });
         }
         Ok(())
@@ -385,9 +386,10 @@ mod tests {
     /// Changes as a test writes them: `w`rite, `c`reate, `x` and `-x` for the mode.
     fn shown(plan: &Plan<Output>) -> Vec<String> {
         let one = |change: &Change| match change {
-            Change::Write { path, contents, executable, create_new } => format!(
-                "{}{} {path}: {}",
+            Change::Write { path, contents, like, executable, create_new } => format!(
+                "{}{}{} {path}: {}",
                 if *create_new { "c" } else { "w" },
+                like.as_ref().map_or(String::new(), |like| format!(" like {like}")),
                 executable.map_or("", |executable| if executable { " x" } else { " -x" }),
                 String::from_utf8(contents.clone()).unwrap()
             ),
@@ -467,19 +469,19 @@ mod tests {
             ),
             (
                 "diff --git a/x b/z\nold mode 100755\nnew mode 100644\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@ -1 +1 @@\n-a\n+b\n",
-                &["mv x z", "w -x z: b\n"],
+                &["rm x", "c like x -x z: b\n"],
                 "renaming file x to z\nhunk 1: line 1, -1 +1\nmode: not executable",
             ),
             (
                 "diff --git a/x b/z\ncopy from x\ncopy to z\n",
-                &["c z: a\n"],
-                "copying file x to z\nmode: not executable, as the patch says none",
+                &["c like x z: a\n"],
+                "copying file x to z",
             ),
             // What is copied is the file as it was.
             (
                 "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/x b/z\ncopy from x\ncopy to z\n",
-                &["w x: b\n", "c z: a\n"],
-                "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z\nmode: not executable, as the patch says none",
+                &["w x: b\n", "c like x z: a\n"],
+                "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z",
             ),
             ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
             (

@@ -19,16 +19,23 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "changes-many" => many(path, target.parse().unwrap_or(0)),
         "scan" => scan(path, false),
         "scan-following" => scan(path, true),
-        "scan-glob" => Scanner::open(&Query { globs: vec![deep_glob(target)], ..query(path, false) })
-            .map(|found| found.count().to_string())
-            .map_err(|error| format!("{error:?}")),
+        "scan-glob" => {
+            Scanner::open(&Query { globs: vec![deep_glob(target)], ..query(path, false) })
+                .map(|found| found.count().to_string())
+                .map_err(|error| format!("{error:?}"))
+        }
         "scan-ahead" => ahead(path, target.parse().unwrap_or(0)),
         _ => return None,
     })
 }
 
 fn write(path: &str, contents: &str, create_new: bool) -> Change {
-    Change::Write(Write { path: path.to_owned(), contents: contents.into(), executable: None, create_new })
+    Change::Write(Write {
+        path: path.to_owned(),
+        contents: contents.into(),
+        executable: None,
+        create_new,
+    })
 }
 
 fn apply(changes: &[Change]) -> Tried {

@@ -20,17 +20,31 @@ pub struct Conduct {
 const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
 
 /// Does it; `None` for what it does not know.
-#[expect(clippy::panic, clippy::print_stdout, clippy::print_stderr, reason = "this is what must do no harm")]
+#[expect(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is what must do no harm"
+)]
 #[expect(clippy::disallowed_methods, reason = "this is what must find nothing")]
 pub fn run(conduct: &Conduct) -> Option<Tried> {
     let size = conduct.size;
     Some(Ok(match conduct.how.as_str() {
         "look-around" => {
-            let variables: Vec<String> = std::env::vars_os().map(|pair| format!("{pair:?}")).collect();
-            let arguments: Vec<String> = std::env::args_os().map(|argument| format!("{argument:?}")).collect();
-            format!("{} {} {:?}", variables.join(","), arguments.join(","), wasip2::cli::environment::initial_cwd())
+            let variables: Vec<String> =
+                std::env::vars_os().map(|pair| format!("{pair:?}")).collect();
+            let arguments: Vec<String> =
+                std::env::args_os().map(|argument| format!("{argument:?}")).collect();
+            format!(
+                "{} {} {:?}",
+                variables.join(","),
+                arguments.join(","),
+                wasip2::cli::environment::initial_cwd()
+            )
         }
-        "read-input" => std::io::read_to_string(std::io::stdin()).unwrap_or_else(|error| error.to_string()),
+        "read-input" => {
+            std::io::read_to_string(std::io::stdin()).unwrap_or_else(|error| error.to_string())
+        }
         "clock-steps" => smallest_steps(),
         "print" => flood(std::io::stdout(), size),
         "print-error" => flood(std::io::stderr(), size),

@@ -13,19 +13,31 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     let done = |()| String::new();
     let tried = match what {
         "read" => read(path),
-        "read-at-once" => open(path, OpenFlags::empty(), DescriptorFlags::READ).and_then(|file| contents(&file)),
+        "read-at-once" => {
+            open(path, OpenFlags::empty(), DescriptorFlags::READ).and_then(|file| contents(&file))
+        }
         "open" => open(path, OpenFlags::empty(), DescriptorFlags::READ).map(|_| String::new()),
         "list" => list(path),
-        "stat" => workspace().and_then(|root| root.stat_at(FOLLOW, path)).map(|stat| stat.size.to_string()),
-        "hash" => workspace().and_then(|root| root.metadata_hash_at(FOLLOW, path)).map(|_| String::new()),
+        "stat" => workspace()
+            .and_then(|root| root.stat_at(FOLLOW, path))
+            .map(|stat| stat.size.to_string()),
+        "hash" => {
+            workspace().and_then(|root| root.metadata_hash_at(FOLLOW, path)).map(|_| String::new())
+        }
         "readlink" => workspace().and_then(|root| root.readlink_at(path)),
         "write" => write(path, OpenFlags::CREATE | OpenFlags::TRUNCATE),
         "overwrite" => write(path, OpenFlags::empty()),
         "create" => write(path, OpenFlags::CREATE | OpenFlags::EXCLUSIVE),
-        "truncate" => open(path, OpenFlags::TRUNCATE, DescriptorFlags::WRITE).map(|_| String::new()),
+        "truncate" => {
+            open(path, OpenFlags::TRUNCATE, DescriptorFlags::WRITE).map(|_| String::new())
+        }
         // With a handle that was opened for reading.
-        "write-handle" => handle(path).and_then(|file| file.write(b"hostile", 0)).map(|_| String::new()),
-        "append-handle" => handle(path).and_then(|file| file.append_via_stream()).map(|_| String::new()),
+        "write-handle" => {
+            handle(path).and_then(|file| file.write(b"hostile", 0)).map(|_| String::new())
+        }
+        "append-handle" => {
+            handle(path).and_then(|file| file.append_via_stream()).map(|_| String::new())
+        }
         "size-handle" => handle(path).and_then(|file| file.set_size(0)).map(done),
         "times-handle" => handle(path).and_then(|file| file.set_times(NOW, NOW)).map(done),
         "times" => workspace().and_then(|root| root.set_times_at(FOLLOW, path, NOW, NOW)).map(done),
@@ -33,7 +45,9 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "rmdir" => workspace().and_then(|root| root.remove_directory_at(path)).map(done),
         "unlink" => workspace().and_then(|root| root.unlink_file_at(path)).map(done),
         "rename" => workspace().and_then(|root| root.rename_at(path, &root, target)).map(done),
-        "link" => workspace().and_then(|root| root.link_at(PathFlags::empty(), path, &root, target)).map(done),
+        "link" => workspace()
+            .and_then(|root| root.link_at(PathFlags::empty(), path, &root, target))
+            .map(done),
         "symlink" => workspace().and_then(|root| root.symlink_at(path, target)).map(done),
         "grow" => open(path, OpenFlags::CREATE, DescriptorFlags::WRITE)
             .and_then(|file| file.set_size(target.parse().unwrap_or(0)))

@@ -50,7 +50,8 @@ impl From<Tried> for Output {
 impl Hostile {
     fn attempt(attempt: Attempt, _: &Context) -> Result<Output, ToolError> {
         let Attempt { what, path, target } = &attempt;
-        let tried = files::attempt(what, path, target).or_else(|| bulk::attempt(what, path, target));
+        let tried =
+            files::attempt(what, path, target).or_else(|| bulk::attempt(what, path, target));
         tried.map(Output::from).ok_or_else(|| unknown(what))
     }
 

@@ -54,12 +54,15 @@ pub fn run(race: &Race, context: &Context) -> Tried {
 fn once(race: &Race, round: u32) -> Vec<Tried> {
     let path = race.path.as_str();
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    let said = |tried: Result<String, _>| tried.map_err(|error: wasip2::filesystem::types::ErrorCode| error.name().to_owned());
+    let said = |tried: Result<String, _>| {
+        tried.map_err(|error: wasip2::filesystem::types::ErrorCode| error.name().to_owned())
+    };
     match race.how {
         How::Read => vec![
             said(files::read(path)),
             said(files::list(directory)),
-            std::fs::read_to_string(format!("/workspace/{path}")).map_err(|error| error.to_string()),
+            std::fs::read_to_string(format!("/workspace/{path}"))
+                .map_err(|error| error.to_string()),
         ],
         How::Write => {
             let new = format!("{directory}/new");
@@ -68,20 +71,26 @@ fn once(race: &Race, round: u32) -> Vec<Tried> {
                 said(files::write(&new, OpenFlags::CREATE)),
                 bulk::replace(path, "hostile"),
                 bulk::replace(&format!("{directory}/deep/new"), "hostile"),
-                std::fs::write(format!("/workspace/{path}"), "hostile").map(|()| String::new()).map_err(|error| error.to_string()),
+                std::fs::write(format!("/workspace/{path}"), "hostile")
+                    .map(|()| String::new())
+                    .map_err(|error| error.to_string()),
             ];
             if let Some(root) = files::workspace() {
                 let now = NewTimestamp::Now;
                 let moved = format!("{directory}/moved-{round}");
                 let done = |()| String::new();
                 tried.push(said(root.set_times_at(PathFlags::empty(), path, now, now).map(done)));
-                tried.push(said(root.create_directory_at(&format!("{directory}/directory-{round}")).map(done)));
+                tried.push(said(
+                    root.create_directory_at(&format!("{directory}/directory-{round}")).map(done),
+                ));
                 tried.push(said(root.rename_at(&new, &root, &moved).map(done)));
                 tried.push(said(root.unlink_file_at(&moved).map(done)));
                 tried.push(bulk::remove(&moved));
             }
             tried
         }
-        How::Scan => vec![bulk::scan(directory, false), bulk::scan(directory, true), bulk::scan("", true)],
+        How::Scan => {
+            vec![bulk::scan(directory, false), bulk::scan(directory, true), bulk::scan("", true)]
+        }
     }
 }

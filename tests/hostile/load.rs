@@ -1,0 +1,263 @@
+//! Files that should not load, or not with what they want.
+
+use std::fs;
+use std::path::Path;
+
+use cofferdam::host::OpenError;
+use cofferdam::outcome::{Outcome, Status};
+use cofferdam::plugin::registry::RegistryError;
+use cofferdam::runtime::Runtime;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::component::{Component, Packed, manifest};
+use super::engine::ANSWER;
+use super::trial::{Trial, assert_failed, cache};
+use crate::support::Place;
+
+/// What a host says to a plugin file that it does not take.
+fn refusal(bytes: &[u8]) -> String {
+    let packed = Packed::verbatim(bytes);
+    match Trial::open(Place::new(), &[&packed.path], "", cache()) {
+        Err(error @ OpenError::Registry(RegistryError::Pack { .. })) => error.to_string(),
+        Err(error) => panic!("{error:?}"),
+        Ok(_) => panic!("it was taken"),
+    }
+}
+
+/// How the one call of an unusual component ends.
+fn call(component: &[u8], settings: &str) -> Outcome {
+    Trial::new(&Packed::new(component, &manifest()).path, settings).call("attack.go", json!({}))
+}
+
+/// An honest packed plugin.
+fn honest() -> Vec<u8> {
+    fs::read(Component::new(ANSWER).pack().path).unwrap()
+}
+
+/// The code that this host would compile a component to.
+fn compiled(component: &[u8]) -> Vec<u8> {
+    Runtime::new(1, None).unwrap().compile(component).unwrap()
+}
+
+/// Case 14.
+#[test]
+fn files_that_are_no_plugin_are_refused() {
+    let module = wat::parse_str("(module (func (export \"call\")))").unwrap();
+    let unpacked = Component::new(ANSWER).build();
+    let executable = fs::read(std::env::current_exe().unwrap()).unwrap();
+    for (bytes, wanted) in [
+        (&b""[..], "not a WebAssembly component"),
+        (b"\0asm", "not a WebAssembly component"),
+        (&[0xde; 1000], "not a WebAssembly component"),
+        (&executable[..10_000], "not a WebAssembly component"),
+        (b"#!/bin/sh\necho\n", "not a WebAssembly component"),
+        (&module, "a core WebAssembly module, not a component"),
+        (&unpacked, "no manifest"),
+    ] {
+        let error = refusal(bytes);
+        assert!(error.contains(wanted), "{error}");
+    }
+}
+
+/// Case 14: wherever it breaks off.
+#[test]
+fn truncated_plugins_are_refused() {
+    let honest = honest();
+    for length in (0..honest.len()).step_by(97) {
+        refusal(&honest[..length]);
+    }
+}
+
+/// Case 14: what is changed anywhere is refused, or does no harm.
+#[test]
+fn damaged_plugins_do_no_harm() {
+    let honest = honest();
+    let (mut refused, mut failed) = (0, 0);
+    for position in (8..honest.len()).step_by(11) {
+        let mut damaged = honest.clone();
+        damaged[position] ^= 0x55;
+        let damaged = Packed::verbatim(&damaged);
+        match Trial::open(Place::new(), &[&damaged.path], "[limits]\ncall-ms = 1000\n", cache()) {
+            Err(_) => refused += 1,
+            Ok(trial) if trial.has_tool("attack.go") => {
+                failed += u32::from(matches!(trial.call("attack.go", json!({})), Outcome::Failed(_)));
+            }
+            Ok(_) => {}
+        }
+    }
+    assert!(refused > 10 && failed > 10, "{refused} {failed}");
+}
+
+/// Case 15: machine code is never taken from a plugin's author.
+#[test]
+fn compiled_code_is_no_plugin() {
+    let code = compiled(&Component::new(ANSWER).build());
+    assert!(refusal(&code).contains("not a WebAssembly component"));
+}
+
+/// Case 15: not even beside a plugin, where those that come with the host have theirs.
+#[test]
+fn compiled_code_beside_a_plugin_is_ignored() {
+    let packed = Component::new(ANSWER).pack();
+    fs::write(packed.path.with_extension("cwasm"), compiled(&other())).unwrap();
+    assert_eq!(Trial::new(&packed.path, "").call("attack.go", json!({})), Outcome::Executed(json!({})));
+}
+
+/// A component whose calls fail.
+fn other() -> Vec<u8> {
+    Component::new("(call $fail (i32.const 0) (i32.const 2))").build()
+}
+
+/// Case 15: whoever can write to the cache still has no code run.
+#[test]
+fn a_tampered_cache_is_compiled_again() {
+    let packed = Component::new(ANSWER).pack();
+    let directory = TempDir::new().unwrap();
+    let cache = directory.path().join("code");
+    let call = || {
+        let trial = Trial::open(Place::new(), &[&packed.path], "", cache.clone()).unwrap();
+        trial.call("attack.go", json!({}))
+    };
+    assert_eq!(call(), Outcome::Executed(json!({})));
+    let file = only_code_in(&cache);
+    let code = fs::read(&file).unwrap();
+
+    let authentic_end = code[code.len() - 32..].to_vec();
+    let other = compiled(&other());
+    let flipped = |position: usize| {
+        let mut code = code.clone();
+        code[position] ^= 1;
+        code
+    };
+    for tampered in [
+        other.clone(),
+        [other, authentic_end].concat(),
+        flipped(code.len() / 2),
+        flipped(code.len() - 1),
+        code[..code.len() / 2].to_vec(),
+        Vec::new(),
+    ] {
+        fs::write(&file, &tampered).unwrap();
+        assert_eq!(call(), Outcome::Executed(json!({})));
+        assert_eq!(fs::read(&file).unwrap().len(), code.len(), "it was compiled again");
+    }
+}
+
+fn only_code_in(cache: &Path) -> std::path::PathBuf {
+    let mut files: Vec<_> = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "cwasm"));
+    assert_eq!(files.len(), 1);
+    files.remove(0)
+}
+
+/// Case 16: what the host does not have, whatever is granted.
+#[test]
+fn imports_that_are_not_served_are_refused_by_name() {
+    let everything = "[grants.attack]\nfiles = 'write'\nscan = true\n";
+    for import in [
+        "wasi:sockets/tcp@0.2.6",
+        "wasi:sockets/instance-network@0.2.6",
+        "wasi:http/outgoing-handler@0.2.6",
+        "wasi:nn/graph@0.2.0",
+        "cofferdam:host/process@0.1.0",
+        "cofferdam:host/scan@9.0.0",
+        "escape",
+    ] {
+        let text = format!("(import \"{import}\" (instance (export \"f\" (func))))");
+        let component = Component::new(ANSWER).definitions(&text);
+        assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", import);
+    }
+    // A package that is served, but not this of it.
+    for (import, instance) in [
+        ("wasi:io/poll@0.3.0", "(export \"f\" (func))"),
+        ("wasi:clocks/wall-clock@0.2.6", "(export \"set\" (func (param \"when\" u64)))"),
+        ("wasi:filesystem/escape@0.2.6", "(export \"f\" (func))"),
+        ("wasi:cli/run@0.2.6", "(export \"run\" (func))"),
+    ] {
+        let text = format!("(import \"{import}\" (instance {instance}))");
+        let component = Component::new(ANSWER).definitions(&text);
+        assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", import);
+    }
+    let component = Component::new(ANSWER).definitions("(import \"run\" (func (param \"program\" string)))");
+    assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", "imports run");
+}
+
+/// Case 16: what nobody granted, although the manifest requests it.
+#[test]
+fn imports_that_are_not_granted_are_refused_by_name() {
+    for (import, settings, grant) in [
+        ("cofferdam:host/scan@0.1.0", "", "scan = true"),
+        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
+        // Scanning is reading: without files there is nothing to scan.
+        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
+        ("cofferdam:host/changes@0.1.0", "", "files = \"write\""),
+        ("cofferdam:host/changes@0.1.0", "[grants.attack]\nfiles = 'read'\nscan = true\n", "files = \"write\""),
+        ("cofferdam:host/changes@0.1.0", "[grants.other]\nfiles = 'write'\n", "files = \"write\""),
+    ] {
+        let component = Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+        for part in [import, grant, "[grants.attack]"] {
+            assert_failed(call(&component.build(), settings), Status::Denied, "NotGranted", part);
+        }
+    }
+}
+
+/// Case 16: a grant does not reach further than the request.
+#[test]
+fn a_grant_without_a_request_gives_nothing() {
+    let mut modest = manifest();
+    modest["requests"] = json!({});
+    let component = Component::new(ANSWER).definitions("(import \"cofferdam:host/scan@0.1.0\" (instance))");
+    let packed = Packed::new(&component.build(), &modest);
+    let trial = Trial::new(&packed.path, "[grants.attack]\nfiles = 'write'\nscan = true\n");
+    assert_failed(trial.call("attack.go", json!({})), Status::Denied, "NotGranted", "cofferdam:host/scan@0.1.0");
+}
+
+/// Case 17.
+#[test]
+fn components_that_need_more_of_the_engine_are_refused() {
+    for (definitions, reason) in [
+        ("(core module $m (memory 1 1 shared)) (core instance (instantiate $m))", "threads must be enabled"),
+        ("(core module $m (memory i64 1)) (core instance (instantiate $m))", "memory64"),
+        ("(core module $m (memory 1) (memory 1)) (core instance (instantiate $m))", "multi-memory"),
+        (
+            "(core module $m (func (export \"f\") (result i32) i32.const 0)) (core instance $i (instantiate $m))
+             (func (export \"f\") async (canon lift (core func $i \"f\") async))",
+            "async",
+        ),
+        ("(type (stream u8))", "async"),
+        ("(core module $m (type (struct))) (core instance (instantiate $m))", "gc"),
+        ("(core module $m (tag))", "exceptions"),
+        ("(core module $m (func $f (return_call $f)))", "tail calls"),
+    ] {
+        let component = Component::new(ANSWER).definitions(definitions);
+        assert_failed(call(&component.build(), ""), Status::Failed, "InvalidComponent", reason);
+    }
+}
+
+/// A component that offers no tools, or others than it should.
+#[test]
+fn components_of_another_world_are_refused() {
+    for text in [
+        "(component)",
+        "(component (instance $i) (export \"cofferdam:tool/tools@0.1.0\" (instance $i)))",
+        "(component (instance $i) (export \"cofferdam:tool/tools@0.2.0\" (instance $i)))",
+        r#"(component
+             (core module $m (func (export "call")))
+             (core instance $c (instantiate $m))
+             (func $call (canon lift (core func $c "call")))
+             (instance $i (export "call" (func $call)))
+             (export "cofferdam:tool/tools@0.1.0" (instance $i)))"#,
+    ] {
+        let component = wat::parse_str(text).unwrap();
+        assert_failed(call(&component, ""), Status::Failed, "WrongWorld", "cofferdam:tool/tools@0.1.0");
+    }
+}
+
+/// A plugin's name is where its grants stand: nobody else may have it.
+#[test]
+fn a_second_plugin_of_a_name_is_refused() {
+    let (first, second) = (Component::new(ANSWER).pack(), Component::new(ANSWER).pack());
+    let error = Trial::open(Place::new(), &[&first.path, &second.path], "", cache()).err();
+    assert!(matches!(error, Some(OpenError::Registry(RegistryError::Duplicate { .. }))), "{error:?}");
+}

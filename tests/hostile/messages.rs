@@ -1,0 +1,226 @@
+//! What a guest says: looking around for something worth telling, shouting, flooding, lying.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::outcome::{Outcome, Status, neutralise};
+use serde_json::{Value, json};
+
+use super::component::{Component, Packed, manifest};
+use super::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
+use crate::support::{Ended, Place, guest};
+
+/// What the guest shouts, made harmless.
+const INERT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
+
+/// What the guest shouts.
+const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
+
+fn misbehave(trial: &Trial, how: &str, size: u64) -> Outcome {
+    trial.call("hostile.misbehave", json!({"how": how, "size": size}))
+}
+
+/// Runs the command with the Rust guest.
+fn command(place: &Place, how: &str, size: u64, options: &[&str]) -> (Ended, u64) {
+    let (plugin, args) = (guest("hostile"), json!({"how": how, "size": size}).to_string());
+    configure(place, ALL);
+    let mut all = vec!["call", "hostile.misbehave", &args, "--plugin", plugin.to_str().unwrap()];
+    all.extend(options);
+    run_measured(place, &all)
+}
+
+/// Case 23.
+#[test]
+fn nothing_of_the_hosts_can_be_seen() {
+    let place = Place::new();
+    configure(&place, ALL);
+    let args = json!({"how": "look-around"}).to_string();
+    let plugin = guest("hostile");
+    let output = place
+        .command(&["call", "hostile.misbehave", &args, "--plugin", plugin.to_str().unwrap()])
+        .env("SECRET_TOKEN", "open sesame")
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // No variable, no argument, no working directory.
+    assert_eq!(answer, json!({"ok": true, "data": "  None"}));
+}
+
+/// Case 23: not what somebody types, either.
+#[test]
+fn standard_input_is_empty() {
+    let place = Place::new();
+    configure(&place, ALL);
+    let (plugin, args) = (guest("hostile"), json!({"how": "read-input"}).to_string());
+    let ended = place.run_with(
+        &["call", "hostile.misbehave", &args, "--plugin", plugin.to_str().unwrap()],
+        "what somebody types",
+    );
+    assert_eq!(ended.json(), json!({"ok": true, "data": ""}));
+}
+
+/// Case 23: clocks are too coarse to watch a cache.
+#[test]
+fn clocks_are_coarse() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    let steps = tried(misbehave(&trial, "clock-steps", 0)).unwrap();
+    for step in steps.split(' ') {
+        assert!(step.parse::<u64>().unwrap() >= 1_000_000, "{steps} ns");
+    }
+}
+
+/// Case 24: 1 GB on standard output.
+#[test]
+fn a_flood_of_output_is_cut_with_a_mark() {
+    for (how, code) in [("print", Some("HostCallLimit")), ("print-error", Some("HostCallLimit")), ("log", None)] {
+        let started = Instant::now();
+        let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
+        assert_eq!(ended.json()["code"].as_str(), code, "{how}: {}", ended.stdout);
+        assert!(ended.stderr.contains("[further messages of this call are dropped]"), "{how}");
+        assert!(ended.stderr.len() < 100 << 10, "{how}: {} bytes", ended.stderr.len());
+        assert!(peak < 300, "{how}: {peak} MiB");
+        assert!(started.elapsed() < Duration::from_secs(31), "{how}: {:?}", started.elapsed());
+    }
+}
+
+/// Case 24: many small messages, with control characters, which take more room as escapes.
+#[test]
+fn many_messages_end_at_the_budget() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    misbehave(&trial, "report-progress", 400_000);
+    let said = trial.heard.size();
+    assert!((60 << 10..70 << 10).contains(&said), "{said} bytes");
+}
+
+/// Case 24: an answer counts as well.
+#[test]
+fn huge_answers_are_refused() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    assert_failed(misbehave(&trial, "answer", 9 << 20), Status::Limit, "OutputLimit", "8192 KiB");
+    assert_failed(misbehave(&trial, "answer", 60 << 20), Status::Limit, "TransferLimit", "32 MiB");
+}
+
+/// Case 25: for whoever listens in the same process.
+#[test]
+fn messages_are_inert() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    // The answer is data: it is what the tool said.
+    assert_eq!(tried(misbehave(&trial, "shout", 0)).as_deref(), Ok(SHOUT));
+    let messages = trial.heard.messages.lock().unwrap();
+    let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
+    let all = texts.concat() + &trial.heard.progress.lock().unwrap().concat();
+    assert_eq!(all.matches(INERT).count(), 4, "{all:?}");
+    assert_eq!(neutralise(&all), all);
+}
+
+/// Case 25: for a person at a terminal.
+#[test]
+fn what_is_printed_is_inert() {
+    for (how, format) in [("shout", "text"), ("shout", "json"), ("panic", "text"), ("panic", "json")] {
+        let (ended, _) = command(&Place::new(), how, 0, &["--format", format, "-vv"]);
+        for printed in [&ended.stdout, &ended.stderr] {
+            assert_eq!(&neutralise(printed), printed, "{how} {format}");
+        }
+        assert!(ended.stdout.contains("red") && ended.stderr.contains("desrever"), "{ended:?}");
+        if (how, format) == ("shout", "json") {
+            assert_eq!(ended.json()["data"], SHOUT, "it means the same");
+        }
+    }
+}
+
+/// Case 25: an error's code and message are a guest's words too, and the journal is read on
+/// terminals, a line each.
+#[test]
+fn errors_are_inert_and_the_journal_keeps_its_lines() {
+    let text = "\u{1b}]52;c;aGk=\u{7}\n{\"forged\": true}\u{202e}";
+    let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    let component = Component::new(&format!("(call $fail (i32.const 256) (i32.const {}))", text.len()))
+        .module(&format!("(data (i32.const 256) \"{bytes}\")"));
+    let (place, packed) = (Place::new(), component.pack());
+    for format in ["text", "json"] {
+        let ended = place.run(&["call", "attack.go", "--format", format, "--plugin", packed.path.to_str().unwrap()]);
+        assert_eq!(ended.status, 1, "{ended:?}");
+        assert_eq!(neutralise(&ended.stdout), ended.stdout);
+        assert_eq!(neutralise(&ended.stderr), ended.stderr);
+    }
+    assert_eq!(place.read(".cofferdam/journal.jsonl").lines().count(), 2);
+    for format in ["text", "json"] {
+        let log = place.run(&["log", "--format", format]);
+        assert_eq!(neutralise(&log.stdout), log.stdout);
+    }
+    let log = place.run(&["log", "--format", "text"]);
+    assert_eq!(log.stdout.lines().count(), 2, "{}", log.stdout);
+}
+
+/// Case 24: an error's code goes to the journal of every call.
+#[test]
+fn a_huge_error_code_does_not_fill_the_journal() {
+    let component = Component::new("(call $fail (call $alloc (i32.const 4000000)) (i32.const 4000000))");
+    let trial = Trial::new(&component.pack().path, "");
+    for _ in 0..3 {
+        assert_eq!(failure(trial.call("attack.go", json!({}))).status, Status::Error);
+    }
+    let journal = trial.place.read(".cofferdam/journal.jsonl");
+    assert!(journal.len() < 3 << 10, "{} bytes", journal.len());
+}
+
+#[test]
+fn a_panic_is_a_trap_with_its_last_words() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    let failure = failure(misbehave(&trial, "panic", 0));
+    assert_eq!((failure.status, failure.code.as_str()), (Status::Trap, "PluginCrashed"));
+    assert!(failure.message.contains(&format!("last words {INERT}")), "{}", failure.message);
+    assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));
+}
+
+#[test]
+fn a_guest_that_exits_has_not_answered() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    assert_failed(misbehave(&trial, "exit", 0), Status::Trap, "PluginCrashed", "exit");
+    assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));
+}
+
+/// Case 11, from Rust.
+#[test]
+fn a_guest_that_sleeps_for_an_hour_is_stopped() {
+    let trial = Trial::of_guest(Place::new(), &format!("{ALL}[limits]\ncall-ms = 500\n"));
+    let started = Instant::now();
+    assert_failed(misbehave(&trial, "sleep", 3600), Status::Limit, "WallClockLimit", "500 ms");
+    assert!(started.elapsed() < Duration::from_millis(1500));
+}
+
+/// The plugin is at fault, whatever it answers that its schema does not allow.
+#[test]
+fn answers_that_do_not_fit_are_the_plugins_fault() {
+    let mut strict = manifest();
+    strict["tools"][0]["output"] = json!({"type": "object", "additionalProperties": false, "properties": {"a": {"type": "integer"}}});
+    let deep = "[".repeat(100_000);
+    for (answer, what) in [
+        ("{}", None),
+        (r#"{"a": 1}"#, None),
+        (r#"{"a": "1"}"#, Some("does not fit its own schema")),
+        (r#"{"b": 1}"#, Some("does not fit its own schema")),
+        ("[]", Some("does not fit its own schema")),
+        ("", Some("no JSON")),
+        ("{", Some("no JSON")),
+        ("{} {}", Some("no JSON")),
+        (r#"{"a": 1e999999}"#, Some("no JSON")),
+        (deep.as_str(), Some("no JSON")),
+    ] {
+        let text: String = answer.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+        let size = answer.len();
+        let component = Component::new(&format!(
+            "(local $at i32)
+             (memory.init $text (local.tee $at (call $alloc (i32.const {size}))) (i32.const 0) (i32.const {size}))
+             (call $answer (local.get $at) (i32.const {size}))"
+        ));
+        let component = component.module(&format!("(data $text \"{text}\")"));
+        let outcome = Trial::new(&Packed::new(&component.build(), &strict).path, "").call("attack.go", json!({}));
+        match what {
+            None => assert!(matches!(outcome, Outcome::Executed(_)), "{answer}: {outcome:?}"),
+            Some(what) => {
+                assert_failed(outcome.clone(), Status::Trap, "InvalidOutput", what);
+                assert_failed(outcome, Status::Trap, "InvalidOutput", "the plugin 'attack' is at fault");
+            }
+        }
+    }
+}
