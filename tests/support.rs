@@ -66,6 +66,7 @@ impl Place {
     }
 
     /// The command, in the workspace, with a home of its own.
+    #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(built().join("cofferdam"));
         command

@@ -125,7 +125,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]

@@ -129,7 +129,8 @@ fn an_endless_loop_in_a_start_function_ends_at_the_deadline() {
 /// Case 2: in the function that the host calls to place its arguments.
 #[test]
 fn an_endless_loop_while_arguments_are_placed_ends_at_the_deadline() {
-    let spin = r#"(func (export "spin") (param i32 i32 i32 i32) (result i32) (loop (br 0)) unreachable)"#;
+    let spin =
+        r#"(func (export "spin") (param i32 i32 i32 i32) (result i32) (loop (br 0)) unreachable)"#;
     let honest = Component::new(ANSWER).module(spin).text();
     let lifted = r#"(canon lift (core func $main "call") (memory $memory) (realloc $realloc))"#;
     assert!(honest.contains(lifted));

@@ -81,7 +81,8 @@ fn damaged_plugins_do_no_harm() {
         match Trial::open(Place::new(), &[&damaged.path], "[limits]\ncall-ms = 1000\n", cache()) {
             Err(_) => refused += 1,
             Ok(trial) if trial.has_tool("attack.go") => {
-                failed += u32::from(matches!(trial.call("attack.go", json!({})), Outcome::Failed(_)));
+                failed +=
+                    u32::from(matches!(trial.call("attack.go", json!({})), Outcome::Failed(_)));
             }
             Ok(_) => {}
         }
@@ -101,7 +102,10 @@ fn compiled_code_is_no_plugin() {
 fn compiled_code_beside_a_plugin_is_ignored() {
     let packed = Component::new(ANSWER).pack();
     fs::write(packed.path.with_extension("cwasm"), compiled(&other())).unwrap();
-    assert_eq!(Trial::new(&packed.path, "").call("attack.go", json!({})), Outcome::Executed(json!({})));
+    assert_eq!(
+        Trial::new(&packed.path, "").call("attack.go", json!({})),
+        Outcome::Executed(json!({}))
+    );
 }
 
 /// A component whose calls fail.
@@ -145,7 +149,8 @@ fn a_tampered_cache_is_compiled_again() {
 }
 
 fn only_code_in(cache: &Path) -> std::path::PathBuf {
-    let mut files: Vec<_> = fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "cwasm"));
     assert_eq!(files.len(), 1);
     files.remove(0)
@@ -166,7 +171,12 @@ fn imports_that_are_not_served_are_refused_by_name() {
     ] {
         let text = format!("(import \"{import}\" (instance (export \"f\" (func))))");
         let component = Component::new(ANSWER).definitions(&text);
-        assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", import);
+        assert_failed(
+            call(&component.build(), everything),
+            Status::Denied,
+            "UnknownImport",
+            import,
+        );
     }
     // A package that is served, but not this of it.
     for (import, instance) in [
@@ -177,10 +187,21 @@ fn imports_that_are_not_served_are_refused_by_name() {
     ] {
         let text = format!("(import \"{import}\" (instance {instance}))");
         let component = Component::new(ANSWER).definitions(&text);
-        assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", import);
+        assert_failed(
+            call(&component.build(), everything),
+            Status::Denied,
+            "UnknownImport",
+            import,
+        );
     }
-    let component = Component::new(ANSWER).definitions("(import \"run\" (func (param \"program\" string)))");
-    assert_failed(call(&component.build(), everything), Status::Denied, "UnknownImport", "imports run");
+    let component =
+        Component::new(ANSWER).definitions("(import \"run\" (func (param \"program\" string)))");
+    assert_failed(
+        call(&component.build(), everything),
+        Status::Denied,
+        "UnknownImport",
+        "imports run",
+    );
 }
 
 /// Case 16: what nobody granted, although the manifest requests it.
@@ -192,10 +213,15 @@ fn imports_that_are_not_granted_are_refused_by_name() {
         // Scanning is reading: without files there is nothing to scan.
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
         ("cofferdam:host/changes@0.1.0", "", "files = \"write\""),
-        ("cofferdam:host/changes@0.1.0", "[grants.attack]\nfiles = 'read'\nscan = true\n", "files = \"write\""),
+        (
+            "cofferdam:host/changes@0.1.0",
+            "[grants.attack]\nfiles = 'read'\nscan = true\n",
+            "files = \"write\"",
+        ),
         ("cofferdam:host/changes@0.1.0", "[grants.other]\nfiles = 'write'\n", "files = \"write\""),
     ] {
-        let component = Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+        let component =
+            Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
         for part in [import, grant, "[grants.attack]"] {
             assert_failed(call(&component.build(), settings), Status::Denied, "NotGranted", part);
         }
@@ -207,10 +233,16 @@ fn imports_that_are_not_granted_are_refused_by_name() {
 fn a_grant_without_a_request_gives_nothing() {
     let mut modest = manifest();
     modest["requests"] = json!({});
-    let component = Component::new(ANSWER).definitions("(import \"cofferdam:host/scan@0.1.0\" (instance))");
+    let component =
+        Component::new(ANSWER).definitions("(import \"cofferdam:host/scan@0.1.0\" (instance))");
     let packed = Packed::new(&component.build(), &modest);
     let trial = Trial::new(&packed.path, "[grants.attack]\nfiles = 'write'\nscan = true\n");
-    assert_failed(trial.call("attack.go", json!({})), Status::Denied, "NotGranted", "cofferdam:host/scan@0.1.0");
+    assert_failed(
+        trial.call("attack.go", json!({})),
+        Status::Denied,
+        "NotGranted",
+        "cofferdam:host/scan@0.1.0",
+    );
 }
 
 /// Case 17.
@@ -250,7 +282,12 @@ fn components_of_another_world_are_refused() {
              (export "cofferdam:tool/tools@0.1.0" (instance $i)))"#,
     ] {
         let component = wat::parse_str(text).unwrap();
-        assert_failed(call(&component, ""), Status::Failed, "WrongWorld", "cofferdam:tool/tools@0.1.0");
+        assert_failed(
+            call(&component, ""),
+            Status::Failed,
+            "WrongWorld",
+            "cofferdam:tool/tools@0.1.0",
+        );
     }
 }
 
@@ -259,5 +296,8 @@ fn components_of_another_world_are_refused() {
 fn a_second_plugin_of_a_name_is_refused() {
     let (first, second) = (Component::new(ANSWER).pack(), Component::new(ANSWER).pack());
     let error = Trial::open(Place::new(), &[&first.path, &second.path], "", cache()).err();
-    assert!(matches!(error, Some(OpenError::Registry(RegistryError::Duplicate { .. }))), "{error:?}");
+    assert!(
+        matches!(error, Some(OpenError::Registry(RegistryError::Duplicate { .. }))),
+        "{error:?}"
+    );
 }

@@ -71,7 +71,9 @@ fn clocks_are_coarse() {
 /// Case 24: 1 GB on standard output.
 #[test]
 fn a_flood_of_output_is_cut_with_a_mark() {
-    for (how, code) in [("print", Some("HostCallLimit")), ("print-error", Some("HostCallLimit")), ("log", None)] {
+    for (how, code) in
+        [("print", Some("HostCallLimit")), ("print-error", Some("HostCallLimit")), ("log", None)]
+    {
         let started = Instant::now();
         let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
         assert_eq!(ended.json()["code"].as_str(), code, "{how}: {}", ended.stdout);
@@ -115,7 +117,9 @@ fn messages_are_inert() {
 /// Case 25: for a person at a terminal.
 #[test]
 fn what_is_printed_is_inert() {
-    for (how, format) in [("shout", "text"), ("shout", "json"), ("panic", "text"), ("panic", "json")] {
+    for (how, format) in
+        [("shout", "text"), ("shout", "json"), ("panic", "text"), ("panic", "json")]
+    {
         let (ended, _) = command(&Place::new(), how, 0, &["--format", format, "-vv"]);
         for printed in [&ended.stdout, &ended.stderr] {
             assert_eq!(&neutralise(printed), printed, "{how} {format}");
@@ -133,11 +137,19 @@ fn what_is_printed_is_inert() {
 fn errors_are_inert_and_the_journal_keeps_its_lines() {
     let text = "\u{1b}]52;c;aGk=\u{7}\n{\"forged\": true}\u{202e}";
     let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
-    let component = Component::new(&format!("(call $fail (i32.const 256) (i32.const {}))", text.len()))
-        .module(&format!("(data (i32.const 256) \"{bytes}\")"));
+    let component =
+        Component::new(&format!("(call $fail (i32.const 256) (i32.const {}))", text.len()))
+            .module(&format!("(data (i32.const 256) \"{bytes}\")"));
     let (place, packed) = (Place::new(), component.pack());
     for format in ["text", "json"] {
-        let ended = place.run(&["call", "attack.go", "--format", format, "--plugin", packed.path.to_str().unwrap()]);
+        let ended = place.run(&[
+            "call",
+            "attack.go",
+            "--format",
+            format,
+            "--plugin",
+            packed.path.to_str().unwrap(),
+        ]);
         assert_eq!(ended.status, 1, "{ended:?}");
         assert_eq!(neutralise(&ended.stdout), ended.stdout);
         assert_eq!(neutralise(&ended.stderr), ended.stderr);
@@ -154,7 +166,8 @@ fn errors_are_inert_and_the_journal_keeps_its_lines() {
 /// Case 24: an error's code goes to the journal of every call.
 #[test]
 fn a_huge_error_code_does_not_fill_the_journal() {
-    let component = Component::new("(call $fail (call $alloc (i32.const 4000000)) (i32.const 4000000))");
+    let component =
+        Component::new("(call $fail (call $alloc (i32.const 4000000)) (i32.const 4000000))");
     let trial = Trial::new(&component.pack().path, "");
     for _ in 0..3 {
         assert_eq!(failure(trial.call("attack.go", json!({}))).status, Status::Error);
@@ -214,12 +227,18 @@ fn answers_that_do_not_fit_are_the_plugins_fault() {
              (call $answer (local.get $at) (i32.const {size}))"
         ));
         let component = component.module(&format!("(data $text \"{text}\")"));
-        let outcome = Trial::new(&Packed::new(&component.build(), &strict).path, "").call("attack.go", json!({}));
+        let outcome = Trial::new(&Packed::new(&component.build(), &strict).path, "")
+            .call("attack.go", json!({}));
         match what {
             None => assert!(matches!(outcome, Outcome::Executed(_)), "{answer}: {outcome:?}"),
             Some(what) => {
                 assert_failed(outcome.clone(), Status::Trap, "InvalidOutput", what);
-                assert_failed(outcome, Status::Trap, "InvalidOutput", "the plugin 'attack' is at fault");
+                assert_failed(
+                    outcome,
+                    Status::Trap,
+                    "InvalidOutput",
+                    "the plugin 'attack' is at fault",
+                );
             }
         }
     }

@@ -33,7 +33,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, fn(&Setup, &mut Table)); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -52,6 +52,9 @@ fn main() {
     println!("{text}");
     fs::write(setup.scratch.join("table.md"), text).unwrap();
 }
+
+/// One part of the measurements.
+type Part = fn(&Setup, &mut Table);
 
 /// The rows of the result.
 #[derive(Default)]

@@ -182,7 +182,7 @@ pub(super) fn without_waiting(options: &mut OpenOptions) {
 
 #[cfg(all(test, unix))]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;

@@ -225,7 +225,7 @@ fn take_name(object: &mut Map<String, Value>, key: &str, at: &str) -> Result<Str
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::outcome::Status;
     use serde_json::json;

@@ -72,25 +72,45 @@ macro_rules! plugin {
                 args: String,
                 context: $crate::bindings::cofferdam::tool::types::CallContext,
             ) -> Result<String, $crate::bindings::cofferdam::tool::types::ToolError> {
-                let context = $crate::Context::from(context);
-                match name.as_str() {
-                    $(stringify!($tool) => $crate::run(
-                        &args,
-                        &context,
-                        $crate::plugin!(@function $plugin $tool $($function)?),
-                    ),)+
-                    _ => Err($crate::ToolError::unknown_tool(&name).into()),
-                }
+                $plugin::dispatch(&name, &args, &$crate::Context::from(context))
             }
         }
         #[cfg(target_family = "wasm")]
         $crate::bindings::export!($plugin with_types_in $crate::bindings);
+        /// Calls the plugin as the host would, on the machine that develops it.
+        #[cfg(not(target_family = "wasm"))]
+        pub fn call(
+            name: &str,
+            args: &str,
+            context: &$crate::Context,
+        ) -> Result<String, $crate::bindings::cofferdam::tool::types::ToolError> {
+            $plugin::dispatch(name, args, context)
+        }
+        impl $plugin {
+            fn dispatch(
+                name: &str,
+                args: &str,
+                context: &$crate::Context,
+            ) -> Result<String, $crate::bindings::cofferdam::tool::types::ToolError> {
+                match name {
+                    $(stringify!($tool) => $crate::run(
+                        args,
+                        context,
+                        $crate::plugin!(@function $plugin $tool $($function)?),
+                    ),)+
+                    _ => Err($crate::ToolError::unknown_tool(name).into()),
+                }
+            }
+        }
     };
     (@function $plugin:ident $tool:ident) => { $plugin::$tool };
     (@function $plugin:ident $tool:ident $function:ident) => { $plugin::$function };
 }
 
 /// Decodes the arguments, runs one tool and encodes its answer. Called by [`plugin!`].
+///
+/// # Errors
+/// The tool's, and those of arguments or an answer that are not what its types say.
 #[doc(hidden)]
 pub fn run<Args: DeserializeOwned, Output: Serialize>(
     args: &str,

@@ -33,6 +33,7 @@ fn write(path: &str, contents: &str, create_new: bool) -> Change {
     Change::Write(Write {
         path: path.to_owned(),
         contents: contents.into(),
+        like: None,
         executable: None,
         create_new,
     })
