@@ -268,7 +268,8 @@ impl Host {
         options: &RunOptions,
     ) -> Result<Answer, Refusal> {
         let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
-        let role = self.role(options.role.as_deref())?;
+        let role = self.role(options.role.as_deref());
+        let role = role.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let resolved = dispatch::resolve(&self.registry, vec![call], role);
         let mut valid = resolved.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         match valid.pop() {

@@ -10,6 +10,7 @@ use cap_std::fs::File;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::capability::{OWN, Workspace};
 use crate::outcome::{Failure, Outcome, Status};
@@ -40,7 +41,7 @@ pub struct Record {
     /// The role that it was made under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The size of the answer, in bytes.
+    /// The size of the answer, in bytes; 0 for a call without one.
     #[serde(default)]
     pub output_bytes: usize,
 }
@@ -54,9 +55,9 @@ impl Record {
         outcome: &Outcome,
         latency_ms: f64,
     ) -> Self {
-        let (status, code) = match outcome {
-            Outcome::Executed(_) => ("success", None),
-            Outcome::Failed(Failure { code, .. }) => ("error", Some(code.clone())),
+        let (status, code, output_bytes) = match outcome {
+            Outcome::Executed(output) => ("success", None, size(output)),
+            Outcome::Failed(Failure { code, .. }) => ("error", Some(code.clone()), 0),
         };
         Self {
             timestamp: Timestamp::now(),
@@ -67,9 +68,27 @@ impl Record {
             call: call.to_owned(),
             code,
             role: role.map(str::to_owned),
-            output_bytes: 0,
+            output_bytes,
         }
     }
+}
+
+/// How long a document is as JSON, in bytes.
+fn size(document: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Neither a value nor the counter can fail.
+    let _ = serde_json::to_writer(&mut count, document);
+    count.0
 }
 
 /// Where a workspace's records go. The file is made with the first one.

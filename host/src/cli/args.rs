@@ -115,6 +115,9 @@ Examples:
   cofferdam log --failed --limit 5")]
     Log(Log),
     /// Say what this machine offers and what is missing
+    #[command(after_help = "\
+Examples:
+  cofferdam doctor --format text")]
     Doctor,
     /// Print the JSON Schema of one of the host's own documents
     #[command(after_help = "\
@@ -190,6 +193,9 @@ pub struct Tools {
 #[derive(Debug, Subcommand)]
 pub enum Plugin {
     /// List the plugins
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin list --format text")]
     List,
     /// Show what a plugin is and asks for, without running it
     #[command(after_help = "\
@@ -223,8 +229,16 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Policy {
     /// Show what every plugin is granted here
+    #[command(after_help = "\
+Examples:
+  cofferdam policy show
+  cofferdam policy show --plugin ./hello.wasm")]
     Show,
     /// Accept the workspace's cofferdam.toml as it is now
+    #[command(after_help = "\
+Examples:
+  cofferdam policy accept
+  cofferdam policy accept --workspace ~/project")]
     Accept,
 }
 

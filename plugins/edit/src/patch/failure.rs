@@ -50,7 +50,8 @@ pub(super) struct Failures {
 impl Failures {
     /// Something about a file as a whole.
     pub(super) fn add(&mut self, path: &WorkspacePath, reason: &str) {
-        if self.is_full() {
+        if self.described.len() >= DESCRIBED {
+            self.more += 1;
             return;
         }
         self.messages.push(format!("{path}: {reason}"));
@@ -69,10 +70,9 @@ impl Failures {
         hunks: &[Hunk],
         mismatches: &[Mismatch],
     ) {
-        for mismatch in mismatches {
-            if self.is_full() {
-                continue;
-            }
+        let room = DESCRIBED.saturating_sub(self.described.len()).min(mismatches.len());
+        self.more += mismatches.len() - room;
+        for mismatch in &mismatches[..room] {
             let would_apply_at =
                 nearest(file, &hunks[mismatch.hunk]).filter(|at| *at != hunks[mismatch.hunk].start);
             self.messages.push(describe(path, mismatch, would_apply_at));
@@ -88,13 +88,6 @@ impl Failures {
                 }),
             });
         }
-    }
-
-    /// Counts a failure that there is no room for.
-    fn is_full(&mut self) -> bool {
-        let full = self.described.len() == DESCRIBED;
-        self.more += usize::from(full);
-        full
     }
 
     /// Nothing, or the error that says it all.
