@@ -15,7 +15,7 @@ use crate::capability::Workspace;
 use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
-use crate::policy::{Denial, Grant, Policy, Role};
+use crate::policy::{Denial, Grant, LimitSettings, Limits, Policy, Role};
 use crate::runtime::{
     CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers,
 };
@@ -222,7 +222,7 @@ pub fn resolve(
     }
 }
 
-/// Decides what a call may do.
+/// Decides what a call may do; `limits` lower its own.
 ///
 /// # Errors
 /// Why it may not be made at all.
@@ -230,8 +230,10 @@ pub fn grant(
     policy: &Policy,
     valid: ValidCall,
     role: Option<&Role>,
+    limits: &LimitSettings,
 ) -> Result<GrantedCall, Denial> {
-    let grant = policy.decide(&valid.tool.subject(), role)?;
+    let mut grant = policy.decide(&valid.tool.subject(), role)?;
+    grant.limits = grant.limits.lowered(limits);
     Ok(GrantedCall { valid, grant })
 }
 
@@ -342,7 +344,7 @@ fn load_failure(error: &LoadError) -> Failure {
     Failure::new(status, code, error.to_string())
 }
 
-fn stop_failure(stop: &Stop, limits: &crate::policy::Limits) -> Failure {
+fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => {
             let bound = match *code {

@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::registry::{Registry, RegistryError};
-use crate::policy::{Files, Policy, PolicyError, Role, Settings};
+use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Settings};
 use crate::runtime::{Observer, Quiet, Runtime, RuntimeError, Workers};
 
 /// What a host is opened with.
@@ -80,6 +80,8 @@ pub struct RunOptions {
     pub role: Option<String>,
     /// Skip what comes after the first call that fails.
     pub fail_fast: bool,
+    /// Limits of every call, below those that hold anyway.
+    pub limits: LimitSettings,
     /// Turns true when the run should end early.
     pub cancel: Option<watch::Receiver<bool>>,
 }
@@ -295,7 +297,7 @@ impl Host {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why))
         } else {
-            match dispatch::grant(&self.policy, call, role) {
+            match dispatch::grant(&self.policy, call, role, &options.limits) {
                 Err(denial) => dispatch::denied(&denial),
                 Ok(granted) => {
                     let executor = Executor {

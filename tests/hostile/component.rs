@@ -149,7 +149,7 @@ impl Component {
 
 /// A packed file.
 pub struct Packed {
-    _directory: TempDir,
+    _directory: Option<TempDir>,
     pub path: PathBuf,
 }
 
@@ -164,7 +164,12 @@ impl Packed {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("attack.wasm");
         std::fs::write(&path, bytes).unwrap();
-        Self { _directory: directory, path }
+        Self { _directory: Some(directory), path }
+    }
+
+    /// The Rust guest.
+    pub fn guest() -> Self {
+        Self { _directory: None, path: crate::support::guest("hostile") }
     }
 }
 

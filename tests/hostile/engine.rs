@@ -56,7 +56,7 @@ fn random(call: &str) -> Component {
 }
 
 fn run(component: &Component) -> Outcome {
-    Trial::new(&component.pack().path, "[limits]\ncall-ms = 5000\n").call("attack.go", json!({}))
+    Trial::new(component.pack(), "[limits]\ncall-ms = 5000\n").call("attack.go", json!({}))
 }
 
 /// Runs the guest in a process of its own, and measures that process' memory in MiB.
@@ -91,11 +91,8 @@ fn a_guest_of_text_answers() {
 /// Asserts that a guest is stopped at its deadline, and that the host then goes on.
 fn assert_stopped_in_time(component: &Component) {
     let honest = Component::new(ANSWER).pack_as("honest");
-    let trial = Trial::with(
-        Place::new(),
-        &[&component.pack().path, &honest.path],
-        "[limits]\ncall-ms = 500\n",
-    );
+    let trial =
+        Trial::with(Place::new(), vec![component.pack(), honest], "[limits]\ncall-ms = 500\n");
     trial.call("honest.go", json!({}));
     // More of them than there are threads for calls.
     for _ in 0..3 {
@@ -136,7 +133,7 @@ fn an_endless_loop_while_arguments_are_placed_ends_at_the_deadline() {
     assert!(honest.contains(lifted));
     let attack = honest.replace(lifted, &lifted.replace("$realloc", r#"(core func $main "spin")"#));
     let packed = Packed::new(&wat::parse_str(&attack).unwrap(), &manifest());
-    let trial = Trial::new(&packed.path, "[limits]\ncall-ms = 500\n");
+    let trial = Trial::new(packed, "[limits]\ncall-ms = 500\n");
     assert_failed(trial.call("attack.go", json!({})), Status::Limit, "WallClockLimit", "");
 }
 
@@ -151,7 +148,7 @@ fn memory_stops_growing_at_its_limit() {
           (br $more))
         unreachable";
     let (answer, status, peak) = run_apart(&Component::new(grow));
-    assert_eq!((answer["code"].as_str(), status), (Some("MemoryLimit"), 4), "{answer}");
+    assert_eq!((answer["error"]["code"].as_str(), status), (Some("MemoryLimit"), 4), "{answer}");
     assert!((200..400).contains(&peak), "{peak} MiB");
 }
 
@@ -318,7 +315,7 @@ fn a_flood_of_own_handles_ends_at_its_limit() {
         .definitions("(type $own (resource (rep i32)))")
         .canon("resource.new $own", "new", "(param i32) (result i32)");
     let (answer, status, peak) = run_apart(&flood);
-    assert_eq!((answer["code"].as_str(), status), (Some("HandleLimit"), 4), "{answer}");
+    assert_eq!((answer["error"]["code"].as_str(), status), (Some("HandleLimit"), 4), "{answer}");
     assert!(peak < 200, "{peak} MiB");
 }
 
@@ -338,7 +335,7 @@ fn waiting_for_an_hour_ends_at_the_deadline() {
 fn after_a_trap_the_next_call_is_answered() {
     let marked = "(if (i32.load (i32.const 256)) (then (return (call $fail (i32.const 0) (i32.const 2))))) (i32.store (i32.const 256) (i32.const 1))";
     let component = Component::new(&format!("{marked} {}", only_without_arguments("unreachable")));
-    let trial = Trial::new(&component.pack().path, "");
+    let trial = Trial::new(component.pack(), "");
     for _ in 0..20 {
         assert_failed(
             trial.call("attack.go", json!({})),
@@ -356,7 +353,7 @@ fn random_bytes_are_bounded() {
     let component =
         random(&format!("(call $random (i64.const 1073741824) (i32.const 128)) {ANSWER}"));
     let (answer, status, peak) = run_apart(&component);
-    assert_eq!((answer["code"].as_str(), status), (Some("PluginCrashed"), 4), "{answer}");
-    assert!(answer["message"].as_str().unwrap().contains("1073741824"), "{answer}");
+    assert_eq!((answer["error"]["code"].as_str(), status), (Some("PluginCrashed"), 4), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("1073741824"), "{answer}");
     assert!(peak < 200, "{peak} MiB");
 }

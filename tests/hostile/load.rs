@@ -17,8 +17,7 @@ use crate::support::Place;
 
 /// What a host says to a plugin file that it does not take.
 fn refusal(bytes: &[u8]) -> String {
-    let packed = Packed::verbatim(bytes);
-    match Trial::open(Place::new(), &[&packed.path], "", cache()) {
+    match Trial::open(Place::new(), vec![Packed::verbatim(bytes)], "", cache()) {
         Err(error @ OpenError::Registry(RegistryError::Pack { .. })) => error.to_string(),
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("it was taken"),
@@ -27,7 +26,7 @@ fn refusal(bytes: &[u8]) -> String {
 
 /// How the one call of an unusual component ends.
 fn call(component: &[u8], settings: &str) -> Outcome {
-    Trial::new(&Packed::new(component, &manifest()).path, settings).call("attack.go", json!({}))
+    Trial::new(Packed::new(component, &manifest()), settings).call("attack.go", json!({}))
 }
 
 /// An honest packed plugin.
@@ -77,14 +76,13 @@ fn damaged_plugins_do_no_harm() {
     for position in (8..honest.len()).step_by(11) {
         let mut damaged = honest.clone();
         damaged[position] ^= 0x55;
-        let damaged = Packed::verbatim(&damaged);
-        match Trial::open(Place::new(), &[&damaged.path], "[limits]\ncall-ms = 1000\n", cache()) {
-            Err(_) => refused += 1,
-            Ok(trial) if trial.has_tool("attack.go") => {
-                failed +=
-                    u32::from(matches!(trial.call("attack.go", json!({})), Outcome::Failed(_)));
-            }
-            Ok(_) => {}
+        let settings = "[limits]\ncall-ms = 1000\n";
+        let call = |trial: Trial| trial.try_call(None, "attack.go", json!({})).ok();
+        match Trial::open(Place::new(), vec![Packed::verbatim(&damaged)], settings, cache())
+            .map(call)
+        {
+            Err(_) | Ok(None) => refused += 1,
+            Ok(Some(outcome)) => failed += u32::from(matches!(outcome, Outcome::Failed(_))),
         }
     }
     assert!(refused > 10 && failed > 10, "{refused} {failed}");
@@ -102,10 +100,7 @@ fn compiled_code_is_no_plugin() {
 fn compiled_code_beside_a_plugin_is_ignored() {
     let packed = Component::new(ANSWER).pack();
     fs::write(packed.path.with_extension("cwasm"), compiled(&other())).unwrap();
-    assert_eq!(
-        Trial::new(&packed.path, "").call("attack.go", json!({})),
-        Outcome::Executed(json!({}))
-    );
+    assert_eq!(Trial::new(packed, "").call("attack.go", json!({})), Outcome::Executed(json!({})));
 }
 
 /// A component whose calls fail.
@@ -116,12 +111,12 @@ fn other() -> Vec<u8> {
 /// Case 15: whoever can write to the cache still has no code run.
 #[test]
 fn a_tampered_cache_is_compiled_again() {
-    let packed = Component::new(ANSWER).pack();
     let directory = TempDir::new().unwrap();
     let cache = directory.path().join("code");
     let call = || {
-        let trial = Trial::open(Place::new(), &[&packed.path], "", cache.clone()).unwrap();
-        trial.call("attack.go", json!({}))
+        let trial =
+            Trial::open(Place::new(), vec![Component::new(ANSWER).pack()], "", cache.clone());
+        trial.unwrap_or_else(|error| panic!("{error}")).call("attack.go", json!({}))
     };
     assert_eq!(call(), Outcome::Executed(json!({})));
     let file = only_code_in(&cache);
@@ -236,7 +231,7 @@ fn a_grant_without_a_request_gives_nothing() {
     let component =
         Component::new(ANSWER).definitions("(import \"cofferdam:host/scan@0.1.0\" (instance))");
     let packed = Packed::new(&component.build(), &modest);
-    let trial = Trial::new(&packed.path, "[grants.attack]\nfiles = 'write'\nscan = true\n");
+    let trial = Trial::new(packed, "[grants.attack]\nfiles = 'write'\nscan = true\n");
     assert_failed(
         trial.call("attack.go", json!({})),
         Status::Denied,
@@ -251,7 +246,7 @@ fn components_that_need_more_of_the_engine_are_refused() {
     for (definitions, reason) in [
         ("(core module $m (memory 1 1 shared)) (core instance (instantiate $m))", "threads must be enabled"),
         ("(core module $m (memory i64 1)) (core instance (instantiate $m))", "memory64"),
-        ("(core module $m (memory 1) (memory 1)) (core instance (instantiate $m))", "multi-memory"),
+        ("(core module $m (memory 1) (memory 1)) (core instance (instantiate $m))", "multiple memories"),
         (
             "(core module $m (func (export \"f\") (result i32) i32.const 0)) (core instance $i (instantiate $m))
              (func (export \"f\") async (canon lift (core func $i \"f\") async))",
@@ -295,7 +290,7 @@ fn components_of_another_world_are_refused() {
 #[test]
 fn a_second_plugin_of_a_name_is_refused() {
     let (first, second) = (Component::new(ANSWER).pack(), Component::new(ANSWER).pack());
-    let error = Trial::open(Place::new(), &[&first.path, &second.path], "", cache()).err();
+    let error = Trial::open(Place::new(), vec![first, second], "", cache()).err();
     assert!(
         matches!(error, Some(OpenError::Registry(RegistryError::Duplicate { .. }))),
         "{error:?}"

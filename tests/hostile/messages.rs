@@ -76,7 +76,7 @@ fn a_flood_of_output_is_cut_with_a_mark() {
     {
         let started = Instant::now();
         let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
-        assert_eq!(ended.json()["code"].as_str(), code, "{how}: {}", ended.stdout);
+        assert_eq!(ended.json()["error"]["code"].as_str(), code, "{how}: {}", ended.stdout);
         assert!(ended.stderr.contains("[further messages of this call are dropped]"), "{how}");
         assert!(ended.stderr.len() < 100 << 10, "{how}: {} bytes", ended.stderr.len());
         assert!(peak < 300, "{how}: {peak} MiB");
@@ -168,7 +168,7 @@ fn errors_are_inert_and_the_journal_keeps_its_lines() {
 fn a_huge_error_code_does_not_fill_the_journal() {
     let component =
         Component::new("(call $fail (call $alloc (i32.const 4000000)) (i32.const 4000000))");
-    let trial = Trial::new(&component.pack().path, "");
+    let trial = Trial::new(component.pack(), "");
     for _ in 0..3 {
         assert_eq!(failure(trial.call("attack.go", json!({}))).status, Status::Error);
     }
@@ -227,8 +227,8 @@ fn answers_that_do_not_fit_are_the_plugins_fault() {
              (call $answer (local.get $at) (i32.const {size}))"
         ));
         let component = component.module(&format!("(data $text \"{text}\")"));
-        let outcome = Trial::new(&Packed::new(&component.build(), &strict).path, "")
-            .call("attack.go", json!({}));
+        let outcome =
+            Trial::new(Packed::new(&component.build(), &strict), "").call("attack.go", json!({}));
         match what {
             None => assert!(matches!(outcome, Outcome::Executed(_)), "{answer}: {outcome:?}"),
             Some(what) => {

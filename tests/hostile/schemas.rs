@@ -1,1 +1,101 @@
-//! schemas
+//! What a guest says of itself: its manifest and its schemas are its author's words.
+
+use std::time::{Duration, Instant};
+
+use cofferdam::outcome::Outcome;
+use serde_json::{Value, json};
+
+use super::component::{Component, Packed, manifest};
+use super::engine::ANSWER;
+use super::trial::{Trial, cache};
+use crate::support::Place;
+
+/// A plugin whose tool has these schemas.
+fn plugin(input: &Value, output: &Value) -> Packed {
+    let mut manifest = manifest();
+    manifest["tools"][0]["input"] = input.clone();
+    manifest["tools"][0]["output"] = output.clone();
+    Packed::new(&Component::new(ANSWER).build(), &manifest)
+}
+
+/// How a call ends under such a schema, in either place.
+fn calls(schema: &Value, args: &Value) -> Vec<Option<Outcome>> {
+    let open = json!({});
+    [(schema, &open), (&open, schema)]
+        .map(|(input, output)| {
+            Trial::new(plugin(input, output), "").try_call(None, "attack.go", args.clone()).ok()
+        })
+        .into()
+}
+
+/// A schema that names another document has none.
+#[test]
+fn schemas_fetch_nothing() {
+    for reference in [
+        "file:///etc/passwd",
+        "http://127.0.0.1:9/schema",
+        "https://example.com/schema",
+        "../schema.json",
+    ] {
+        for outcome in calls(&json!({"$ref": reference}), &json!({})) {
+            assert!(!matches!(outcome, Some(Outcome::Executed(_))), "{reference}: {outcome:?}");
+        }
+    }
+}
+
+/// A schema that is about itself ends.
+#[test]
+fn schemas_that_go_in_circles_do_no_harm() {
+    for schema in [
+        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#"}]}),
+        json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+        json!({"$dynamicRef": "#"}),
+        json!({"not": {"$ref": "#"}}),
+    ] {
+        calls(&schema, &json!({}));
+    }
+}
+
+/// A pattern can't make the host count to the end of the world.
+#[test]
+fn patterns_that_backtrack_end() {
+    let started = Instant::now();
+    for pattern in
+        ["^(a+)+$", "^(a|aa)+$", "(?=(a+))\\1+b", "^(?:(?:(?:a{0,50}){0,50}){0,50}){0,50}$"]
+    {
+        let text = "a".repeat(5000) + "!";
+        calls(&json!({"properties": {"a": {"pattern": pattern}}}), &json!({"a": text}));
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+}
+
+/// Sixty schemas that each look twice at the next one.
+#[test]
+fn schemas_that_double_end() {
+    let mut definitions = serde_json::Map::new();
+    for level in 0..60 {
+        let next = json!({"$ref": format!("#/$defs/{}", level + 1)});
+        definitions.insert(level.to_string(), json!({"anyOf": [next, next]}));
+    }
+    definitions.insert("60".to_owned(), json!({"type": "string"}));
+    let schema = json!({"$defs": definitions, "$ref": "#/$defs/0"});
+    let (done, waiting) = std::sync::mpsc::channel();
+    // On a thread of its own: a test that hangs says nothing.
+    std::thread::spawn(move || done.send(calls(&schema, &json!({}))));
+    assert!(waiting.recv_timeout(Duration::from_secs(10)).is_ok());
+}
+
+/// A manifest whose JSON nests too deeply is no manifest.
+#[test]
+fn manifests_that_nest_are_refused() {
+    let mut component = Component::new(ANSWER).build();
+    let json = format!("{{\"name\": {}", "[".repeat(1_000_000));
+    let section = wasm_encoder::CustomSection {
+        name: "cofferdam:manifest".into(),
+        data: json.as_bytes().into(),
+    };
+    wasm_encoder::ComponentSection::append_to_component(&section, &mut component);
+    let refused = Trial::open(Place::new(), vec![Packed::verbatim(&component)], "", cache());
+    assert!(refused.is_err_and(|error| error.to_string().contains("the manifest is malformed")));
+}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cofferdam::dispatch::Refusal;
 use cofferdam::host::{Config, Host, OpenError, RunOptions};
 use cofferdam::outcome::{Failure, Outcome, Status};
 use cofferdam::policy::Settings;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tracing::Level;
 
+use super::component::Packed;
 use crate::support::{Ended, Place};
 
 /// Grants the Rust guest everything that it requests.
@@ -25,6 +27,7 @@ pub struct Trial {
     pub heard: Arc<Heard>,
     host: Host,
     runtime: Runtime,
+    _plugins: Vec<Packed>,
 }
 
 /// Everything that a plugin said.
@@ -54,30 +57,30 @@ impl Heard {
 }
 
 impl Trial {
-    /// A host with the packed file `plugin` under `settings` (`cofferdam.toml`).
-    pub fn new(plugin: &Path, settings: &str) -> Self {
-        Self::with(Place::new(), &[plugin], settings)
+    /// A host with one plugin under `settings` (`cofferdam.toml`).
+    pub fn new(plugin: Packed, settings: &str) -> Self {
+        Self::with(Place::new(), vec![plugin], settings)
     }
 
     /// A host with the Rust guest under `settings`, on the workspace of `place`.
     pub fn of_guest(place: Place, settings: &str) -> Self {
-        Self::with(place, &[&crate::support::guest("hostile")], settings)
+        Self::with(place, vec![Packed::guest()], settings)
     }
 
-    pub fn with(place: Place, plugins: &[&Path], settings: &str) -> Self {
+    pub fn with(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
         Self::open(place, plugins, settings, cache()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub fn open(
         place: Place,
-        plugins: &[&Path],
+        plugins: Vec<Packed>,
         settings: &str,
         cache: PathBuf,
     ) -> Result<Self, OpenError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let heard = Arc::new(Heard::default());
         let config = Config {
-            plugins: plugins.iter().map(|plugin| plugin.to_path_buf()).collect(),
+            plugins: plugins.iter().map(|plugin| plugin.path.clone()).collect(),
             settings: vec![Settings::parse(settings).unwrap()],
             cache: Some(cache),
             observer: heard.clone(),
@@ -88,11 +91,19 @@ impl Trial {
             let _timers = runtime.enter();
             Host::open(config)?
         };
-        Ok(Self { place, heard, host, runtime })
+        Ok(Self { place, heard, host, runtime, _plugins: plugins })
     }
 
-    pub fn has_tool(&self, name: &str) -> bool {
-        self.host.registry().resolve(name, None).is_ok()
+    /// How a call ends, or why it is not taken.
+    pub fn try_call(
+        &self,
+        role: Option<&str>,
+        tool: &str,
+        args: Value,
+    ) -> Result<Outcome, Refusal> {
+        let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
+        let answer = self.runtime.block_on(self.host.call(tool, args, &options));
+        answer.map(|answer| answer.outcome)
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {
@@ -100,9 +111,7 @@ impl Trial {
     }
 
     pub fn call_as(&self, role: Option<&str>, tool: &str, args: Value) -> Outcome {
-        let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
-        let answer = self.runtime.block_on(self.host.call(tool, args, &options));
-        answer.unwrap_or_else(|refusal| panic!("{refusal}")).outcome
+        self.try_call(role, tool, args).unwrap_or_else(|refusal| panic!("{refusal}"))
     }
 
     /// What the Rust guest got with one of its tools, or what the host told it.
@@ -133,6 +142,11 @@ pub fn tried(outcome: Outcome) -> Result<String, String> {
     let Outcome::Executed(output) = outcome else { panic!("{outcome:?}") };
     let text = |name: &str| output[name].as_str().unwrap_or_default().to_owned();
     if output["ok"] == true { Ok(text("data")) } else { Err(text("error")) }
+}
+
+/// What the guest reported, to be compared.
+pub fn said(tried: &Result<String, String>) -> Result<&str, &str> {
+    tried.as_deref().map_err(String::as_str)
 }
 
 /// The failure that a call has to end in.

@@ -80,8 +80,12 @@ impl FileState {
     /// `PermissionDenied`, saying why.
     pub(super) fn allow(&self, path: &str, place: &str, access: Access) -> io::Result<()> {
         let denied = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        if access == Access::Change && self.capabilities.files < Files::Write {
-            return denied(format!("{path}: the call may only read"));
+        match self.capabilities.files {
+            Files::None => return denied(format!("{path}: the call has nothing to do with files")),
+            Files::Read if access == Access::Change => {
+                return denied(format!("{path}: the call may only read"));
+            }
+            Files::Read | Files::Write => {}
         }
         let is_in_sight = access == Access::Look && self.scope.leads_on_from(place);
         if !self.scope.allows(place) && !is_in_sight {
@@ -334,7 +338,7 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Read)?;
+        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Look)?;
         types::HostDescriptor::metadata_hash_at(&mut self.wasi, fd, flags, path)
     }
 

@@ -154,6 +154,19 @@ pub struct Run {
     /// Skip what comes after the first call that fails
     #[arg(long)]
     pub fail_fast: bool,
+    #[command(flatten)]
+    pub limits: CallLimits,
+}
+
+/// Limits of each call of a run, below those that hold anyway.
+#[derive(Debug, Args)]
+pub struct CallLimits {
+    /// Stop each call after so many milliseconds
+    #[arg(long, value_name = "N")]
+    pub call_ms: Option<u32>,
+    /// Give each call at most so many MiB of memory
+    #[arg(long, value_name = "N")]
+    pub memory_mb: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -166,6 +179,8 @@ pub struct Call {
     /// The role that the call is made under
     #[arg(long)]
     pub role: Option<String>,
+    #[command(flatten)]
+    pub limits: CallLimits,
 }
 
 #[derive(Debug, Args)]
@@ -204,7 +219,9 @@ Examples:
   cofferdam plugin inspect ./hello.wasm")]
     Inspect {
         /// A plugin's name, or a packed component
-        plugin: String,
+        // Not `plugin`: that is the global option's.
+        #[arg(value_name = "PLUGIN")]
+        name: String,
     },
     /// Put a manifest and its schemas into a component
     #[command(after_help = "\

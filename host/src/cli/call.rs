@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::args::{Call, Global};
 use super::output::Output;
+use super::run::limits;
 use super::{CliError, exit, setup};
 use crate::dispatch::Refusal;
 use crate::envelope;
@@ -28,6 +29,7 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
     let value: Value = envelope::arguments(&text).map_err(Refusal::from)?;
     let options = RunOptions {
         role: args.role.clone(),
+        limits: limits(&args.limits),
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };

@@ -17,7 +17,7 @@ use crate::runtime::{Runtime, Workers};
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
     match command {
         PluginCommand::List => list(global, output),
-        PluginCommand::Inspect { plugin } => inspect(global, plugin, output),
+        PluginCommand::Inspect { name } => inspect(global, name, output),
         PluginCommand::Pack { manifest, component, output: packed, compile } => {
             pack(manifest, component, packed, *compile, output)
         }

@@ -1,10 +1,11 @@
 //! `cofferdam run`
 
-use super::args::{Global, Run};
+use super::args::{CallLimits, Global, Run};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::envelope::Mode;
 use crate::host::RunOptions;
+use crate::policy::LimitSettings;
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
@@ -12,11 +13,26 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
     let options = RunOptions {
         role: args.role.clone(),
         fail_fast: args.fail_fast,
+        limits: limits(&args.limits),
         cancel: Some(setup::interruption(&timers)?),
     };
     let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
+    for figures in host.metrics().summaries() {
+        tracing::info!(
+            "{}: {:?}, p50 {} ms, p99 {} ms",
+            figures.tool,
+            figures.outcomes,
+            figures.p50_ms,
+            figures.p99_ms
+        );
+    }
     output.document(&run.document())?;
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
+}
+
+/// The limits that the options set.
+pub fn limits(args: &CallLimits) -> LimitSettings {
+    LimitSettings { call_ms: args.call_ms, memory_mb: args.memory_mb, ..LimitSettings::default() }
 }
 
 pub fn mode(strict: bool) -> Mode {

@@ -132,9 +132,12 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
         return Stop::Limit("HandleLimit");
     }
     let message = format!("{error:#}");
-    // wasmtime has no type for this one.
+    // wasmtime has no types for these.
     if message.contains("fuel allocated for hostcalls has been exhausted") {
         return Stop::Limit("TransferLimit");
+    }
+    if message.contains("store handle limit exceeded") {
+        return Stop::Limit("HandleLimit");
     }
     match trap {
         Some(Trap::StackOverflow) => {

@@ -266,6 +266,32 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "looks at the WIT files")]
+    fn every_interface_of_the_wit_files_is_served_and_no_other() {
+        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit/deps");
+        let mut written = Vec::new();
+        for package in ["host", "tool"] {
+            let text =
+                fs::read_to_string(wit.join(package).join(format!("{package}.wit"))).unwrap();
+            let id = text.lines().find_map(|line| line.strip_prefix("package ")).unwrap();
+            let (name, version) = id.trim_end_matches(';').split_once('@').unwrap();
+            let interfaces = text.lines().filter_map(|line| line.strip_prefix("interface "));
+            written.extend(interfaces.map(|interface| {
+                let interface = interface.split([' ', '{']).next().unwrap_or_default();
+                format!("{name}/{interface}@{version}")
+            }));
+        }
+        // What plugins export is not served to them.
+        written.retain(|interface| interface != "cofferdam:tool/tools@0.1.0");
+        written.sort_unstable();
+        let mut served: Vec<&str> =
+            served().filter(|name| name.starts_with("cofferdam:")).collect();
+        served.sort_unstable();
+        assert_eq!(served, written);
+        assert_eq!(fs::read_dir(wit).unwrap().count(), 2);
+    }
+
+    #[test]
     fn imports_need_their_grant() {
         let granted = |files, scan| Capabilities { files, scan };
         for (import, granted, wanted) in [

@@ -14,6 +14,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "changes-rename" => {
             apply(&[Change::Rename(Rename { source: path.to_owned(), target: target.to_owned() })])
         }
+        "changes-like" => apply(&[with_permissions_of(path, target)]),
         // The first would be allowed.
         "changes-both" => apply(&[write(target, "hostile", false), write(path, "hostile", false)]),
         "changes-many" => many(path, target.parse().unwrap_or(0)),
@@ -36,6 +37,16 @@ fn write(path: &str, contents: &str, create_new: bool) -> Change {
         like: None,
         executable: None,
         create_new,
+    })
+}
+
+fn with_permissions_of(path: &str, like: &str) -> Change {
+    Change::Write(Write {
+        path: path.to_owned(),
+        contents: b"hostile".into(),
+        like: Some(like.to_owned()),
+        executable: None,
+        create_new: false,
     })
 }
 
