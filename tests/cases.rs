@@ -125,7 +125,7 @@ fn problems(folder: &Path) -> Vec<String> {
         }
     }
     after.extend(changes);
-    compare_trees(&after, &tree(&workspace), &fill, &mut problems);
+    compare_trees(&after, &tree(&workspace), fill, &mut problems);
     problems
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -180,18 +180,15 @@ fn the_exit_status_is_that_of_the_gravest_outcome() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a copy of the command is what is tested")]
 fn a_host_without_its_plugins_fails_as_a_host() {
     let place = Place::new();
     let binary = place.workspace().join("cofferdam");
     fs::copy(built().join("cofferdam"), &binary).unwrap();
-    let mut command = place.command(&["tools"]);
-    let mut moved = std::process::Command::new(&binary);
-    moved.args(command.get_args()).env_clear().stdin(Stdio::null());
-    let output = moved.output().unwrap();
+    let output = Command::new(&binary).arg("tools").env_clear().output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.starts_with("error: the built-in plugins are missing: looked in "), "{stderr}");
-    assert!(command.output().unwrap().status.success());
 }
 
 #[test]
@@ -583,6 +580,54 @@ fn a_file_that_is_no_plugin_is_refused() {
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{file}");
         let start = format!("error: {file}: ");
         assert!(ended.stderr.starts_with(&start) && ended.stderr.contains(wanted), "{ended:?}");
+    }
+}
+
+#[test]
+fn packing_puts_the_manifest_into_the_component() {
+    let place = Place::new();
+    place.write("bare.wasm", wat::parse_str("(component)").unwrap());
+    let manifest = project().join("examples/hello/plugin.toml");
+    let pack = |manifest: &str, component: &str| {
+        let args = ["--manifest", manifest, "--component", component, "--output", "new/hello.wasm"];
+        place.run(&[&["plugin", "pack"], &args[..]].concat())
+    };
+    let packed = pack(manifest.to_str().unwrap(), "bare.wasm");
+    assert_eq!(packed.status, 0, "{packed:?}");
+    let inspected = place.run(&["plugin", "inspect", "new/hello.wasm"]).json();
+    for field in ["bytes", "sha256"] {
+        assert_eq!(packed.json()[field], inspected[field]);
+    }
+    assert_eq!(each(array(&inspected, "/tools"), "name"), ["greet"]);
+    let schema = "examples/hello/schemas/greet.input.json";
+    let schema = fs::read_to_string(project().join(schema)).unwrap();
+    let tool = place.run(&["tools", "greet", "--plugin", "new/hello.wasm"]).json();
+    assert_eq!(tool["input"], serde_json::from_str::<Value>(&schema).unwrap());
+
+    let line_3 = "name = \"x\"\nversion = \"1.0.0\"\nsurprise = 1\n";
+    place.write("unknown.toml", line_3);
+    let text = fs::read_to_string(&manifest).unwrap();
+    place.write("schemas.toml", &text);
+    place.write(
+        "name.toml",
+        text.replace("\"hello\"", "\"Hello World\"")
+            .replace("schemas/", &format!("{}/examples/hello/schemas/", project().display())),
+    );
+    for (manifest, component, wanted) in [
+        (
+            manifest.to_str().unwrap(),
+            "new/hello.wasm",
+            "new/hello.wasm: the component has a manifest already",
+        ),
+        (manifest.to_str().unwrap(), "none.wasm", "none.wasm: No such file"),
+        ("none.toml", "bare.wasm", "none.toml: No such file"),
+        ("unknown.toml", "bare.wasm", "unknown.toml: TOML parse error at line 3"),
+        ("schemas.toml", "bare.wasm", "schemas/greet.input.json: No such file"),
+        ("name.toml", "bare.wasm", "the manifest's name"),
+    ] {
+        let ended = pack(manifest, component);
+        assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{manifest} {component}");
+        assert!(ended.stderr.contains(wanted), "{ended:?}");
     }
 }
 

@@ -27,6 +27,9 @@ const FEEDBACK_PROBLEMS: usize = 5;
 /// How much of a tool's schema the feedback to a model shows, in bytes.
 const FEEDBACK_SCHEMA: usize = 1_500;
 
+/// How long the code of a failure may be, in bytes.
+const CODE: usize = 64;
+
 /// Calls that the host does not take: nothing of the envelope was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{feedback}")]
@@ -330,13 +333,24 @@ fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
     }
-    Failure { status, code: error.code, message: error.message, detail }
+    Failure { status, code: name(error.code), message: error.message, detail }
+}
+
+/// A plugin's word for its failure, if it is a name: it goes to the journal, and people and
+/// programs look for it there.
+fn name(code: String) -> String {
+    let is_name = !code.is_empty()
+        && code.len() <= CODE
+        && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    if is_name { code } else { "UnnamedError".to_owned() }
 }
 
 fn load_failure(error: &LoadError) -> Failure {
     let (status, code) = match error {
         LoadError::NotGranted { .. } => (Status::Denied, "NotGranted"),
-        LoadError::NotServed { .. } => (Status::Denied, "UnknownImport"),
+        LoadError::NotServed { .. } | LoadError::Mismatch { .. } => {
+            (Status::Denied, "UnknownImport")
+        }
         LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
         LoadError::Compile(_) => (Status::Failed, "InvalidComponent"),
         LoadError::World { .. } => (Status::Failed, "WrongWorld"),
@@ -365,7 +379,7 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
                     format!("the plugin passed more than {} MiB in one go", limits.transfer >> 20)
                 }
                 "HandleLimit" => {
-                    format!("the plugin held more than {} open handles", limits.handles)
+                    format!("the plugin held more than {} handles", limits.handles)
                 }
                 "OutputLimit" => format!("the answer is larger than {} KiB", limits.output >> 10),
                 other => format!("the call reached its limit {other}"),

@@ -83,8 +83,8 @@ fn a_guest_of_text_answers() {
     assert_failed(
         run(&Component::new("(call $fail (i32.const 0) (i32.const 2))")),
         Status::Error,
+        "UnnamedError",
         "{}",
-        "",
     );
 }
 
@@ -305,7 +305,7 @@ fn a_million_host_calls_are_too_many() {
 #[test]
 fn a_flood_of_handles_ends_at_its_limit() {
     let flood = "(loop (drop (call $subscribe (i64.const 1))) (br 0)) unreachable";
-    assert_failed(run(&waiting(flood)), Status::Limit, "HandleLimit", "1000 open handles");
+    assert_failed(run(&waiting(flood)), Status::Limit, "HandleLimit", "1000 handles");
 }
 
 /// Case 10: resources of the guest's own cost the host memory too.
@@ -322,9 +322,6 @@ fn a_flood_of_own_handles_ends_at_its_limit() {
 /// Case 11.
 #[test]
 fn waiting_for_an_hour_ends_at_the_deadline() {
-    assert_stopped_in_time(&waiting(
-        "(call $block (call $subscribe (i64.const 3600000000000))) unreachable",
-    ));
     assert_stopped_in_time(&waiting(
         "(loop (call $block (call $subscribe (i64.const 3600000000000))) (br 0)) unreachable",
     ));

@@ -269,12 +269,6 @@ fn components_of_another_world_are_refused() {
         "(component)",
         "(component (instance $i) (export \"cofferdam:tool/tools@0.1.0\" (instance $i)))",
         "(component (instance $i) (export \"cofferdam:tool/tools@0.2.0\" (instance $i)))",
-        r#"(component
-             (core module $m (func (export "call")))
-             (core instance $c (instantiate $m))
-             (func $call (canon lift (core func $c "call")))
-             (instance $i (export "call" (func $call)))
-             (export "cofferdam:tool/tools@0.1.0" (instance $i)))"#,
     ] {
         let component = wat::parse_str(text).unwrap();
         assert_failed(
@@ -284,6 +278,16 @@ fn components_of_another_world_are_refused() {
             "cofferdam:tool/tools@0.1.0",
         );
     }
+    // That the function is another one is seen when it is called.
+    let component = wat::parse_str(
+        r#"(component
+             (core module $m (func (export "call")))
+             (core instance $c (instantiate $m))
+             (func $call (canon lift (core func $c "call")))
+             (instance $i (export "call" (func $call)))
+             (export "cofferdam:tool/tools@0.1.0" (instance $i)))"#,
+    );
+    assert_failed(call(&component.unwrap(), ""), Status::Trap, "PluginCrashed", "expected 3-tuple");
 }
 
 /// A plugin's name is where its grants stand: nobody else may have it.

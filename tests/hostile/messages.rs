@@ -71,12 +71,10 @@ fn clocks_are_coarse() {
 /// Case 24: 1 GB on standard output.
 #[test]
 fn a_flood_of_output_is_cut_with_a_mark() {
-    for (how, code) in
-        [("print", Some("HostCallLimit")), ("print-error", Some("HostCallLimit")), ("log", None)]
-    {
+    for how in ["print", "print-error", "log"] {
         let started = Instant::now();
         let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
-        assert_eq!(ended.json()["error"]["code"].as_str(), code, "{how}: {}", ended.stdout);
+        assert_eq!(ended.json(), json!({"ok": true, "data": ""}), "{how}");
         assert!(ended.stderr.contains("[further messages of this call are dropped]"), "{how}");
         assert!(ended.stderr.len() < 100 << 10, "{how}: {} bytes", ended.stderr.len());
         assert!(peak < 300, "{how}: {peak} MiB");

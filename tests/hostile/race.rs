@@ -28,7 +28,10 @@ fn race(how: &str) -> String {
     }
     symlink(&outside, workspace.join("link")).unwrap();
     let before = entries(&outside);
-    let trial = Trial::of_guest(place, &format!("{ALL}[limits]\ncall-ms = {TIME}\n"));
+    let trial = Trial::of_guest(
+        place,
+        &format!("{ALL}[limits]\ncall-ms = {TIME}\nhost-calls = 100000000\n"),
+    );
     let over = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
         scope.spawn(|| swap(&workspace, &over));

@@ -22,12 +22,18 @@ const TEMPORARY: &str = ".cofferdam-";
 
 impl Host for CallState {
     fn apply(&mut self, changes: Vec<Change>) -> Result<std::result::Result<(), Error>> {
-        Ok(apply(&self.files, changes))
+        let control = &self.control;
+        Ok(apply(&self.files, changes, &|| control.stop().is_some()))
     }
 }
 
-fn apply(files: &FileState, changes: Vec<Change>) -> std::result::Result<(), Error> {
-    let mut transaction = Transaction::new(files);
+/// Applies all of the changes, or none; none as well once `stopped` says that the call is over.
+fn apply(
+    files: &FileState,
+    changes: Vec<Change>,
+    stopped: &dyn Fn() -> bool,
+) -> std::result::Result<(), Error> {
+    let mut transaction = Transaction::new(files, stopped);
     let done = changes
         .into_iter()
         .try_for_each(|change| transaction.stage(change))
@@ -50,6 +56,7 @@ enum Step {
 struct Transaction<'a> {
     files: &'a FileState,
     root: &'a Dir,
+    stopped: &'a dyn Fn() -> bool,
     steps: Vec<Step>,
     done: usize,
     touched: HashSet<String>,
@@ -58,10 +65,11 @@ struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    fn new(files: &'a FileState) -> Self {
+    fn new(files: &'a FileState, stopped: &'a dyn Fn() -> bool) -> Self {
         Self {
             files,
             root: files.workspace().root(),
+            stopped,
             steps: Vec::new(),
             done: 0,
             touched: HashSet::new(),
@@ -72,6 +80,7 @@ impl<'a> Transaction<'a> {
 
     /// Checks one change and prepares its steps. Nothing that anybody looks for changes yet.
     fn stage(&mut self, change: Change) -> std::result::Result<(), Error> {
+        self.go_on()?;
         match change {
             Change::Write(write) => self.stage_write(&write),
             Change::Remove(path) => {
@@ -213,8 +222,18 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
+    /// Whether the call may still change something: after its end, nothing may happen any more.
+    fn go_on(&self) -> std::result::Result<(), Error> {
+        if (self.stopped)() {
+            Err(Error::Failed("the call was stopped".to_owned()))
+        } else {
+            Ok(())
+        }
+    }
+
     fn commit(&mut self) -> std::result::Result<(), Error> {
         for step in &self.steps {
+            self.go_on()?;
             let (Step::Place { path, .. } | Step::Remove { path, .. }) = step;
             self.take(step).map_err(|error| failure(path, &error))?;
             self.done += 1;
@@ -354,6 +373,10 @@ mod tests {
     }
     fn rename(source: &str, target: &str) -> Change {
         Change::Rename(Rename { source: source.into(), target: target.into() })
+    }
+
+    fn apply(files: &FileState, changes: Vec<Change>) -> std::result::Result<(), Error> {
+        super::apply(files, changes, &|| false)
     }
 
     fn tree(root: &Path) -> BTreeMap<String, (String, u32)> {

@@ -141,6 +141,21 @@ impl<'a> FilesView<'a> {
         self.state.locate(base, path, follow, access).map_err(fs_error)
     }
 
+    /// Does something to a place that was decided on. The plugin's own handle and path could
+    /// mean another one by now.
+    fn at_place<T>(
+        &mut self,
+        place: String,
+        act: impl FnOnce(&mut WasiFilesystemCtxView<'a>, Resource<Descriptor>, String) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let root = self.state.workspace.root().try_clone()?.into_std_file();
+        let root = self.push_directory(root, String::new()).map_err(FsError::trap)?;
+        let place = if place.is_empty() { ".".to_owned() } else { place };
+        let done = act(&mut self.wasi, Resource::new_own(root.rep()), place);
+        types::HostDescriptor::drop(self, root).map_err(FsError::trap)?;
+        done
+    }
+
     fn push_directory(
         &mut self,
         directory: std::fs::File,
@@ -277,7 +292,6 @@ impl types::HostDescriptor for FilesView<'_> {
         get_flags() -> FsResult<types::DescriptorFlags>;
         get_type() -> FsResult<types::DescriptorType>;
         set_size(size: u64) -> FsResult<()>;
-        set_times(accessed: types::NewTimestamp, modified: types::NewTimestamp) -> FsResult<()>;
         read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
         write(buffer: Vec<u8>, offset: u64) -> FsResult<u64>;
         sync() -> FsResult<()>;
@@ -297,6 +311,19 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         types::HostDescriptor::read_directory(&mut self.wasi, fd)
+    }
+
+    /// Of files only: a directory's handle does not say where the directory is by now.
+    fn set_times(
+        &mut self,
+        fd: Resource<Descriptor>,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        if self.state.directories.contains_key(&fd.rep()) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        types::HostDescriptor::set_times(&mut self.wasi, fd, accessed, modified)
     }
 
     fn is_same_object(&mut self, a: Resource<Descriptor>, b: Resource<Descriptor>) -> Result<bool> {
@@ -328,8 +355,14 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::DescriptorStat> {
-        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Look)?;
-        types::HostDescriptor::stat_at(&mut self.wasi, fd, flags, path)
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let place = self.locate(&fd, &path, follow, Access::Look)?;
+        if self.state.scope.is_everything() {
+            return types::HostDescriptor::stat_at(&mut self.wasi, fd, flags, path);
+        }
+        self.at_place(place, |wasi, root, place| {
+            types::HostDescriptor::stat_at(wasi, root, types::PathFlags::empty(), place)
+        })
     }
 
     fn metadata_hash_at(
@@ -338,13 +371,19 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Look)?;
-        types::HostDescriptor::metadata_hash_at(&mut self.wasi, fd, flags, path)
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let place = self.locate(&fd, &path, follow, Access::Look)?;
+        if self.state.scope.is_everything() {
+            return types::HostDescriptor::metadata_hash_at(&mut self.wasi, fd, flags, path);
+        }
+        self.at_place(place, |wasi, root, place| {
+            types::HostDescriptor::metadata_hash_at(wasi, root, types::PathFlags::empty(), place)
+        })
     }
 
     fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
-        self.locate(&fd, &path, false, Access::Read)?;
-        types::HostDescriptor::readlink_at(&mut self.wasi, fd, path)
+        let place = self.locate(&fd, &path, false, Access::Read)?;
+        self.at_place(place, types::HostDescriptor::readlink_at)
     }
 
     fn set_times_at(
@@ -355,8 +394,12 @@ impl types::HostDescriptor for FilesView<'_> {
         accessed: types::NewTimestamp,
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
-        self.locate(&fd, &path, flags.contains(types::PathFlags::SYMLINK_FOLLOW), Access::Change)?;
-        types::HostDescriptor::set_times_at(&mut self.wasi, fd, flags, path, accessed, modified)
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let place = self.locate(&fd, &path, follow, Access::Change)?;
+        let flags = types::PathFlags::empty();
+        self.at_place(place, |wasi, root, place| {
+            types::HostDescriptor::set_times_at(wasi, root, flags, place, accessed, modified)
+        })
     }
 
     fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {

@@ -67,7 +67,10 @@ impl Messages {
         state.left = state.left.saturating_sub(text.len());
         let mut text = neutralise(&kept);
         if level == Level::WARN {
-            state.last = shorten(&text, LAST_WORDS);
+            state.last.push_str(&text);
+            state.last.push('\n');
+            let from = state.last.ceil_char_boundary(state.last.len().saturating_sub(LAST_WORDS));
+            state.last.drain(..from);
         }
         if state.left == 0 {
             text.push_str(" [further messages of this call are dropped]");

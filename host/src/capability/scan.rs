@@ -19,20 +19,32 @@ use reader::Reader;
 /// How many files one question about sizes and times may cover.
 const MAX_LISTED: u32 = 16_384;
 
+/// How many scanners a call may have at a time: each reads ahead with threads of its own.
+const MAX_SCANNERS: usize = 4;
+
 /// A listed tree, and the threads that read it once somebody asks for contents.
 pub struct Scanner {
     files: Arc<Vec<Found>>,
     reader: Option<Reader>,
+    /// Which files were handed over with their contents.
+    given: Vec<bool>,
 }
 
 impl Host for CallState {}
 
 impl HostScanner for CallState {
     fn open(&mut self, query: Query) -> Result<std::result::Result<Resource<Scanner>, Error>> {
+        if self.scanners >= MAX_SCANNERS {
+            let message = format!("more than {MAX_SCANNERS} scanners at a time");
+            return Ok(Err(Error::Invalid(message)));
+        }
         match listing::list(&self.files, &self.control, &query) {
             Ok(files) => {
-                let scanner = Scanner { files: Arc::new(files), reader: None };
-                Ok(Ok(self.table.push(scanner)?))
+                let given = vec![false; files.len()];
+                let scanner = Scanner { files: Arc::new(files), reader: None, given };
+                let scanner = self.table.push(scanner)?;
+                self.scanners += 1;
+                Ok(Ok(scanner))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -46,15 +58,18 @@ impl HostScanner for CallState {
         let files = Arc::clone(&self.table.get(&scanner)?.files);
         let from = (first as usize).min(files.len());
         let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
-        Ok(files[from..to].iter().map(|found| found.describe(self.files.workspace())).collect())
+        let workspace = self.files.workspace();
+        Ok(files[from..to].iter().filter_map(|found| found.describe(workspace)).collect())
     }
 
     fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
-        let files = &self.table.get(&scanner)?.files;
-        let found = files
-            .get(id as usize)
-            .ok_or_else(|| wasmtime::Error::msg("no file of the scanner has this number"))?;
-        Ok(found.name().into_owned())
+        let scanner = self.table.get(&scanner)?;
+        let found = scanner.files.get(id as usize).filter(|found| {
+            scanner.given[id as usize] || found.describe(self.files.workspace()).is_some()
+        });
+        found
+            .map(|found| found.name().into_owned())
+            .ok_or_else(|| wasmtime::Error::msg("no file of the scanner has this number"))
     }
 
     fn next(&mut self, scanner: Resource<Scanner>, max_bytes: u32) -> Result<Batch> {
@@ -63,7 +78,9 @@ impl HostScanner for CallState {
         let reader = scanner.reader.get_or_insert_with(|| {
             Reader::start(Arc::clone(workspace), Arc::clone(&scanner.files), max_bytes as usize)
         });
-        Ok(reader.next(&self.control))
+        let batch = reader.next(&self.control);
+        batch.ids.iter().for_each(|id| scanner.given[*id as usize] = true);
+        Ok(batch)
     }
 
     fn unreadable(&mut self, scanner: Resource<Scanner>) -> Result<u32> {
@@ -72,6 +89,7 @@ impl HostScanner for CallState {
 
     fn drop(&mut self, scanner: Resource<Scanner>) -> Result<()> {
         self.table.delete(scanner)?;
+        self.scanners -= 1;
         Ok(())
     }
 }

@@ -47,9 +47,6 @@ pub struct Global {
     /// Use the workspace's cofferdam.toml in this run although nobody has accepted it
     #[arg(long, global = true)]
     pub trust_workspace: bool,
-    /// How results are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Json)]
-    pub format: Format,
     /// Say nothing on standard error but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -58,19 +55,35 @@ pub struct Global {
     pub verbose: u8,
 }
 
+/// How a result is printed.
+#[derive(Debug, Args)]
+pub struct Printed {
+    /// How the result is printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Json)]
+    pub format: Format,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// One JSON document
     Json,
     /// For people
     Text,
-    /// Tools only: as MCP's tools/list shows them
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ToolFormat {
+    /// One JSON document
+    Json,
+    /// For people
+    Text,
+    /// As MCP's tools/list shows them
     Mcp,
-    /// Tools only: as OpenAI's API takes them
+    /// As OpenAI's API takes them
     Openai,
-    /// Tools only: as Anthropic's API takes them
+    /// As Anthropic's API takes them
     Anthropic,
-    /// Tools only: a document
+    /// A document
     Markdown,
 }
 
@@ -103,10 +116,8 @@ Examples:
   cofferdam tools --role reader --format mcp")]
     Tools(Tools),
     /// Look at plugins and pack them
-    #[command(subcommand)]
     Plugin(Plugin),
     /// Look at what is granted, and accept the workspace's settings
-    #[command(subcommand)]
     Policy(Policy),
     /// Show the journal: how the calls on this workspace ended
     #[command(after_help = "\
@@ -118,7 +129,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   cofferdam doctor --format text")]
-    Doctor,
+    Doctor(Printed),
     /// Print the JSON Schema of one of the host's own documents
     #[command(after_help = "\
 Examples:
@@ -140,8 +151,31 @@ Examples:
     Reference,
 }
 
+impl Command {
+    /// How the command prints its result, and what kept it from having one.
+    pub fn format(&self) -> Format {
+        match self {
+            Self::Run(Run { printed, .. })
+            | Self::Call(Call { printed, .. })
+            | Self::Validate(Validate { printed, .. })
+            | Self::Plugin(Plugin { printed, .. })
+            | Self::Policy(Policy { printed, .. })
+            | Self::Log(Log { printed, .. })
+            | Self::Doctor(printed) => printed.format,
+            Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
+            Self::Tools(_)
+            | Self::Schema(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Reference => Format::Json,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Run {
+    #[command(flatten)]
+    pub printed: Printed,
     /// The envelope; `-`: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
@@ -171,6 +205,8 @@ pub struct CallLimits {
 
 #[derive(Debug, Args)]
 pub struct Call {
+    #[command(flatten)]
+    pub printed: Printed,
     /// The tool: `plugin.tool`, or its short name where only one tool has it
     pub tool: String,
     /// The arguments as a JSON object; `-`: standard input
@@ -185,6 +221,8 @@ pub struct Call {
 
 #[derive(Debug, Args)]
 pub struct Validate {
+    #[command(flatten)]
+    pub printed: Printed,
     /// The envelope; `-`: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
@@ -203,10 +241,21 @@ pub struct Tools {
     /// Only what this role includes
     #[arg(long)]
     pub role: Option<String>,
+    /// How they are printed
+    #[arg(long, value_enum, default_value_t = ToolFormat::Json)]
+    pub format: ToolFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct Plugin {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: PluginCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Plugin {
+pub enum PluginCommand {
     /// List the plugins
     #[command(after_help = "\
 Examples:
@@ -243,8 +292,16 @@ Examples:
     },
 }
 
+#[derive(Debug, Args)]
+pub struct Policy {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
 #[derive(Debug, Subcommand)]
-pub enum Policy {
+pub enum PolicyCommand {
     /// Show what every plugin is granted here
     #[command(after_help = "\
 Examples:
@@ -261,6 +318,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct Log {
+    #[command(flatten)]
+    pub printed: Printed,
     /// At most so many, the latest ones
     #[arg(long, short = 'n', default_value_t = 20)]
     pub limit: usize,

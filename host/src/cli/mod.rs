@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
         }
     };
     setup::logging(&cli.global);
-    let output = Output::new(cli.global.format);
+    let output = Output::new(cli.command.format());
     let status = match execute(&cli, &output) {
         Ok(status) => status,
         Err(error) => {
@@ -58,10 +58,10 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Call(args) => call::execute(global, args, output),
         Command::Validate(args) => validate::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),
-        Command::Plugin(command) => plugin::execute(global, command, output),
-        Command::Policy(command) => policy::execute(global, command, output),
+        Command::Plugin(args) => plugin::execute(global, &args.command, output),
+        Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
-        Command::Doctor => doctor::execute(global, output),
+        Command::Doctor(_) => doctor::execute(global, output),
         Command::Schema(args) => generate::schema(args, output),
         Command::Completions(args) => generate::completions(args, output),
         Command::Man(args) => generate::man(args, output),

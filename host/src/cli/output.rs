@@ -29,7 +29,7 @@ impl Output {
         let value = serde_json::to_value(document).map_err(CliError::host)?;
         match self.format {
             Format::Text => self.text(&to_text(&value)),
-            _ => self.json(&value),
+            Format::Json => self.json(&value),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::args::{Format, Global, Plugin as PluginCommand};
+use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::plugin::cache::digest;

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::args::{Global, Policy};
+use super::args::{Global, PolicyCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::config;
 
-pub fn execute(global: &Global, command: &Policy, output: &Output) -> Result<u8, CliError> {
+pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Result<u8, CliError> {
     match command {
-        Policy::Show => show(global, output),
-        Policy::Accept => accept(global, output),
+        PolicyCommand::Show => show(global, output),
+        PolicyCommand::Accept => accept(global, output),
     }
 }
 

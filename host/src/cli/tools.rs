@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::args::{Format, Global, Tools};
+use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::plugin::registry::{ToolEntry, Unresolved};
@@ -18,17 +18,17 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
         ],
     };
     let whole = args.tool.is_some();
-    match output.format() {
-        Format::Text if !whole => output.text(&listing(&entries))?,
-        Format::Text => output.document(&entries.first().map(|entry| document(entry)))?,
-        Format::Json if whole => {
+    match args.format {
+        ToolFormat::Text if !whole => output.text(&listing(&entries))?,
+        ToolFormat::Text => output.document(&entries.first().map(|entry| document(entry)))?,
+        ToolFormat::Json if whole => {
             output.json(&entries.first().map_or(Value::Null, |entry| document(entry)))?
         }
-        Format::Json => output.json(&json!({ "tools": each(&entries, summary) }))?,
-        Format::Mcp => output.json(&json!({ "tools": each(&entries, mcp) }))?,
-        Format::Openai => output.json(&each(&entries, openai))?,
-        Format::Anthropic => output.json(&each(&entries, anthropic))?,
-        Format::Markdown => {
+        ToolFormat::Json => output.json(&json!({ "tools": each(&entries, summary) }))?,
+        ToolFormat::Mcp => output.json(&json!({ "tools": each(&entries, mcp) }))?,
+        ToolFormat::Openai => output.json(&each(&entries, openai))?,
+        ToolFormat::Anthropic => output.json(&each(&entries, anthropic))?,
+        ToolFormat::Markdown => {
             output.text(&entries.iter().map(|entry| markdown(entry)).collect::<String>())?
         }
     }

@@ -96,6 +96,14 @@ pub enum LoadError {
         /// The import.
         import: String,
     },
+    /// The component imports an interface of the host's, but not as the host has it.
+    #[error("the plugin '{plugin}' imports what this host does not offer: {message}")]
+    Mismatch {
+        /// The plugin.
+        plugin: String,
+        /// Which import, and what is different.
+        message: String,
+    },
     /// The component does not fit its world.
     #[error(
         "the plugin '{plugin}' does not export cofferdam:tool/tools@0.1.0 as it should: {message}"
@@ -174,7 +182,10 @@ impl Runtime {
             plugin: name.clone(),
             message: format!("{error:#}"),
         };
-        let pre = self.linker.instantiate_pre(&component).map_err(world)?;
+        let pre = self.linker.instantiate_pre(&component).map_err(|error| LoadError::Mismatch {
+            plugin: name.clone(),
+            message: format!("{error:#}"),
+        })?;
         Ok(Prepared { pre: PluginPre::new(pre).map_err(world)? })
     }
 

@@ -84,6 +84,8 @@ pub struct CallState {
     pub(crate) wasi: WasiCtx,
     pub(crate) files: FileState,
     pub(crate) messages: Messages,
+    /// How many scanners there are at the moment.
+    pub(crate) scanners: usize,
     pub(crate) control: Arc<Control>,
     pub(super) meter: Meter,
 }
@@ -106,6 +108,7 @@ impl CallState {
                 request.scope.clone(),
             ),
             messages,
+            scanners: 0,
             control: Arc::clone(&request.control),
             meter: Meter::new(&request.limits),
         }

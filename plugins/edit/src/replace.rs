@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError};
+use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, editable};
@@ -154,14 +155,16 @@ fn find(text: &str, replacement: &Replacement) -> Result<Range<usize>, String> {
     if *old == replacement.new_string {
         return Err("old_string and new_string are identical".to_owned());
     }
-    let Some(start) = text.find(old) else {
+    // Vectorised, which the standard library's search is not in WebAssembly.
+    let finder = Finder::new(old);
+    let Some(start) = finder.find(text.as_bytes()) else {
         return Err(match other_line_ends(text, old) {
             Some(hint) => format!("not found ({hint})"),
             None => "not found".to_owned(),
         });
     };
     // Occurrences that overlap each other are just as ambiguous as others, ...
-    if text[start + first.len_utf8()..].contains(old) {
+    if finder.find(&text.as_bytes()[start + first.len_utf8()..]).is_some() {
         // ... but are counted as editors count them: one after the other.
         let occurrences = text.matches(old).count().max(2);
         return Err(format!("ambiguous ({occurrences} occurrences)"));

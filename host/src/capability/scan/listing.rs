@@ -19,6 +19,12 @@ use crate::runtime::{Control, Workers};
 /// How many files a listing may hold: about 200 MB of paths.
 const MAX_FILES: usize = 1_000_000;
 
+/// How long a glob may be, in bytes.
+const MAX_GLOB: usize = 4096;
+
+/// How many alternatives in braces a glob may have: inside each other they take stack.
+const MAX_NESTING: usize = 200;
+
 /// One file of a listing.
 pub(super) struct Found {
     /// Relative to the workspace.
@@ -31,19 +37,20 @@ impl Found {
         self.path.to_string_lossy()
     }
 
-    /// Size and time, as they are now; zero for a file that has gone meanwhile.
-    pub(super) fn describe(&self, workspace: &Workspace) -> File {
-        let metadata = workspace.root().metadata(&self.path).ok();
+    /// Size and time, as they are now; none for a file that is not there (any more). While a
+    /// tree changes, a listing may hold names from elsewhere: those are none of its files.
+    pub(super) fn describe(&self, workspace: &Workspace) -> Option<File> {
+        let metadata = workspace.root().metadata(&self.path).ok()?;
         let modified = metadata
-            .as_ref()
-            .and_then(|metadata| metadata.modified().ok())
+            .modified()
+            .ok()
             .and_then(|time| time.into_std().duration_since(UNIX_EPOCH).ok());
-        File {
+        Some(File {
             path: self.name().into_owned(),
-            size: metadata.map_or(0, |metadata| metadata.len()),
+            size: metadata.len(),
             modified_ms: modified
                 .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-        }
+        })
     }
 }
 
@@ -109,6 +116,9 @@ pub(super) fn list(
 
 fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Error> {
     let invalid = |error: ignore::Error| Error::Invalid(error.to_string());
+    for glob in query.globs.iter().chain(&query.exclude_globs) {
+        check(glob)?;
+    }
     let mut overrides = OverrideBuilder::new(start);
     for glob in &query.globs {
         overrides.add(&literal(glob)).map_err(invalid)?;
@@ -139,6 +149,18 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
         walker.add_custom_ignore_filename(".rgignore");
     }
     Ok(walker)
+}
+
+/// Refuses a glob that would take the compiler of globs too much stack.
+fn check(glob: &str) -> Result<(), Error> {
+    let nesting = glob.matches('{').count();
+    if glob.len() > MAX_GLOB || nesting > MAX_NESTING {
+        return Err(Error::Invalid(format!(
+            "a glob of {} bytes with {nesting} times '{{'; at most {MAX_GLOB} and {MAX_NESTING}",
+            glob.len()
+        )));
+    }
+    Ok(())
 }
 
 /// A leading `!` is part of the glob here, and no negation.

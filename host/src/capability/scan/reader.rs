@@ -24,6 +24,9 @@ const AHEAD: usize = 4;
 /// Larger files are read when they are asked for, not ahead, and each makes a batch of its own.
 const LARGE: usize = 4 << 20;
 
+/// How much of a run is read ahead, in bytes; the rest of it is read when it is asked for.
+const ROOM: usize = 8 << 20;
+
 /// The largest file that is read at all. It has to fit into a plugin's memory.
 const LARGEST: usize = 64 << 20;
 
@@ -105,9 +108,12 @@ impl Shared {
     fn read_run(&self, run: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut batch = self.new_batch();
+        let mut room = ROOM;
         for id in run * RUN..(run * RUN + RUN).min(self.files.len()) {
-            match self.read(id, LARGE, &mut batch.data) {
+            let start = batch.data.len();
+            match self.read(id, LARGE.min(room), &mut batch.data) {
                 Ok(true) => {
+                    room -= batch.data.len() - start;
                     batch.ids.push(id as u32);
                     batch.ends.push(batch.data.len() as u32);
                 }

@@ -18,8 +18,9 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         // The first would be allowed.
         "changes-both" => apply(&[write(target, "hostile", false), write(path, "hostile", false)]),
         "changes-many" => many(path, target.parse().unwrap_or(0)),
-        "scan" => scan(path, false),
-        "scan-following" => scan(path, true),
+        "scan" => scan(&query(path, false)),
+        "scan-following" => scan(&query(path, true)),
+        "scan-ignoring" => scan(&Query { ignore_files: true, ..query(path, false) }),
         "scan-glob" => {
             Scanner::open(&Query { globs: vec![deep_glob(target)], ..query(path, false) })
                 .map(|found| found.count().to_string())
@@ -71,7 +72,8 @@ fn many(directory: &str, count: u32) -> Tried {
     apply(&changes)
 }
 
-fn query(root: &str, follow_links: bool) -> Query {
+/// A query for everything.
+pub fn query(root: &str, follow_links: bool) -> Query {
     Query {
         root: root.to_owned(),
         globs: Vec::new(),
@@ -85,8 +87,8 @@ fn query(root: &str, follow_links: bool) -> Query {
 }
 
 /// Everything that a scan tells: `path size` of each file, then all contents.
-pub fn scan(root: &str, follow: bool) -> Tried {
-    let scanner = Scanner::open(&query(root, follow)).map_err(|error| format!("{error:?}"))?;
+pub fn scan(query: &Query) -> Tried {
+    let scanner = Scanner::open(query).map_err(|error| format!("{error:?}"))?;
     let mut told = String::new();
     for file in scanner.files(0, u32::MAX) {
         told.push_str(&format!("{} {}\n", file.path, file.size));
