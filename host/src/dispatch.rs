@@ -83,7 +83,7 @@ impl Refusal {
     /// A refusal with its feedback; `tools` are those whose arguments are wrong.
     fn from_problems(problems: Vec<CallProblem>, tools: &[&Arc<ToolEntry>]) -> Self {
         let mut feedback =
-            String::from("Nothing was run. Correct this and send the whole envelope again:\n");
+            String::from("Nothing was run. Correct this and send all of it again:\n");
         for problem in problems.iter().take(FEEDBACK_PROBLEMS) {
             let _ = match (&problem.call, &problem.tool) {
                 (Some(call), Some(tool)) => {
@@ -352,8 +352,8 @@ fn load_failure(error: &LoadError) -> Failure {
             (Status::Denied, "UnknownImport")
         }
         LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
-        LoadError::Compile(_) => (Status::Failed, "InvalidComponent"),
-        LoadError::World { .. } => (Status::Failed, "WrongWorld"),
+        LoadError::Compile(_) => (Status::Trap, "InvalidComponent"),
+        LoadError::World { .. } => (Status::Trap, "WrongWorld"),
     };
     Failure::new(status, code, error.to_string())
 }

@@ -160,16 +160,6 @@ impl Host {
         &self.policy
     }
 
-    /// Where plugins are loaded.
-    pub fn runtime(&self) -> &Runtime {
-        &self.runtime
-    }
-
-    /// The record of all calls on this workspace.
-    pub fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
     /// The figures of this process' calls.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
@@ -207,19 +197,13 @@ impl Host {
         role: Option<&str>,
     ) -> Result<(Envelope, Vec<ValidCall>), Refusal> {
         let role = self.role(role)?;
-        let limits = self.policy.limits();
-        if text.len() > limits.envelope {
-            return Err(Refusal::whole(
-                "TooLarge",
-                format!("at most {} bytes (limits.envelope-mb)", limits.envelope),
-                format!("an envelope of {} bytes", text.len()),
-            ));
-        }
+        self.check_size(text, "an envelope")?;
         let mut envelope = envelope::decode(text, mode)?;
-        if envelope.calls.len() > limits.calls {
+        let most = self.policy.limits().calls;
+        if envelope.calls.len() > most {
             return Err(Refusal::whole(
                 "TooLarge",
-                format!("at most {} calls (limits.calls)", limits.calls),
+                format!("at most {most} calls (limits.calls)"),
                 format!("an envelope of {} calls", envelope.calls.len()),
             ));
         }
@@ -259,25 +243,41 @@ impl Host {
         Ok(Run { envelope, answers })
     }
 
-    /// Runs one call.
+    /// Runs one call that comes without an envelope; `args` is the text of a JSON object.
     ///
     /// # Errors
     /// A call that is not taken: nothing was run.
     pub async fn call(
         &self,
         tool: &str,
-        args: Value,
+        args: &str,
         options: &RunOptions,
     ) -> Result<Answer, Refusal> {
+        let role = options.role.as_deref();
+        let checked = self.check_call(tool, args, role);
+        let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
+        Ok(self.answer(call, self.role(role)?, options, false).await)
+    }
+
+    fn check_call(&self, tool: &str, args: &str, role: Option<&str>) -> Result<ValidCall, Refusal> {
+        let role = self.role(role)?;
+        self.check_size(args, "arguments")?;
+        let args = envelope::arguments(args)?;
         let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
-        let role = self.role(options.role.as_deref());
-        let role = role.inspect_err(|refusal| self.record_refusal(refusal, options))?;
-        let resolved = dispatch::resolve(&self.registry, vec![call], role);
-        let mut valid = resolved.inspect_err(|refusal| self.record_refusal(refusal, options))?;
-        match valid.pop() {
-            Some(call) => Ok(self.answer(call, role, options, false).await),
-            None => Err(Refusal::whole("InvalidEnvelope", "one call", "none")),
+        let mut valid = dispatch::resolve(&self.registry, vec![call], role)?;
+        valid.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))
+    }
+
+    fn check_size(&self, text: &str, what: &str) -> Result<(), Refusal> {
+        let most = self.policy.limits().envelope;
+        if text.len() <= most {
+            return Ok(());
         }
+        Err(Refusal::whole(
+            "TooLarge",
+            format!("at most {most} bytes (limits.envelope-mb)"),
+            format!("{what} of {} bytes", text.len()),
+        ))
     }
 
     async fn answer(

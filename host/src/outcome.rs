@@ -29,13 +29,13 @@ impl Outcome {
 pub enum Status {
     /// The tool answered.
     Executed,
-    /// The tool said why it can't, or its answer was no valid one.
+    /// The tool said why it can't.
     Error,
     /// The policy does not allow the call, or the tool met something that it may not touch.
     Denied,
     /// The call was stopped at one of its limits.
     Limit,
-    /// The plugin crashed.
+    /// The plugin is broken: it crashed, does not load, or its answer was no valid one.
     Trap,
     /// The call was cancelled, or not started because an earlier one failed (`--fail-fast`).
     Skipped,

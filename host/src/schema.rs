@@ -1,9 +1,9 @@
 //! JSON Schema: compile once, check a document, explain what is wrong with it.
 //!
 //! An explanation names the place (JSON Pointer), what was expected, what was there, and the
-//! nearest valid name. Pure: schemas come from manifests and from [`bundled`], nothing is
-//! fetched.
+//! nearest valid name. Pure: schemas come from manifests, nothing is fetched.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -67,6 +67,12 @@ impl Schema {
     /// # Errors
     /// A document that is no valid schema, or one that refers to another document.
     pub fn compile(document: Value) -> Result<Self, SchemaError> {
+        if Expansion::of(&document).is_too_large() {
+            return Err(SchemaError {
+                pointer: String::new(),
+                message: "its references lead to more schemas than anybody could check".to_owned(),
+            });
+        }
         let validator = jsonschema::options()
             .should_validate_formats(true)
             .build(&document)
@@ -75,11 +81,6 @@ impl Schema {
                 message: shorten(&error.to_string(), 300),
             })?;
         Ok(Self { document, validator })
-    }
-
-    /// The schema itself.
-    pub fn document(&self) -> &Value {
-        &self.document
     }
 
     /// Everything that is wrong with `instance`, in document order, at most 20 problems.
@@ -153,6 +154,69 @@ impl Schema {
             .and_then(Value::as_object)
             .map(|properties| properties.keys().cloned().collect())
             .unwrap_or_default()
+    }
+}
+
+/// How many schemas a schema may become when every reference is replaced by what it means.
+const MAX_EXPANSION: u64 = 100_000;
+
+/// How long a chain of references may be.
+const MAX_CHAIN: usize = 200;
+
+/// Counts what a schema becomes when every reference is replaced by what it means: sixty
+/// schemas that each name the next one twice would keep a validator busy for ever.
+struct Expansion<'a> {
+    document: &'a Value,
+    /// What each reference counts. One that is being counted leads back to itself, which is
+    /// as long as the instance.
+    known: HashMap<&'a str, u64>,
+    chain: usize,
+    is_too_deep: bool,
+    count: u64,
+}
+
+impl<'a> Expansion<'a> {
+    fn of(document: &'a Value) -> Self {
+        let mut expansion =
+            Self { document, known: HashMap::new(), chain: 0, is_too_deep: false, count: 0 };
+        expansion.count = expansion.count(document);
+        expansion
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.is_too_deep || self.count > MAX_EXPANSION
+    }
+
+    fn count(&mut self, schema: &'a Value) -> u64 {
+        match schema {
+            Value::Object(fields) => fields.iter().fold(1, |sum, (name, value)| {
+                let more = match (name.as_str(), value) {
+                    ("$ref" | "$dynamicRef", Value::String(reference)) => self.follow(reference),
+                    _ => self.count(value),
+                };
+                sum.saturating_add(more)
+            }),
+            Value::Array(items) => {
+                items.iter().fold(0, |sum, item| sum.saturating_add(self.count(item)))
+            }
+            _ => 0,
+        }
+    }
+
+    fn follow(&mut self, reference: &'a str) -> u64 {
+        if let Some(count) = self.known.get(reference) {
+            return *count;
+        }
+        let Some(target) = reference.strip_prefix('#').and_then(|to| self.document.pointer(to)) else {
+            return 1;
+        };
+        self.known.insert(reference, 1);
+        self.chain += 1;
+        self.is_too_deep |= self.chain > MAX_CHAIN;
+        let count = if self.is_too_deep { 1 } else { self.count(target) };
+        self.chain -= 1;
+        self.known.insert(reference, count);
+        count
     }
 }
 

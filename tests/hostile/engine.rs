@@ -165,8 +165,8 @@ fn memories_count_together() {
 #[test]
 fn too_much_to_begin_with_is_refused() {
     for (module, status, code, message) in [
-        ("(memory 65536)", Status::Failed, "InvalidComponent", "memory"),
-        ("(table 4000000000 funcref)", Status::Failed, "InvalidComponent", "table"),
+        ("(memory 65536)", Status::Trap, "InvalidComponent", "memory"),
+        ("(table 4000000000 funcref)", Status::Trap, "InvalidComponent", "table"),
         // What the engine could give, but not to this call.
         ("(memory 8192)", Status::Limit, "MemoryLimit", "256 MiB"),
     ] {
@@ -196,7 +196,7 @@ fn fifty_instances_are_refused() {
         "(core module $small (func)) {}",
         "(core instance (instantiate $small))".repeat(50)
     ));
-    assert_failed(run(&component), Status::Failed, "InvalidComponent", "instances");
+    assert_failed(run(&component), Status::Trap, "InvalidComponent", "instances");
 }
 
 /// Case 6.

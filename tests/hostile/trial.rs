@@ -102,7 +102,7 @@ impl Trial {
         args: Value,
     ) -> Result<Outcome, Refusal> {
         let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
-        let answer = self.runtime.block_on(self.host.call(tool, args, &options));
+        let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), &options));
         answer.map(|answer| answer.outcome)
     }
 

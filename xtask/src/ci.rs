@@ -22,5 +22,5 @@ pub fn run_all(project: &Project) -> Result<()> {
     generated::check(project)?;
     fuzz::run_all(project)?;
     deny::check(project)?;
-    tasks::test(project, &[])
+    tasks::test(project, None, &[])
 }

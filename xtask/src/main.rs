@@ -46,15 +46,16 @@ enum Command {
     Demo,
     /// Builds, prepares the guests that the tests use, then runs all tests
     Test {
-        /// Passed on to `cargo test`, such as a part of a test's name, or `-- --nocapture`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        /// Only tests with this in their name
+        filter: Option<String>,
+        /// Passed on to the test programs, such as `-- --nocapture`
+        #[arg(last = true)]
         arguments: Vec<String>,
     },
     /// Builds, then runs the benchmarks
     Bench {
-        /// Passed on to `cargo bench`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
+        /// Only these parts of the table, such as `call` or `grep`
+        parts: Vec<String>,
     },
     /// Writes the files that are generated from the built binary
     Gen {
@@ -89,8 +90,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             tasks::build(&project)?;
             demo::run(&project)
         }
-        Command::Test { arguments } => tasks::test(&project, arguments),
-        Command::Bench { arguments } => tasks::bench(&project, arguments),
+        Command::Test { filter, arguments } => tasks::test(&project, filter.as_deref(), arguments),
+        Command::Bench { parts } => tasks::bench(&project, parts),
         Command::Gen { check } => {
             tasks::build_host(&project)?;
             if *check { generated::check(&project) } else { generated::write(&project) }

@@ -44,11 +44,12 @@ pub fn build(project: &Project) -> Result<()> {
     plugins::build(project, &[BUILT_IN])
 }
 
-/// Runs all tests, with everything that they load prepared. `arguments` go to `cargo test`.
+/// Runs all tests, or those with `filter` in their name, with everything that they load
+/// prepared. `arguments` go to the test programs.
 ///
 /// # Errors
 /// Something does not compile, or a test fails.
-pub fn test(project: &Project, arguments: &[String]) -> Result<()> {
+pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Result<()> {
     build_host(project)?;
     let [guests, examples] = FOR_TESTS;
     plugins::build(project, &[BUILT_IN, guests, examples])?;
@@ -56,20 +57,24 @@ pub fn test(project: &Project, arguments: &[String]) -> Result<()> {
     tests
         .current_dir(&project.root)
         .args(["test", "--release", "--workspace", "--no-fail-fast"])
+        .args(filter)
+        .arg("--")
         .args(arguments);
     process::run("testing", &mut tests)
 }
 
-/// Runs all benchmarks. `arguments` go to `cargo bench`.
+/// Measures; `parts` name the parts of the table, none stands for all.
 ///
 /// # Errors
 /// Something does not compile, or a benchmark fails.
-pub fn bench(project: &Project, arguments: &[String]) -> Result<()> {
-    build(project)?;
+pub fn bench(project: &Project, parts: &[String]) -> Result<()> {
+    build_host(project)?;
+    let [_, examples] = FOR_TESTS;
+    plugins::build(project, &[BUILT_IN, examples])?;
     let mut benchmarks = cargo();
     benchmarks
         .current_dir(&project.root)
-        .args(["bench", "--workspace", "--bench", "*"])
-        .args(arguments);
+        .args(["bench", "--workspace", "--bench", "measure", "--"])
+        .args(parts);
     process::run("measuring", &mut benchmarks)
 }

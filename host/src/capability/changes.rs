@@ -493,7 +493,7 @@ mod tests {
     fn a_failure_half_way_puts_everything_back() {
         let (directory, files) = fixture();
         let before = tree(directory.path());
-        let mut transaction = Transaction::new(&files);
+        let mut transaction = Transaction::new(&files, &|| false);
         for change in [write("a", "A2"), Change::Remove("d/b".into()), rename("a2", "c")] {
             if let Change::Rename(_) = &change {
                 fs::write(directory.path().join("a2"), "moving").unwrap();

@@ -4,6 +4,7 @@
 
 mod listing;
 mod reader;
+mod rules;
 
 use std::sync::Arc;
 

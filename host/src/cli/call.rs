@@ -2,13 +2,10 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::args::{Call, Global};
 use super::output::Output;
 use super::run::limits;
 use super::{CliError, exit, setup};
-use crate::dispatch::Refusal;
 use crate::envelope;
 use crate::host::RunOptions;
 
@@ -16,24 +13,13 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
     let text =
         if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
     let (host, timers) = setup::host(global)?;
-    let most = host.policy().limits().envelope;
-    if text.len() > most {
-        let found = format!("arguments of {} bytes", text.len());
-        return Err(Refusal::whole(
-            "TooLarge",
-            format!("at most {most} bytes (limits.envelope-mb)"),
-            found,
-        )
-        .into());
-    }
-    let value: Value = envelope::arguments(&text).map_err(Refusal::from)?;
     let options = RunOptions {
         role: args.role.clone(),
         limits: limits(&args.limits),
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };
-    let answer = timers.block_on(host.call(&args.tool, value, &options))?;
+    let answer = timers.block_on(host.call(&args.tool, &text, &options))?;
     let role = host.role(args.role.as_deref())?;
     let (dialect, has_failure) = host
         .registry()

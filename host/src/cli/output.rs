@@ -33,8 +33,8 @@ impl Output {
         }
     }
 
-    /// Prints one JSON document. On a terminal, characters that would drive it are escaped,
-    /// which JSON allows everywhere.
+    /// Prints one JSON document. Characters that would drive a terminal are escaped, which JSON
+    /// allows everywhere.
     pub fn json(&self, value: &Value) -> Result<(), CliError> {
         let mut json = Vec::new();
         let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));

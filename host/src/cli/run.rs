@@ -18,10 +18,13 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
     };
     let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
     for figures in host.metrics().summaries() {
+        let outcomes = figures.outcomes.iter();
+        let outcomes: Vec<String> =
+            outcomes.map(|(status, count)| format!("{count} {}", status.as_str())).collect();
         tracing::info!(
-            "{}: {:?}, p50 {} ms, p99 {} ms",
+            "{}: {}, p50 {} ms, p99 {} ms",
             figures.tool,
-            figures.outcomes,
+            outcomes.join(", "),
             figures.p50_ms,
             figures.p99_ms
         );

@@ -45,16 +45,17 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:host/log@0.1.0", Needs::Nothing),
     ("cofferdam:host/progress@0.1.0", Needs::Nothing),
     ("cofferdam:host/scan@0.1.0", Needs::Scan),
-    ("cofferdam:host/changes@0.1.0", Needs::Write),
+    ("cofferdam:host/changes@0.1.0", Needs::Files),
 ];
 
 /// What an import needs to be granted. `wasi:filesystem` needs nothing: where no files are
-/// granted it holds no directory.
+/// granted it holds no directory. `changes` is linked where files are granted at all, so that
+/// a plugin whose grant was narrowed to reading can still read; each change is decided anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
     Scan,
-    Write,
+    Files,
 }
 
 /// The packages that the host serves.
@@ -244,9 +245,9 @@ fn check_import(plugin: &str, import: &str, granted: Capabilities) -> Result<(),
     let grant = match served {
         Some((_, Needs::Nothing)) => return Ok(()),
         Some((_, Needs::Scan)) if granted.scan => return Ok(()),
-        Some((_, Needs::Write)) if granted.files == Files::Write => return Ok(()),
+        Some((_, Needs::Files)) if granted.files > Files::None => return Ok(()),
         Some((_, Needs::Scan)) => "scan = true",
-        Some((_, Needs::Write)) => "files = \"write\"",
+        Some((_, Needs::Files)) => "files = \"write\"",
         None => {
             return Err(LoadError::NotServed {
                 plugin: plugin.to_owned(),
@@ -312,7 +313,8 @@ mod tests {
             ("cofferdam:host/scan@0.1.0", granted(Files::Read, true), None),
             ("cofferdam:host/scan@0.1.0", granted(Files::Write, false), Some("scan = true")),
             ("cofferdam:host/changes@0.1.0", granted(Files::Write, false), None),
-            ("cofferdam:host/changes@0.1.0", granted(Files::Read, true), Some("files = \"write\"")),
+            ("cofferdam:host/changes@0.1.0", granted(Files::Read, true), None),
+            ("cofferdam:host/changes@0.1.0", Capabilities::NONE, Some("files = \"write\"")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
             ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
             (

@@ -49,6 +49,10 @@ impl ToolError {
     pub fn limit(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Limit, code, message)
     }
+    /// Something that the tool relies on is not there.
+    pub fn unavailable(code: &str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, code, message)
+    }
     /// Anything else that went wrong.
     pub fn failed(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Failed, code, message)

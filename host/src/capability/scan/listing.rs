@@ -11,6 +11,7 @@ use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
+use super::rules::Rules;
 use crate::capability::files::{Access, FileState};
 use crate::capability::workspace::{Workspace, or_dot};
 use crate::runtime::wit::host::scan::{Error, File, Query};
@@ -78,7 +79,17 @@ pub(super) fn list(
     let follow = query.follow_links && files.scope().is_everything();
     let found = Mutex::new(Vec::new());
     let count = AtomicUsize::new(0);
-    walker(query, &start, follow)?.build_parallel().run(|| {
+    let mut walker = walker(query, &start, follow)?;
+    let rules = Rules::new(workspace);
+    if query.ignore_files {
+        rules.look_above(&start);
+        let rules = rules.clone();
+        walker.filter_entry(move |entry| rules.allow(entry));
+    }
+    if let Some(problem) = rules.problem() {
+        return Err(Error::Invalid(problem));
+    }
+    walker.build_parallel().run(|| {
         let mut batch = Batch { paths: Vec::new(), found: &found };
         let (count, control) = (&count, control);
         Box::new(move |entry| {
@@ -103,6 +114,9 @@ pub(super) fn list(
             WalkState::Continue
         })
     });
+    if let Some(problem) = rules.problem() {
+        return Err(Error::Invalid(problem));
+    }
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     if found.len() > MAX_FILES {
         return Err(Error::Invalid(format!(
@@ -151,16 +165,20 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
     Ok(walker)
 }
 
-/// Refuses a glob that would take the compiler of globs too much stack.
+/// Refuses a glob that would take too much to compile.
 fn check(glob: &str) -> Result<(), Error> {
-    let nesting = glob.matches('{').count();
-    if glob.len() > MAX_GLOB || nesting > MAX_NESTING {
+    if glob.len() > MAX_GLOB || nests_too_deeply(glob.as_bytes()) {
         return Err(Error::Invalid(format!(
-            "a glob of {} bytes with {nesting} times '{{'; at most {MAX_GLOB} and {MAX_NESTING}",
+            "a glob of {} bytes; at most {MAX_GLOB}, with at most {MAX_NESTING} times '{{'",
             glob.len()
         )));
     }
     Ok(())
+}
+
+/// Whether compiling a glob could take more stack than there is.
+pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
 }
 
 /// A leading `!` is part of the glob here, and no negation.

@@ -90,7 +90,11 @@ fn once(race: &Race, round: u32) -> Vec<Tried> {
             tried
         }
         How::Scan => {
-            vec![bulk::scan(&bulk::query(directory, false)), bulk::scan(&bulk::query(directory, true)), bulk::scan(&bulk::query("", true))]
+            vec![
+                bulk::scan(&bulk::query(directory, false)),
+                bulk::scan(&bulk::query(directory, true)),
+                bulk::scan(&bulk::query("", true)),
+            ]
         }
     }
 }
