@@ -207,7 +207,8 @@ impl<'a> Expansion<'a> {
         if let Some(count) = self.known.get(reference) {
             return *count;
         }
-        let Some(target) = reference.strip_prefix('#').and_then(|to| self.document.pointer(to)) else {
+        let Some(target) = reference.strip_prefix('#').and_then(|to| self.document.pointer(to))
+        else {
             return 1;
         };
         self.known.insert(reference, 1);

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use cofferdam::outcome::Status;
@@ -679,7 +681,7 @@ fn files_of_rules_do_no_harm() {
         fs::remove_file(&path).unwrap();
     }
     assert!(scan().unwrap().contains("sub/sub/found"));
-    trial.place.write("sub/sub/.gitignore", &"found\n".repeat(1000));
+    trial.place.write("sub/sub/.gitignore", "found\n".repeat(1000));
     assert!(!scan().unwrap().contains("sub/sub/found"));
 }
 
@@ -699,13 +701,25 @@ fn changes_end_with_their_call() {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     let args = json!({"what": "changes-many", "path": "many", "target": "100000"});
-    let outcome = trial.call("hostile.attempt", args);
+    let over = AtomicBool::new(false);
+    let (outcome, was_staging) = thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            while !many.exists() && !over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            many.exists()
+        });
+        let outcome = trial.call("hostile.attempt", args);
+        over.store(true, Ordering::Relaxed);
+        (outcome, watch.join().unwrap())
+    });
     assert_failed(outcome, Status::Limit, "WallClockLimit", "1000 ms");
+    assert!(was_staging);
     // What was staged is removed.
     let started = Instant::now();
     while many.exists() && started.elapsed() < Duration::from_secs(10) {
         assert!(names().iter().all(|name| name.starts_with(".cofferdam-")), "{:?}", names());
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     assert!(!many.exists());
 }

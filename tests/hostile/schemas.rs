@@ -57,6 +57,18 @@ fn schemas_that_go_in_circles_do_no_harm() {
     }
 }
 
+/// A schema of trees is about itself as well, and means something.
+#[test]
+fn schemas_of_trees_are_taken() {
+    let tree = json!({"type": "object", "additionalProperties": false, "properties": {
+        "left": {"$ref": "#"}, "right": {"$ref": "#"},
+    }});
+    let trial = Trial::new(plugin(&tree, &json!({})), "");
+    let call = |args| trial.try_call(None, "attack.go", args);
+    assert!(call(json!({"left": {"right": {}}, "right": {}})).is_ok());
+    assert!(call(json!({"left": {"right": {"middle": {}}}})).is_err());
+}
+
 /// A pattern can't make the host count to the end of the world.
 #[test]
 fn patterns_that_backtrack_end() {
@@ -84,7 +96,10 @@ fn schemas_that_double_end() {
     // On a thread of its own: a test that hangs says nothing.
     std::thread::spawn(move || done.send(calls(&schema, &json!({}))));
     // It is refused, in both places.
-    assert!(matches!(waiting.recv_timeout(Duration::from_secs(10)).as_deref(), Ok([None, Some(Outcome::Failed(_))])));
+    assert!(matches!(
+        waiting.recv_timeout(Duration::from_secs(10)).as_deref(),
+        Ok([None, Some(Outcome::Failed(_))])
+    ));
 }
 
 /// A manifest whose JSON nests too deeply is no manifest.

@@ -99,6 +99,10 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
             )
         })
         .map_err(|error| stop(&error, &store))?;
+    // What a call that has to stop is refused, it may report as a failure of its own.
+    if let (Err(_), Some(stop)) = (&answer, request.control.stop()) {
+        return Err(stop);
+    }
     let size = match &answer {
         Ok(output) => output.len(),
         Err(error) => {
