@@ -67,12 +67,7 @@ impl Schema {
     /// # Errors
     /// A document that is no valid schema, or one that refers to another document.
     pub fn compile(document: Value) -> Result<Self, SchemaError> {
-        if Expansion::of(&document).is_too_large() {
-            return Err(SchemaError {
-                pointer: String::new(),
-                message: "its references lead to more schemas than anybody could check".to_owned(),
-            });
-        }
+        Expansion::check(&document)?;
         let validator = jsonschema::options()
             .should_validate_formats(true)
             .build(&document)
@@ -163,62 +158,85 @@ const MAX_EXPANSION: u64 = 100_000;
 /// How long a chain of references may be.
 const MAX_CHAIN: usize = 200;
 
-/// Counts what a schema becomes when every reference is replaced by what it means: sixty
-/// schemas that each name the next one twice would keep a validator busy for ever.
+/// Counts what a schema becomes when every reference is replaced by what it means, and refuses
+/// what would keep a validator busy: sixty schemas that each name the next one twice, or one
+/// that leads back to itself, whose cost can double with each level of the instance (S4's
+/// checklist forbids those, too). References are JSON Pointers into the document, so that all
+/// of them can be followed here.
 struct Expansion<'a> {
     document: &'a Value,
-    /// What each reference counts. One that is being counted leads back to itself, which is
-    /// as long as the instance.
-    known: HashMap<&'a str, u64>,
+    /// What each reference counts; `None` while it is being counted.
+    known: HashMap<&'a str, Option<u64>>,
     chain: usize,
-    is_too_deep: bool,
-    count: u64,
 }
 
 impl<'a> Expansion<'a> {
-    fn of(document: &'a Value) -> Self {
-        let mut expansion =
-            Self { document, known: HashMap::new(), chain: 0, is_too_deep: false, count: 0 };
-        expansion.count = expansion.count(document);
-        expansion
+    fn check(document: &'a Value) -> Result<(), SchemaError> {
+        let mut expansion = Self { document, known: HashMap::new(), chain: 0 };
+        let count = expansion.count(document, true)?;
+        if count > MAX_EXPANSION {
+            return Err(unfit("its references lead to more schemas than anybody could check"));
+        }
+        Ok(())
     }
 
-    fn is_too_large(&self) -> bool {
-        self.is_too_deep || self.count > MAX_EXPANSION
-    }
-
-    fn count(&mut self, schema: &'a Value) -> u64 {
+    fn count(&mut self, schema: &'a Value, is_document: bool) -> Result<u64, SchemaError> {
+        let mut sum = 1_u64;
         match schema {
-            Value::Object(fields) => fields.iter().fold(1, |sum, (name, value)| {
-                let more = match (name.as_str(), value) {
-                    ("$ref" | "$dynamicRef", Value::String(reference)) => self.follow(reference),
-                    _ => self.count(value),
-                };
-                sum.saturating_add(more)
-            }),
-            Value::Array(items) => {
-                items.iter().fold(0, |sum, item| sum.saturating_add(self.count(item)))
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let more = match (name.as_str(), value) {
+                        ("$ref", Value::String(reference)) => self.follow(reference)?,
+                        ("$id", Value::String(_)) if !is_document => {
+                            return Err(unfit("only the whole document may have an $id"));
+                        }
+                        (
+                            "$anchor" | "$dynamicAnchor" | "$dynamicRef" | "$recursiveRef",
+                            Value::String(_),
+                        ) => return Err(unfit("references are written as \"$ref\": \"#/...\"")),
+                        _ => self.count(value, false)?,
+                    };
+                    sum = sum.saturating_add(more);
+                }
             }
-            _ => 0,
+            Value::Array(items) => {
+                for item in items {
+                    sum = sum.saturating_add(self.count(item, false)?);
+                }
+            }
+            _ => {}
         }
+        Ok(sum)
     }
 
-    fn follow(&mut self, reference: &'a str) -> u64 {
-        if let Some(count) = self.known.get(reference) {
-            return *count;
+    fn follow(&mut self, reference: &'a str) -> Result<u64, SchemaError> {
+        match self.known.get(reference) {
+            Some(Some(count)) => return Ok(*count),
+            Some(None) => {
+                return Err(unfit(&format!("the reference {reference} leads back to itself")));
+            }
+            None => {}
         }
-        let Some(target) = reference.strip_prefix('#').and_then(|to| self.document.pointer(to))
-        else {
-            return 1;
-        };
-        self.known.insert(reference, 1);
+        let target = reference
+            .strip_prefix('#')
+            .and_then(|pointer| self.document.pointer(pointer))
+            .ok_or_else(|| {
+                unfit(&format!("the reference {reference} leads to nothing in the document"))
+            })?;
+        if self.chain == MAX_CHAIN {
+            return Err(unfit("its references form a chain that is too long"));
+        }
+        self.known.insert(reference, None);
         self.chain += 1;
-        self.is_too_deep |= self.chain > MAX_CHAIN;
-        let count = if self.is_too_deep { 1 } else { self.count(target) };
+        let count = self.count(target, false)?;
         self.chain -= 1;
-        self.known.insert(reference, count);
-        count
+        self.known.insert(reference, Some(count));
+        Ok(count)
     }
+}
+
+fn unfit(message: &str) -> SchemaError {
+    SchemaError { pointer: String::new(), message: shorten(message, 300) }
 }
 
 /// What a failed keyword wanted, in words.
@@ -358,6 +376,14 @@ mod tests {
         assert!(Schema::compile(json!({"type": "strin"})).is_err());
         assert!(Schema::compile(json!({"$ref": "https://example.com/other.json"})).is_err());
         assert!(Schema::compile(json!({"pattern": "("})).is_err());
+        for circular in [
+            json!({"properties": {"a": {"$ref": "#"}}}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}),
+            json!({"$ref": "#a", "$defs": {"a": {"$anchor": "a", "items": {"$ref": "#a"}}}}),
+            json!({"$defs": {"a": {"$id": "x", "items": {"$ref": "#"}}}}),
+        ] {
+            assert!(Schema::compile(circular.clone()).is_err(), "{circular}");
+        }
     }
 
     #[test]
