@@ -71,6 +71,9 @@ pub enum OpenError {
     /// The system gives no threads.
     #[error("no thread for calls: {0}")]
     Threads(std::io::Error),
+    /// Opened outside of a tokio runtime.
+    #[error("a host needs a tokio runtime, where it waits for deadlines: {0}")]
+    NoRuntime(#[from] tokio::runtime::TryCurrentError),
 }
 
 /// How an envelope is run.
@@ -115,12 +118,13 @@ pub struct Host {
 }
 
 impl Host {
-    /// Opens a host. Must be called within a tokio runtime: that is where deadlines and
+    /// Opens a host, within a tokio runtime with time enabled: that is where deadlines and
     /// plugins' sleeps are waited for.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(config: Config) -> Result<Self, OpenError> {
+        let timers = Handle::try_current()?;
         let workspace = Arc::new(Workspace::open(&config.workspace)?);
         let policy = Policy::new(&config.settings)?;
         let mut registry = Registry::default();
@@ -142,7 +146,7 @@ impl Host {
             registry,
             policy,
             runtime: Runtime::new(workers, cache)?,
-            workers: Workers::new(workers, Handle::current()).map_err(OpenError::Threads)?,
+            workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,
             metrics: Metrics::default(),

@@ -103,7 +103,9 @@ impl From<OpenError> for CliError {
             OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => {
                 Self::Usage(error.to_string())
             }
-            OpenError::Runtime(_) | OpenError::Threads(_) => Self::Host(error.to_string()),
+            OpenError::Runtime(_) | OpenError::Threads(_) | OpenError::NoRuntime(_) => {
+                Self::Host(error.to_string())
+            }
         }
     }
 }
