@@ -1,7 +1,7 @@
 //! `cofferdam plugin`
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use serde_json::{Value, json};
 
@@ -128,11 +128,11 @@ fn pack(
     if let Some(folder) = packed.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(packed, &bytes)?;
+    replace(packed, &bytes)?;
     if compile {
         let runtime = Runtime::new(Workers::default_count(), None).map_err(CliError::host)?;
         let code = runtime.compile(&bytes).map_err(|error| usage(component, &error))?;
-        fs::write(packed.with_extension("cwasm"), code)?;
+        replace(&packed.with_extension("cwasm"), &code)?;
     }
     output.document(&json!({
         "plugin": document.name,
@@ -141,4 +141,13 @@ fn pack(
         "sha256": digest(&bytes),
     }))?;
     Ok(exit::OK)
+}
+
+/// Writes a file beside its place and puts it there at once: a running host may have the old
+/// one mapped into its memory, and would crash if that changed.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    fs::write(&name, bytes)?;
+    fs::rename(&name, path)
 }
