@@ -2,13 +2,23 @@
 #![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use wasm_encoder::{ComponentSection, CustomSection};
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{Manifest, ManifestError, ManifestFile, SECTION, Tool};
+
+/// What stands before the sections of a component, in bytes: magic number and version.
+const HEADER: usize = 8;
+
+/// The identifier of a custom section.
+const CUSTOM: u8 = 0;
+
+/// How much of a file is read to find its manifest, in bytes. Most manifests are complete then.
+const LEADING: u64 = 16 << 10;
 
 /// A file that is no packed component, or can't become one.
 #[derive(Debug, thiserror::Error)]
@@ -107,9 +117,44 @@ pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError>
         return Err(PackError::AlreadyPacked);
     }
     let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
-    let mut packed = component.to_vec();
+    // In front of everything else, where it is found without reading the code.
+    let (header, sections) = component.split_at(HEADER);
+    let mut packed = header.to_vec();
     CustomSection { name: SECTION.into(), data: json.into() }.append_to_component(&mut packed);
+    packed.extend_from_slice(sections);
     Ok(packed)
+}
+
+/// The manifest in front of a component that [`pack`] made; of the rest nothing is read or
+/// checked. `None` where something else stands there.
+///
+/// # Errors
+/// A file that can't be read, or whose manifest is no good.
+pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
+    let io = |source| PackError::Io { path: path.to_owned(), source };
+    let mut file = fs::File::open(path).map_err(io)?;
+    let mut start = Vec::new();
+    Read::by_ref(&mut file).take(LEADING).read_to_end(&mut start).map_err(io)?;
+    let mut reader = BinaryReader::new(&start, 0);
+    let position = |reader: &BinaryReader| reader.original_position() as usize;
+    if reader.read_bytes(HEADER).is_err() {
+        return Ok(None);
+    }
+    let length = match (reader.read_u8(), reader.read_var_u32()) {
+        (Ok(CUSTOM), Ok(length)) => length as usize,
+        _ => return Ok(None),
+    };
+    let end = position(&reader) + length;
+    if !reader.read_string().is_ok_and(|name| name == SECTION) {
+        return Ok(None);
+    }
+    let json = position(&reader);
+    let missing = end.saturating_sub(start.len()) as u64;
+    file.take(missing).read_to_end(&mut start).map_err(io)?;
+    match start.get(json..end) {
+        Some(json) => Ok(Some(Manifest::parse(json)?)),
+        None => Err(PackError::Malformed("the manifest is cut off".to_owned())),
+    }
 }
 
 /// The manifest of a packed component.
@@ -141,16 +186,20 @@ pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
 /// The manifest's section, looked for in the outermost component only: what a nested one
 /// holds is not this plugin's word.
 fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
-    let mut found = None;
+    let mut found = Vec::new();
     outermost(component, |payload| {
         if let Payload::CustomSection(section) = payload
             && section.name() == SECTION
         {
-            found = Some(section.data());
+            found.push(section.data());
         }
         Ok(())
     })?;
-    Ok(found)
+    match found.as_slice() {
+        [] => Ok(None),
+        [section] => Ok(Some(*section)),
+        _ => Err(PackError::Malformed("there is more than one manifest".to_owned())),
+    }
 }
 
 /// Shows `look` the sections of the outermost component, and not those of what is nested.
@@ -192,7 +241,21 @@ mod tests {
     fn the_manifest_comes_back() {
         let packed = pack(EMPTY, &example()).unwrap();
         assert_eq!(manifest(&packed).unwrap(), example());
+        let directory = tempfile::tempdir().unwrap();
+        let leading = |bytes: &[u8]| {
+            let path = directory.path().join("x.wasm");
+            fs::write(&path, bytes).unwrap();
+            leading_manifest(&path)
+        };
+        assert_eq!(leading(&packed).unwrap(), Some(example()));
+        assert_eq!(leading(EMPTY).unwrap(), None);
+        assert_eq!(leading(b"").unwrap(), None);
+        assert!(leading(&packed[..packed.len() - 3]).is_err());
+        let large = Manifest { description: "x".repeat(100_000), ..example() };
+        assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
         assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
+        let twice = [&packed[..], &packed[HEADER..]].concat();
+        assert!(matches!(manifest(&twice), Err(PackError::Malformed(_))));
     }
 
     #[test]

@@ -186,9 +186,14 @@ impl Registry {
         if size > MAX_COMPONENT {
             return Err(RegistryError::TooLarge { path: file.to_owned(), size });
         }
-        let bytes = fs::read(file).map_err(io)?;
-        let manifest = pack::manifest(&bytes)
-            .map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
+        let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };
+        let manifest = match leading {
+            Ok(Some(manifest)) => Ok(manifest),
+            Ok(None) => pack::manifest(&fs::read(file).map_err(io)?),
+            Err(error) => Err(error),
+        };
+        let manifest =
+            manifest.map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
         if self.plugins.iter().any(|plugin| plugin.manifest.name == manifest.name) {
             return Err(RegistryError::Duplicate { name: manifest.name, path: file.to_owned() });
         }
