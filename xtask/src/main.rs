@@ -68,7 +68,8 @@ enum Command {
         /// The directory with the plugin's Cargo.toml and plugin.toml
         directory: PathBuf,
     },
-    /// Everything that must pass before a change is accepted
+    /// Everything that must pass beside the tests: formatting, lints, generated files, a short
+    /// fuzzing, licences and advisories
     Ci,
 }
 
