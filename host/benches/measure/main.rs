@@ -281,7 +281,7 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
                 calls.fetch_add(done, Ordering::Relaxed);
             });
         }
-        thread::sleep(Duration::from_millis(1500));
+        thread::sleep(Duration::from_millis(400));
         stop.store(true, Ordering::Relaxed);
     });
     calls.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
@@ -289,7 +289,7 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
 
 fn threads(setup: &Setup, table: &mut Table) {
     let mut rounds: Vec<(f64, f64)> =
-        (0..5).map(|_| (per_second(setup, 1), per_second(setup, 2))).collect();
+        (0..15).map(|_| (per_second(setup, 1), per_second(setup, 2))).collect();
     rounds.sort_by(|left, right| (left.1 / left.0).total_cmp(&(right.1 / right.0)));
     let (one, two) = rounds[rounds.len() / 2];
     table.row(

@@ -23,7 +23,10 @@ pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
 
 /// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
 /// faulting it in again, if the kernel can tell which pages were written.
-const KEEP_RESIDENT: usize = 1 << 20;
+///
+/// As much as the SDK's guests start with: a page beyond it is given back after each call, and
+/// then every thread of the process waits until all cores have forgotten it.
+const KEEP_RESIDENT: usize = 4 << 20;
 
 /// A wasmtime engine whose clock ticks as long as it lives.
 pub struct Engine {
