@@ -12,7 +12,7 @@ use crate::host::RunOptions;
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
     let text =
         if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
-    let (host, timers) = setup::host(global)?;
+    let (host, timers) = setup::host(global, Some(1))?;
     let options = RunOptions {
         role: args.role.clone(),
         limits: limits(&args.limits),

@@ -25,7 +25,7 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
 }
 
 fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global)?;
+    let (host, _timers) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     if output.format() == Format::Text {
         let line = |plugin: &Plugin| {
@@ -68,7 +68,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         let manifest = pack::manifest(&bytes).map_err(|error| usage(&error))?;
         (bytes, manifest)
     } else {
-        let (host, _timers) = setup::host(global)?;
+        let (host, _timers) = setup::host(global, Some(1))?;
         let plugin = host
             .registry()
             .plugins()

@@ -15,7 +15,7 @@ pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Res
 }
 
 fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global)?;
+    let (host, _timers) = setup::host(global, Some(1))?;
     let policy = host.policy();
     let grants: Vec<Value> = host
         .registry()

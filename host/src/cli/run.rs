@@ -9,7 +9,7 @@ use crate::policy::LimitSettings;
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
-    let (host, timers) = setup::host(global)?;
+    let (host, timers) = setup::host(global, None)?;
     let options = RunOptions {
         role: args.role.clone(),
         fail_fast: args.fail_fast,

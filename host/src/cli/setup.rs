@@ -91,8 +91,9 @@ pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
     Workspace::open(&global.workspace).map_err(|error| CliError::Usage(error.to_string()))
 }
 
-/// A host, and the runtime that it waits in.
-pub fn host(global: &Global) -> Result<(Host, Runtime), CliError> {
+/// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
+/// that it waits in.
+pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
     let layers = layers(global, &workspace(global)?)?;
     let timers = Builder::new_current_thread().enable_all().build()?;
     let config = Config {
@@ -101,6 +102,7 @@ pub fn host(global: &Global) -> Result<(Host, Runtime), CliError> {
         settings: layers.settings,
         cache: Directories::find().map(|directories| directories.cache),
         observer: Arc::new(Person::new(global)),
+        workers,
         ..Config::new(&global.workspace)
     };
     let host = {

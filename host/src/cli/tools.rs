@@ -9,7 +9,7 @@ use crate::plugin::registry::{ToolEntry, Unresolved};
 use crate::policy::Files;
 
 pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global)?;
+    let (host, _timers) = setup::host(global, Some(1))?;
     let role = host.role(args.role.as_deref())?;
     let entries: Vec<&ToolEntry> = match &args.tool {
         None => host.registry().tools(role).map(AsRef::as_ref).collect(),

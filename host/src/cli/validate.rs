@@ -11,7 +11,7 @@ use crate::policy::LimitSettings;
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
-    let (host, _timers) = setup::host(global)?;
+    let (host, _timers) = setup::host(global, Some(1))?;
     let (envelope, calls) = host.check(&text, mode(args.strict), args.role.as_deref())?;
     let role = host.role(args.role.as_deref())?;
     let count = calls.len();

@@ -66,8 +66,8 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
     if let Some(stop) = request.control.stop() {
         return Err(stop);
     }
-    let engine = prepared.pre.engine();
-    let mut store = Store::new(engine, CallState::new(request));
+    let plugin = prepared.lane();
+    let mut store = Store::new(plugin.engine(), CallState::new(request));
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(request.limits.transfer);
     store.call_hook(|mut store, hook| match hook {
@@ -87,8 +87,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
         deadline_ms: remaining_ms(&request.control),
         scope: request.scope.paths().to_vec(),
     };
-    let answer = prepared
-        .pre
+    let answer = plugin
         .instantiate(&mut store)
         .and_then(|plugin| {
             plugin.cofferdam_tool_tools().call_call(

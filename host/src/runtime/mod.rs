@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wasmtime::component::{Component, Linker};
@@ -119,8 +120,7 @@ pub enum LoadError {
 
 /// Loads plugins and runs their calls.
 pub struct Runtime {
-    engine: Engine,
-    linker: Linker<CallState>,
+    lanes: Vec<Lane>,
     cache: Option<CodeCache>,
     prepared: Mutex<HashMap<PathBuf, Slot>>,
 }
@@ -128,9 +128,31 @@ pub struct Runtime {
 /// One plugin's place: filled by the first call, which the others wait for.
 type Slot = Arc<OnceLock<Result<Arc<Prepared>, LoadError>>>;
 
-/// A plugin, loaded, checked and linked.
+/// An engine and what its plugins are linked with. Each thread has its own lane, as far as there
+/// are enough: the bookkeeping of one engine's pool is shared memory that every call writes, and
+/// two threads on one engine were often hardly faster than one.
+struct Lane {
+    engine: Engine,
+    linker: Linker<CallState>,
+}
+
+/// How many lanes there are at most; more threads share them.
+const MAX_LANES: usize = 8;
+
+/// A plugin, loaded, checked and linked, once in each lane.
 pub struct Prepared {
-    pre: PluginPre<CallState>,
+    lanes: Vec<PluginPre<CallState>>,
+}
+
+impl Prepared {
+    /// The plugin in this thread's lane.
+    fn lane(&self) -> &PluginPre<CallState> {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+        }
+        &self.lanes[THREAD.with(|thread| thread % self.lanes.len())]
+    }
 }
 
 /// The runtime can't be set up on this machine.
@@ -151,10 +173,15 @@ impl Runtime {
     /// # Errors
     /// A machine that the engine does not support, or without the address space for its pool.
     pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
-        let engine = Engine::new(workers)?;
-        let mut linker = Linker::new(&engine);
-        capability::add_to_linker(&mut linker)?;
-        Ok(Self { engine, linker, cache, prepared: Mutex::default() })
+        let count = workers.clamp(1, MAX_LANES);
+        let lane = |_| {
+            let engine = Engine::new(workers.div_ceil(count))?;
+            let mut linker = Linker::new(&engine);
+            capability::add_to_linker(&mut linker)?;
+            Ok(Lane { engine, linker })
+        };
+        let lanes = (0..count).map(lane).collect::<wasmtime::Result<_>>()?;
+        Ok(Self { lanes, cache, prepared: Mutex::default() })
     }
 
     /// The plugin, ready to be called. Loaded at the first time.
@@ -174,39 +201,52 @@ impl Runtime {
     }
 
     fn load(&self, plugin: &Plugin, granted: Capabilities) -> Result<Prepared, LoadError> {
-        let component = self.component(plugin)?;
+        let components = self.components(plugin)?;
         let name = &plugin.manifest.name;
-        for (import, _) in component.component_type().imports(&self.engine) {
-            check_import(name, import, granted)?;
+        for (lane, component) in self.lanes.iter().zip(&components) {
+            for (import, _) in component.component_type().imports(&lane.engine) {
+                check_import(name, import, granted)?;
+            }
         }
         let world = |error: wasmtime::Error| LoadError::World {
             plugin: name.clone(),
             message: format!("{error:#}"),
         };
-        let pre = self.linker.instantiate_pre(&component).map_err(|error| LoadError::Mismatch {
+        let mismatch = |error: wasmtime::Error| LoadError::Mismatch {
             plugin: name.clone(),
             message: format!("{error:#}"),
-        })?;
-        Ok(Prepared { pre: PluginPre::new(pre).map_err(world)? })
+        };
+        let link = |(lane, component): (&Lane, &Component)| {
+            let pre = lane.linker.instantiate_pre(component).map_err(mismatch)?;
+            PluginPre::new(pre).map_err(world)
+        };
+        let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
+        Ok(Prepared { lanes })
     }
 
+    /// The plugin's code, in each lane.
     #[expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
-    fn component(&self, plugin: &Plugin) -> Result<Component, LoadError> {
+    fn components(&self, plugin: &Plugin) -> Result<Vec<Component>, LoadError> {
         if let Some(compiled) = plugin.compiled.as_deref()
-            && let Ok(component) = self.deserialize(compiled)
+            && let Ok(components) = self.deserialize(compiled)
         {
-            return Ok(component);
+            return Ok(components);
         }
         let bytes = fs::read(&plugin.component).map_err(|error| LoadError::Io {
             path: plugin.component.display().to_string(),
             message: error.to_string(),
         })?;
         let Some(cache) = &self.cache else {
-            return Component::from_binary(&self.engine, &bytes).map_err(compile_error);
+            let code = self.compile(&bytes)?;
+            let load = |lane: &Lane| {
+                // SAFETY: the code was compiled here and now.
+                unsafe { Component::deserialize(&lane.engine, &code) }
+            };
+            return self.lanes.iter().map(load).collect::<Result<_, _>>().map_err(compile_error);
         };
-        let compile = || self.engine.precompile_component(&bytes).map_err(CompileError::Wasm);
+        let compile = || self.engine().precompile_component(&bytes).map_err(CompileError::Wasm);
         let file =
-            cache.get(&bytes, &self.engine.settings(), compile).map_err(|error| match error {
+            cache.get(&bytes, &self.engine().settings(), compile).map_err(|error| match error {
                 CompileError::Wasm(error) => compile_error(error),
                 CompileError::Io(error) => LoadError::Io {
                     path: "the cache of compiled code".to_owned(),
@@ -216,11 +256,19 @@ impl Runtime {
         self.deserialize(&file).map_err(compile_error)
     }
 
-    fn deserialize(&self, file: &Path) -> wasmtime::Result<Component> {
-        // SAFETY: the file is either one that came with the host, in the directory of its
-        // binary and as trusted as that, or one that the cache has authenticated as written by
-        // this user's host.
-        unsafe { Component::deserialize_file(&self.engine, file) }
+    fn deserialize(&self, file: &Path) -> wasmtime::Result<Vec<Component>> {
+        let load = |lane: &Lane| {
+            // SAFETY: the file is either one that came with the host, in the directory of its
+            // binary and as trusted as that, or one that the cache has authenticated as written
+            // by this user's host.
+            unsafe { Component::deserialize_file(&lane.engine, file) }
+        };
+        self.lanes.iter().map(load).collect()
+    }
+
+    /// Where code is compiled: the lanes' engines have the same settings.
+    fn engine(&self) -> &Engine {
+        &self.lanes[0].engine
     }
 
     /// Whether a plugin that came with the host has compiled code that fits this machine.
@@ -233,7 +281,7 @@ impl Runtime {
     /// # Errors
     /// [`LoadError::Compile`].
     pub fn compile(&self, component: &[u8]) -> Result<Vec<u8>, LoadError> {
-        self.engine.precompile_component(component).map_err(compile_error)
+        self.engine().precompile_component(component).map_err(compile_error)
     }
 }
 
