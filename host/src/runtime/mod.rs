@@ -203,10 +203,8 @@ impl Runtime {
     fn load(&self, plugin: &Plugin, granted: Capabilities) -> Result<Prepared, LoadError> {
         let components = self.components(plugin)?;
         let name = &plugin.manifest.name;
-        for (lane, component) in self.lanes.iter().zip(&components) {
-            for (import, _) in component.component_type().imports(&lane.engine) {
-                check_import(name, import, granted)?;
-            }
+        for (import, _) in components[0].component_type().imports(self.engine()) {
+            check_import(name, import, granted)?;
         }
         let world = |error: wasmtime::Error| LoadError::World {
             plugin: name.clone(),
