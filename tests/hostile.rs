@@ -3,14 +3,21 @@
 //!
 //! [`component`] builds small guests from WebAssembly text; `tests/guests/hostile` is the one
 //! written in Rust. [`engine`] is about what a guest does with its own code and memory,
-//! [`load`] about files that should not load, [`files`] and [`race`] about the workspace,
-//! [`messages`] about what a guest says, and [`schemas`] about what it says of itself.
+//! [`load`] about files that should not load, [`files`], [`links`], [`protected`] and [`race`]
+//! about the workspace, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
+//! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
+//! [`schemas`] about what it says of itself.
 
-mod component;
+pub mod component;
 mod engine;
 mod files;
+mod flood;
+mod links;
 mod load;
 mod messages;
+mod private;
+mod protected;
 mod race;
 mod schemas;
-mod trial;
+mod spoil;
+pub mod trial;

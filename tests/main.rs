@@ -8,4 +8,7 @@ mod support;
 
 mod cases;
 mod cli;
+mod crash;
+mod filesystem;
 mod hostile;
+mod transactions;

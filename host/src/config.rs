@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::capability::Workspace;
+use crate::workspace::Workspace;
 use crate::plugin::cache::digest;
 use crate::policy::Settings;
 

@@ -7,19 +7,20 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::capability::Workspace;
 use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
-use crate::policy::{Denial, Grant, LimitSettings, Limits, Policy, Role};
+use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role};
 use crate::runtime::{
     CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers,
 };
 use crate::schema::Problem;
+use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
 
 /// How many problems the feedback to a model names.
 const FEEDBACK_PROBLEMS: usize = 5;
@@ -139,6 +140,18 @@ pub struct GrantedCall {
     grant: Grant,
 }
 
+impl GrantedCall {
+    /// Whether it may change files.
+    pub fn may_write(&self) -> bool {
+        self.grant.capabilities.files == Files::Write
+    }
+
+    /// How long it may take.
+    pub fn time(&self) -> Duration {
+        self.grant.limits.call
+    }
+}
+
 impl ValidCall {
     /// The tool's name as the agent wrote it.
     pub fn name(&self) -> &str {
@@ -255,11 +268,13 @@ pub struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Runs a call and checks its answer. `cancelled` ends it early.
+    /// Runs a call on a tree and checks its answer. What it changed is staged there.
+    /// `cancelled` ends it early.
     pub async fn execute(
         &self,
         id: &str,
         call: GrantedCall,
+        tree: &Arc<Overlay>,
         cancelled: impl Future<Output = ()>,
     ) -> Outcome {
         let tool = &call.valid.tool;
@@ -281,6 +296,7 @@ impl Executor<'_> {
             capabilities: call.grant.capabilities,
             scope: call.grant.scope.clone(),
             workspace: Arc::clone(self.workspace),
+            tree: Arc::clone(tree),
             control: Arc::clone(&control),
             observer: Arc::clone(self.observer),
             limits: call.grant.limits,
@@ -381,6 +397,13 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
                 "HandleLimit" => {
                     format!("the plugin held more than {} handles", limits.handles)
                 }
+                "WriteLimit" => {
+                    format!("the call wrote more than {} MiB", limits.write >> 20)
+                }
+                "FileLimit" => format!(
+                    "the call made or changed more than {} files, directories and links",
+                    limits.files
+                ),
                 "OutputLimit" => format!("the answer is larger than {} KiB", limits.output >> 10),
                 other => format!("the call reached its limit {other}"),
             };
@@ -388,6 +411,23 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
         }
         Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
         Stop::Cancelled => Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"),
+    }
+}
+
+/// What a call answers that could not begin to change the workspace.
+pub fn not_begun(error: &BeginError) -> Failure {
+    match error {
+        BeginError::Busy(_) => Failure::new(Status::Error, "WorkspaceBusy", error.to_string()),
+        BeginError::Io(_) => Failure::new(Status::Failed, "WorkspaceError", error.to_string()),
+    }
+}
+
+/// What a call answers whose changes were not committed.
+pub fn not_committed(error: &CommitError) -> Failure {
+    let message = format!("nothing was changed: {error}");
+    match error {
+        CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", message),
+        CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", message),
     }
 }
 

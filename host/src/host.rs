@@ -2,17 +2,20 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::capability::{Workspace, WorkspaceError};
-use crate::dispatch::{self, CallProblem, Executor, Refusal, ValidCall};
+use crate::workspace::{
+    History, Purpose, Transaction, Workspace, WorkspaceError,
+};
+use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
-use crate::journal::{Journal, Record};
+use crate::journal::{CommitRecord, Entry, Journal, Record};
 use crate::metrics::Metrics;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
@@ -83,6 +86,11 @@ pub struct RunOptions {
     pub role: Option<String>,
     /// Skip what comes after the first call that fails.
     pub fail_fast: bool,
+    /// Commit what all calls change as one, or nothing if a call fails. Later calls see what
+    /// earlier ones changed; what comes after the first that fails is skipped.
+    pub atomic: bool,
+    /// Commit nothing, and answer what would be committed.
+    pub dry_run: bool,
     /// Limits of every call, below those that hold anyway.
     pub limits: LimitSettings,
     /// Turns true when the run should end early.
@@ -96,12 +104,39 @@ pub struct Run {
     pub envelope: Envelope,
     /// One for each call.
     pub answers: Vec<Answer>,
+    /// What a dry run would have changed, as a unified diff.
+    pub diff: Option<Vec<u8>>,
 }
+
+/// How one call ended that came without an envelope.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Single {
+    /// Its answer.
+    pub answer: Answer,
+    /// What a dry run would have changed, as a unified diff.
+    pub diff: Option<Vec<u8>>,
+}
+
+/// A call that has ended, and what is to be recorded of it.
+struct Ended {
+    answer: Answer,
+    /// None where that was done already.
+    record: Option<Record>,
+    /// Whether what it changed is staged and not committed yet.
+    is_staged: bool,
+}
+
+/// How often the history is looked through for what is kept too long, in commits.
+const PRUNING: u64 = 64;
 
 impl Run {
     /// The result document, in the envelope's dialect.
     pub fn document(&self) -> Value {
-        envelope::results(&self.envelope, &self.answers)
+        let mut document = envelope::results(&self.envelope, &self.answers);
+        if let (Some(diff), Some(fields)) = (&self.diff, document.as_object_mut()) {
+            fields.insert("diff".to_owned(), String::from_utf8_lossy(diff).into());
+        }
+        document
     }
 }
 
@@ -115,6 +150,7 @@ pub struct Host {
     journal: Journal,
     metrics: Metrics,
     observer: Arc<dyn Observer>,
+    commits: AtomicU64,
 }
 
 impl Host {
@@ -151,6 +187,7 @@ impl Host {
             workspace,
             metrics: Metrics::default(),
             observer: config.observer,
+            commits: AtomicU64::new(0),
         })
     }
 
@@ -226,25 +263,8 @@ impl Host {
         let (envelope, calls) =
             checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let role = self.role(options.role.as_deref())?;
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut calls = calls.into_iter().peekable();
-        let mut failed = false;
-        while let Some(first) = calls.next() {
-            let mut group = vec![first];
-            if !options.fail_fast && only_reads(&group[0]) {
-                while let Some(next) = calls.next_if(only_reads) {
-                    group.push(next);
-                }
-            }
-            let done: Vec<Answer> = stream::iter(group)
-                .map(|call| self.answer(call, role, options, failed && options.fail_fast))
-                .buffered(self.workers.count())
-                .collect()
-                .await;
-            failed |= done.iter().any(|answer| matches!(answer.outcome, Outcome::Failed(_)));
-            answers.extend(done);
-        }
-        Ok(Run { envelope, answers })
+        let (answers, diff) = self.run_calls(calls, role, options).await?;
+        Ok(Run { envelope, answers, diff })
     }
 
     /// Runs one call that comes without an envelope; `args` is the text of a JSON object.
@@ -256,11 +276,82 @@ impl Host {
         tool: &str,
         args: &str,
         options: &RunOptions,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Single, Refusal> {
         let role = options.role.as_deref();
         let checked = self.check_call(tool, args, role);
         let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
-        Ok(self.answer(call, self.role(role)?, options, false).await)
+        let (mut answers, diff) = self.run_calls(vec![call], self.role(role)?, options).await?;
+        let answer = answers.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))?;
+        Ok(Single { answer, diff })
+    }
+
+    /// Runs calls, each in a transaction of its own or all in one.
+    async fn run_calls(
+        &self,
+        calls: Vec<ValidCall>,
+        role: Option<&Role>,
+        options: &RunOptions,
+    ) -> Result<(Vec<Answer>, Option<Vec<u8>>), Refusal> {
+        let shared = if options.atomic || options.dry_run {
+            let begun = self.begin(self.policy.limits().call).await.map_err(|failure| {
+                let Failure { code, message, .. } = failure;
+                let free = "a workspace that can be changed";
+                let code = if code == "WorkspaceBusy" { "WorkspaceBusy" } else { "WorkspaceError" };
+                Refusal::whole(code, free, message)
+            });
+            Some(begun.inspect_err(|refusal| self.record_refusal(refusal, options))?)
+        } else {
+            None
+        };
+        let fail_fast = options.fail_fast || options.atomic;
+        let mut ended: Vec<Ended> = Vec::with_capacity(calls.len());
+        let mut calls = calls.into_iter().peekable();
+        let mut failed = false;
+        while let Some(first) = calls.next() {
+            let mut group = vec![first];
+            if !fail_fast && only_reads(&group[0]) {
+                while let Some(next) = calls.next_if(only_reads) {
+                    group.push(next);
+                }
+            }
+            let done: Vec<Ended> = stream::iter(group)
+                .map(|call| self.answer(call, role, options, failed && fail_fast, shared.as_ref()))
+                .buffered(self.workers.count())
+                .collect()
+                .await;
+            failed |= done.iter().any(|ended| matches!(ended.answer.outcome, Outcome::Failed(_)));
+            ended.extend(done);
+        }
+        let mut diff = None;
+        match shared {
+            Some(transaction) if options.dry_run => {
+                match blocking(move || transaction.diff()).await {
+                    Ok(text) => diff = Some(text),
+                    Err(error) => discard(&mut ended, &dispatch::not_committed(&error)),
+                }
+            }
+            Some(_) if failed => {
+                let why = "discarded: a call of the same transaction failed";
+                discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
+            }
+            Some(transaction) => {
+                let calls = staged(&mut ended).map(|(_, record)| record.call.clone()).collect();
+                match self.commit(transaction, calls).await {
+                    Ok(commit) => {
+                        staged(&mut ended).for_each(|(_, record)| record.commit.clone_from(&commit));
+                    }
+                    Err(failure) => discard(&mut ended, &failure),
+                }
+            }
+            None => {}
+        }
+        let record = |ended: Ended| {
+            if let Some(record) = ended.record {
+                self.record(record);
+            }
+            ended.answer
+        };
+        Ok((ended.into_iter().map(record).collect(), diff))
     }
 
     fn check_call(&self, tool: &str, args: &str, role: Option<&str>) -> Result<ValidCall, Refusal> {
@@ -290,46 +381,129 @@ impl Host {
         role: Option<&Role>,
         options: &RunOptions,
         skip: bool,
-    ) -> Answer {
+        shared: Option<&Transaction>,
+    ) -> Ended {
         let id = uuid::Uuid::now_v7().to_string();
         let started = Instant::now();
         let name = call.name().to_owned();
         let tool = Arc::clone(call.tool());
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
-        let outcome = if skip || is_cancelled {
+        let (outcome, commit) = if skip || is_cancelled {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
-            Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why))
+            (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
             match dispatch::grant(&self.policy, call, role, &options.limits) {
-                Err(denial) => dispatch::denied(&denial),
+                Err(denial) => (dispatch::denied(&denial), None),
                 Ok(granted) => {
-                    let executor = Executor {
-                        runtime: &self.runtime,
-                        workers: &self.workers,
-                        policy: &self.policy,
-                        workspace: &self.workspace,
-                        observer: &self.observer,
+                    let performed = match shared {
+                        Some(transaction) => {
+                            let cancelled = cancelled(&mut cancel);
+                            Ok((self.stage(&id, granted, transaction, cancelled).await, None))
+                        }
+                        None => self.perform(&id, granted, cancelled(&mut cancel)).await,
                     };
-                    executor.execute(&id, granted, cancelled(&mut cancel)).await
+                    performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
                 }
             }
         };
         let latency = started.elapsed().as_secs_f64() * 1000.0;
-        self.record(&Record::new(
-            &id,
-            &tool.qualified_name(),
-            options.role.as_deref(),
-            &outcome,
-            latency,
-        ));
-        Answer { tool: name, done: tool.tool().done.clone(), outcome }
+        let role = options.role.as_deref();
+        let mut record = Record::new(&id, &tool.qualified_name(), role, &outcome, latency);
+        record.commit = commit;
+        record.dry_run = options.dry_run;
+        let executed = record.outcome == Status::Executed;
+        let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
+        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
+        if shared.is_some() {
+            return Ended { answer, record: Some(record), is_staged };
+        }
+        self.record(record);
+        Ended { answer, record: None, is_staged }
     }
 
+    /// Runs a call in a transaction of its own, if it may change anything. Answers the commit
+    /// as well.
+    async fn perform(
+        &self,
+        id: &str,
+        call: GrantedCall,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<(Outcome, Option<String>), Failure> {
+        if !call.may_write() {
+            let tree = self.workspace.plain();
+            return Ok((self.executor().execute(id, call, tree, cancelled).await, None));
+        }
+        let transaction = self.begin(call.time()).await?;
+        let tree = Arc::clone(transaction.overlay());
+        match self.executor().execute(id, call, &tree, cancelled).await {
+            Outcome::Executed(output) => {
+                let commit = self.commit(transaction, vec![id.to_owned()]).await?;
+                Ok((Outcome::Executed(output), commit))
+            }
+            failed => Ok((failed, None)),
+        }
+    }
+
+    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+    async fn stage(
+        &self,
+        id: &str,
+        call: GrantedCall,
+        transaction: &Transaction,
+        cancelled: impl Future<Output = ()>,
+    ) -> Outcome {
+        let savepoint = call.may_write().then(|| transaction.savepoint());
+        let outcome = self.executor().execute(id, call, transaction.overlay(), cancelled).await;
+        if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
+            transaction.roll_back(savepoint);
+        }
+        outcome
+    }
+
+    fn executor(&self) -> Executor<'_> {
+        Executor {
+            runtime: &self.runtime,
+            workers: &self.workers,
+            policy: &self.policy,
+            workspace: &self.workspace,
+            observer: &self.observer,
+        }
+    }
+
+    /// Begins a transaction, and records what had to be recovered before.
+    async fn begin(&self, patience: Duration) -> Result<Transaction, Failure> {
+        let begun = Transaction::begin(&self.workspace, patience).await;
+        let (transaction, recovered) = begun.map_err(|error| dispatch::not_begun(&error))?;
+        for commit in recovered {
+            tracing::warn!("finished the commit {}, which was interrupted", commit.id);
+            self.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
+        }
+        Ok(transaction)
+    }
+
+    /// Commits and records it. The commit's id; none where nothing was changed.
+    async fn commit(
+        &self,
+        transaction: Transaction,
+        calls: Vec<String>,
+    ) -> Result<Option<String>, Failure> {
+        let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
+        let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
+        let Some(commit) = commit else { return Ok(None) };
+        self.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
+        if self.commits.fetch_add(1, Ordering::Relaxed) % PRUNING == 0 {
+            let history = History::new(Arc::clone(&self.workspace));
+            if let Err(error) = history.prune(self.policy.retention()) {
+                tracing::warn!("old commits could not be removed: {error}");
+            }
+        }
+        Ok(Some(commit.id))
+    }
     /// The journal and the metrics see every exit.
-    fn record(&self, record: &Record) {
-        self.journal.append(record);
-        self.metrics.count(record);
+    fn record(&self, record: Record) {
+        self.metrics.count(&record);
+        self.journal.append(&Entry::Call(record));
     }
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
@@ -337,8 +511,34 @@ impl Host {
             let outcome = Outcome::Failed(Failure::new(Status::Error, *code, problem.to_string()));
             let tool = tool.as_deref().unwrap_or("-");
             let id = uuid::Uuid::now_v7().to_string();
-            self.record(&Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0));
+            self.record(Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0));
         }
+    }
+}
+
+/// The calls whose changes wait for the commit.
+fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, &mut Record)> {
+    ended.iter_mut().filter(|ended| ended.is_staged).filter_map(|ended| {
+        let record = ended.record.as_mut()?;
+        Some((&mut ended.answer, record))
+    })
+}
+
+/// Calls whose changes were not committed have failed, whatever they answered.
+fn discard(ended: &mut [Ended], failure: &Failure) {
+    for (answer, record) in staged(ended) {
+        answer.outcome = Outcome::Failed(failure.clone());
+        record.end(&answer.outcome);
+    }
+}
+
+/// Does what may take a while on the disk.
+async fn blocking<T: Send + 'static, E: Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -1,24 +1,94 @@
-//! The append-only record of every call, refusals included: one JSON object a line, in
-//! `.cofferdam/journal.jsonl` of the workspace.
+//! The append-only record of every call, refusals included, and of every commit: one JSON object
+//! a line, in `.cofferdam/journal.jsonl` of the workspace.
 //!
 //! The fields `timestamp`, `tool`, `latency_ms` and `status` are those of S4's "Log Format".
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cap_std::fs::File;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::capability::{OWN, Workspace};
+
 use crate::outcome::{Failure, Outcome, Status};
+use crate::workspace::{Manifest, OWN, Workspace, summary};
 
 /// The file's name in the host's own directory.
 const FILE: &str = "journal.jsonl";
 
-/// One line: how one call ended.
+/// How many paths the record of a commit names; the history has all of them.
+const MAX_CHANGES: usize = 100;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Entry {
+    /// How a call ended.
+    Call(Record),
+    /// What was changed.
+    Commit(CommitRecord),
+}
+
+/// One commit of changes to the workspace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CommitRecord {
+    /// When it was made (RFC 3339, UTC).
+    #[schemars(with = "String")]
+    pub timestamp: Timestamp,
+    /// The commit's own name: `cofferdam log --diff` and `cofferdam undo` take it, or its
+    /// beginning.
+    pub commit: String,
+    /// The calls that it holds the changes of.
+    pub calls: Vec<String>,
+    /// The commit that it undoes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<String>,
+    /// Begun by a process that died, and finished by another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovered: bool,
+    /// How many paths changed.
+    pub paths: usize,
+    /// The first of them, by path.
+    pub changes: Vec<PathChange>,
+    /// What somebody else had changed before it was recovered, and what therefore was left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
+}
+
+/// What happened to one path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathChange {
+    /// Relative to the workspace.
+    pub path: String,
+    /// `created`, `changed` or `removed`.
+    pub change: String,
+}
+
+impl CommitRecord {
+    /// The record of a commit.
+    pub fn new(manifest: &Manifest, recovered: bool) -> Self {
+        let summary = summary(&manifest.changes);
+        let change = |(path, change): &(&str, &str)| PathChange {
+            path: (*path).to_owned(),
+            change: (*change).to_owned(),
+        };
+        Self {
+            timestamp: manifest.time,
+            commit: manifest.id.clone(),
+            calls: manifest.calls.clone(),
+            undoes: manifest.undoes.clone(),
+            recovered,
+            paths: summary.len(),
+            changes: summary.iter().take(MAX_CHANGES).map(change).collect(),
+            conflicts: manifest.conflicts.clone(),
+        }
+    }
+}
+
+/// How one call ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// When it ended (RFC 3339, UTC).
@@ -44,6 +114,12 @@ pub struct Record {
     /// The size of the answer, in bytes; 0 for a call without one.
     #[serde(default)]
     pub output_bytes: usize,
+    /// The commit of what it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Nothing that it changed was to be committed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }
 
 impl Record {
@@ -55,21 +131,30 @@ impl Record {
         outcome: &Outcome,
         latency_ms: f64,
     ) -> Self {
-        let (status, code, output_bytes) = match outcome {
-            Outcome::Executed(output) => ("success", None, size(output)),
-            Outcome::Failed(Failure { code, .. }) => ("error", Some(code.clone()), 0),
-        };
-        Self {
+        let mut record = Self {
             timestamp: Timestamp::now(),
             tool: tool.to_owned(),
             latency_ms: (latency_ms * 1000.0).round() / 1000.0,
-            status: status.to_owned(),
+            status: String::new(),
             outcome: outcome.status(),
             call: call.to_owned(),
-            code,
+            code: None,
             role: role.map(str::to_owned),
-            output_bytes,
-        }
+            output_bytes: 0,
+            commit: None,
+            dry_run: false,
+        };
+        record.end(outcome);
+        record
+    }
+
+    /// Says how the call ended after all.
+    pub fn end(&mut self, outcome: &Outcome) {
+        self.outcome = outcome.status();
+        (self.status, self.code, self.output_bytes) = match outcome {
+            Outcome::Executed(output) => ("success".to_owned(), None, size(output)),
+            Outcome::Failed(Failure { code, .. }) => ("error".to_owned(), Some(code.clone()), 0),
+        };
     }
 }
 
@@ -103,16 +188,16 @@ impl Journal {
         Self { workspace, file: Mutex::new(None) }
     }
 
-    /// Appends one record. A workspace that can't be written has no journal: that is said
-    /// once for each record, and no reason to refuse the call.
-    pub fn append(&self, record: &Record) {
-        if let Err(error) = self.try_append(record) {
+    /// Appends one line. A workspace that can't be written has no journal: that is said
+    /// once for each line, and no reason to refuse the call.
+    pub fn append(&self, entry: &Entry) {
+        if let Err(error) = self.try_append(entry) {
             tracing::warn!("the journal {OWN}/{FILE} can't be written: {error}");
         }
     }
 
-    fn try_append(&self, record: &Record) -> io::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
+    fn try_append(&self, entry: &Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.is_none() {
@@ -127,18 +212,18 @@ impl Journal {
     ///
     /// # Errors
     /// A journal that can't be read.
-    pub fn read(&self) -> io::Result<(Vec<Record>, usize)> {
+    pub fn read(&self) -> io::Result<(Vec<Entry>, usize)> {
         let text = self.workspace.read_own(&format!("{OWN}/{FILE}"))?.unwrap_or_default();
         let mut unreadable = 0;
-        let records = text
+        let entries = text
             .lines()
             .filter_map(|line| {
-                let record = serde_json::from_str(line).ok();
-                unreadable += usize::from(record.is_none());
-                record
+                let entry = serde_json::from_str(line).ok();
+                unreadable += usize::from(entry.is_none());
+                entry
             })
             .collect();
-        Ok((records, unreadable))
+        Ok((entries, unreadable))
     }
 }
 
@@ -155,6 +240,7 @@ mod tests {
         let failure = Failure::new(Status::Denied, "NotGranted", "no");
         let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
         let second = Record::new("2", "a.b", None, &Outcome::Executed(serde_json::json!({})), 2.0);
+        let (first, second) = (Entry::Call(first), Entry::Call(second));
         journal.append(&first);
         std::fs::write(
             directory.path().join(".cofferdam/journal.jsonl"),

@@ -28,3 +28,5 @@ pub mod policy;
 #[cfg(feature = "engine")]
 pub mod runtime;
 pub mod schema;
+#[cfg(feature = "engine")]
+pub mod workspace;

@@ -167,9 +167,9 @@ impl Packed {
         Self { _directory: Some(directory), path }
     }
 
-    /// The Rust guest.
-    pub fn guest() -> Self {
-        Self { _directory: None, path: crate::support::guest("hostile") }
+    /// A guest of `tests/guests`.
+    pub fn guest(name: &str) -> Self {
+        Self { _directory: None, path: crate::support::guest(name) }
     }
 }
 

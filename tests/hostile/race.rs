@@ -1,46 +1,64 @@
 //! Case 21: somebody swaps a directory for a link that leaves, as fast as possible, while the
-//! guest goes through it. Ten seconds in all.
+//! guest goes through it, and while the host commits what it wrote.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use cofferdam::outcome::{Outcome, Status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::files::{SECRET, entries, outside};
-use super::trial::{ALL, Trial, tried};
+use super::trial::{ALL, Trial, failure, tried};
 use crate::support::Place;
 
 /// How long one race takes, in milliseconds.
 const TIME: u32 = 3300;
 
-/// Races the guest, and returns everything that it got.
-fn race(how: &str) -> String {
+/// How many files there are to be changed.
+const FILES: usize = 500;
+
+/// Plays with a host whose directory `swapped` is exchanged for a link that leaves all the time,
+/// and asserts that nothing of outside was changed. Outside are the same names as inside.
+fn while_swapped<T>(play: impl FnOnce(&Trial) -> T) -> T {
     let place = Place::new();
-    place.write("swapped/file.txt", "inside");
     let (workspace, outside) = (place.workspace(), outside(&place));
-    fs::create_dir_all(outside.join("deep")).unwrap();
-    for name in ["file.txt", "secret.txt", "deep/secret.txt"] {
-        fs::write(outside.join(name), SECRET).unwrap();
+    let limits = format!("call-ms = {TIME}\nhost-calls = 100000000\nfiles = 1000000\n");
+    for (directory, contents) in [(&workspace.join("swapped"), "inside"), (&outside, SECRET)] {
+        fs::create_dir_all(directory.join("deep")).unwrap();
+        fs::write(directory.join("file.txt"), contents).unwrap();
+        for number in 0..FILES {
+            fs::write(directory.join(number.to_string()), contents).unwrap();
+        }
     }
+    fs::write(outside.join("secret.txt"), SECRET).unwrap();
+    fs::write(outside.join("deep/secret.txt"), SECRET).unwrap();
     symlink(&outside, workspace.join("link")).unwrap();
     let before = entries(&outside);
-    let trial = Trial::of_guest(
-        place,
-        &format!("{ALL}[limits]\ncall-ms = {TIME}\nhost-calls = 100000000\n"),
-    );
+    let trial = Trial::of_guest(place, &format!("{ALL}[limits]\n{limits}"));
     let over = AtomicBool::new(false);
-    let outcome = thread::scope(|scope| {
+    let played = thread::scope(|scope| {
         scope.spawn(|| swap(&workspace, &over));
-        let outcome = trial.call("hostile.race", json!({"how": how, "path": "swapped/file.txt"}));
+        let played = play(&trial);
         over.store(true, Ordering::Relaxed);
-        outcome
+        played
     });
     assert_eq!(entries(&outside), before);
-    let told = tried(outcome).unwrap();
+    played
+}
+
+/// Races the guest, and returns everything that it got.
+fn race(how: &str) -> String {
+    let args = json!({"how": how, "directory": "swapped", "files": FILES});
+    let outcome = while_swapped(|trial| trial.call("hostile.race", args));
+    let told = match how {
+        "write" => failure(outcome).message,
+        _ => tried(outcome).unwrap(),
+    };
     let counts: Vec<u32> =
         told.lines().next().unwrap().split(' ').map(|count| count.parse().unwrap()).collect();
     assert!(counts[0] > 100, "it went through the directory: {told:.80}");
@@ -68,7 +86,38 @@ fn a_swapped_link_does_not_let_reads_out() {
 #[test]
 fn a_swapped_link_does_not_let_writes_out() {
     let told = race("write");
-    assert!(!told.contains(SECRET), "{told}");
+    assert!(told.contains("inside") && !told.contains(SECRET), "{told:.2000}");
+}
+
+/// Commits are made where the calls wrote, or not at all.
+#[test]
+fn a_swapped_link_does_not_let_commits_out() {
+    let (mut committed, mut refused) = (0, 0);
+    while_swapped(|trial| {
+        let started = Instant::now();
+        let mut round = 0_usize;
+        while started.elapsed() < Duration::from_millis(TIME.into()) {
+            let old = round % FILES;
+            let paths = [
+                format!("swapped/new-{round}"),
+                format!("swapped/{old}"),
+                format!("swapped/deep/new-{round}"),
+                "beside".to_owned(),
+            ];
+            let args = json!({"paths": paths, "then": "succeed"});
+            match trial.call("hostile.spoil", args) {
+                Outcome::Executed(_) => committed += 1,
+                Outcome::Failed(failure) => {
+                    let is_refusal = matches!(failure.status, Status::Denied | Status::Error);
+                    assert!(is_refusal, "{failure:?}");
+                    assert!(!failure.message.contains(SECRET), "{failure:?}");
+                    refused += 1;
+                }
+            }
+            round += 1;
+        }
+    });
+    assert!(committed > 10 && refused > 10, "{committed} committed, {refused} refused");
 }
 
 #[test]

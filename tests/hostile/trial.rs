@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cofferdam::dispatch::Refusal;
+use cofferdam::envelope::Mode;
 use cofferdam::host::{Config, Host, OpenError, RunOptions};
 use cofferdam::outcome::{Failure, Outcome, Status};
 use cofferdam::policy::Settings;
@@ -64,7 +65,7 @@ impl Trial {
 
     /// A host with the Rust guest under `settings`, on the workspace of `place`.
     pub fn of_guest(place: Place, settings: &str) -> Self {
-        Self::with(place, vec![Packed::guest()], settings)
+        Self::with(place, vec![Packed::guest("hostile")], settings)
     }
 
     pub fn with(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
@@ -103,7 +104,7 @@ impl Trial {
     ) -> Result<Outcome, Refusal> {
         let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
         let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), &options));
-        answer.map(|answer| answer.outcome)
+        answer.map(|single| single.answer.outcome)
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {
@@ -112,6 +113,26 @@ impl Trial {
 
     pub fn call_as(&self, role: Option<&str>, tool: &str, args: Value) -> Outcome {
         self.try_call(role, tool, args).unwrap_or_else(|refusal| panic!("{refusal}"))
+    }
+
+    /// How the calls of an envelope end that are one transaction.
+    pub fn run_atomic(&self, envelope: &Value) -> Vec<Outcome> {
+        let options = RunOptions { atomic: true, ..RunOptions::default() };
+        let text = envelope.to_string();
+        let run = self.host.run(&text, Mode::Strict, &options);
+        let run = self.runtime.block_on(run).unwrap_or_else(|refusal| panic!("{refusal}"));
+        run.answers.into_iter().map(|answer| answer.outcome).collect()
+    }
+
+    /// Why the host refuses what the Rust guest attempts.
+    pub fn reason(&self, what: &str, path: &str, target: &str) -> String {
+        let args = json!({"what": what, "path": path, "target": target});
+        match self.call("hostile.attempt", args) {
+            Outcome::Executed(output) if output["ok"] == false => {
+                output["reason"].as_str().unwrap_or("(none)").to_owned()
+            }
+            other => panic!("{what} {path}: {other:?}"),
+        }
     }
 
     /// What the Rust guest got with one of its tools, or what the host told it.

@@ -10,6 +10,7 @@
     reason = "a program that measures, on its own files"
 )]
 
+mod files;
 mod tree;
 
 use std::fs;
@@ -21,11 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::capability::Workspace;
 use cofferdam::plugin::registry::{Plugin, Registry};
 use cofferdam::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam::runtime::{self, CallRequest, Control, Prepared, Quiet, Runtime};
 use cofferdam::schema::Schema;
+use cofferdam::workspace::{Overlay, Purpose, Transaction, Workspace};
 use serde_json::{Value, json};
 
 fn main() {
@@ -33,12 +34,14 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 10] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
         ("cold", cold_process),
         ("schema", schema),
+        ("files", files::read),
+        ("commit", files::commit),
         ("edit", edit),
         ("grep", grep),
         ("memory", memory),
@@ -91,6 +94,7 @@ struct Setup {
     runtime: Runtime,
     registry: Registry,
     workspace: Arc<Workspace>,
+    timers: tokio::runtime::Runtime,
 }
 
 impl Setup {
@@ -109,10 +113,17 @@ impl Setup {
         Self {
             runtime: Runtime::new(2, None).unwrap(),
             workspace: Arc::new(Workspace::open(&scratch.join("workspace")).unwrap()),
+            timers: tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
             built,
             scratch,
             registry,
         }
+    }
+
+    /// A transaction on the workspace of the measurements.
+    fn begin(&self) -> Transaction {
+        let begun = Transaction::begin(&self.workspace, Duration::from_secs(1));
+        self.timers.block_on(begun).unwrap().0
     }
 
     fn plugin(&self, name: &str) -> &Plugin {
@@ -124,7 +135,18 @@ impl Setup {
         self.runtime.prepare(plugin, plugin.manifest.requests).unwrap()
     }
 
+    /// A call that may only read, on a workspace as it is.
     fn request(&self, workspace: &Arc<Workspace>, tool: &str, args: &Value) -> CallRequest {
+        self.request_on(workspace.plain(), workspace, tool, args)
+    }
+
+    fn request_on(
+        &self,
+        tree: &Arc<Overlay>,
+        workspace: &Arc<Workspace>,
+        tool: &str,
+        args: &Value,
+    ) -> CallRequest {
         let limits = Limits::DEFAULT;
         CallRequest {
             id: "0".into(),
@@ -135,6 +157,7 @@ impl Setup {
             control: Arc::new(Control::new(limits.call)),
             limits,
             workspace: Arc::clone(workspace),
+            tree: Arc::clone(tree),
             observer: Arc::new(Quiet),
         }
     }
@@ -370,7 +393,6 @@ fn native_edit(path: &Path, old: &str, new: &str) {
     file.write_all(text.replacen(old, new, 1).as_bytes()).unwrap();
     file.sync_all().unwrap();
     fs::rename(&staged, path).unwrap();
-    fs::File::open(path.parent().unwrap()).unwrap().sync_all().unwrap();
 }
 
 fn edit(setup: &Setup, table: &mut Table) {
@@ -391,9 +413,11 @@ fn edit(setup: &Setup, table: &mut Table) {
         || {
             let (old, new) = names(&mut turn);
             let args = json!({"file_path": "ours.rs", "replacements": [{"old_string": old, "new_string": new}]});
-            runtime::call(&prepared, &setup.request(&setup.workspace, "atomic_replace", &args))
-                .unwrap()
-                .unwrap();
+            let transaction = setup.begin();
+            let tree = transaction.overlay();
+            let request = setup.request_on(tree, &setup.workspace, "atomic_replace", &args);
+            runtime::call(&prepared, &request).unwrap().unwrap();
+            transaction.commit(Purpose::default()).unwrap().unwrap();
         },
         || {
             let (old, new) = names(&mut native_turn);

@@ -1,13 +1,11 @@
-//! What plugins can be given: files, whole-file changes, bulk reading, messages, progress.
+//! What plugins can be given: files, bulk reading, messages, progress.
 //! Everything is linked here, one line each; what a call may really do is decided by its
 //! [`CallState`], which was made from its grant.
 
-mod changes;
 mod files;
 mod messages;
 mod scan;
 mod wasi;
-mod workspace;
 
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
@@ -16,8 +14,6 @@ pub(crate) use files::FileState;
 pub(crate) use messages::Messages;
 pub use scan::Scanner;
 pub(crate) use wasi::context as wasi;
-pub(crate) use workspace::OWN;
-pub use workspace::{Workspace, WorkspaceError};
 
 use crate::runtime::{CallState, wit};
 
@@ -29,7 +25,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::log::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::progress::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::scan::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
-    wit::host::changes::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    files::add_permissions_to_linker(linker)?;
     Ok(())
 }
 

@@ -3,8 +3,10 @@
 //! same tree gives the same answer.
 
 mod listing;
+mod merged;
 mod reader;
 mod rules;
+mod tree;
 
 use std::sync::Arc;
 
@@ -16,6 +18,7 @@ use crate::runtime::wit::host::scan::{Batch, Error, File, Host, HostScanner, Que
 
 use listing::Found;
 use reader::Reader;
+use tree::Tree;
 
 /// How many files one question about sizes and times may cover.
 const MAX_LISTED: u32 = 16_384;
@@ -59,14 +62,14 @@ impl HostScanner for CallState {
         let files = Arc::clone(&self.table.get(&scanner)?.files);
         let from = (first as usize).min(files.len());
         let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
-        let workspace = self.files.workspace();
-        Ok(files[from..to].iter().filter_map(|found| found.describe(workspace)).collect())
+        let tree = Tree::of(&self.files);
+        Ok(files[from..to].iter().filter_map(|found| found.describe(&tree)).collect())
     }
 
     fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
         let scanner = self.table.get(&scanner)?;
         let found = scanner.files.get(id as usize).filter(|found| {
-            scanner.given[id as usize] || found.describe(self.files.workspace()).is_some()
+            scanner.given[id as usize] || found.describe(&Tree::of(&self.files)).is_some()
         });
         found
             .map(|found| found.name().into_owned())
@@ -74,10 +77,10 @@ impl HostScanner for CallState {
     }
 
     fn next(&mut self, scanner: Resource<Scanner>, max_bytes: u32) -> Result<Batch> {
-        let workspace = self.files.workspace();
         let scanner = self.table.get_mut(&scanner)?;
         let reader = scanner.reader.get_or_insert_with(|| {
-            Reader::start(Arc::clone(workspace), Arc::clone(&scanner.files), max_bytes as usize)
+            let tree = Tree::of(&self.files);
+            Reader::start(tree, Arc::clone(&scanner.files), max_bytes as usize)
         });
         let batch = reader.next(&self.control);
         batch.ids.iter().for_each(|id| scanner.given[*id as usize] = true);

@@ -94,7 +94,9 @@ pub enum Command {
 Examples:
   cofferdam run envelope.json
   echo '{\"tool\": \"glob\", \"pattern\": \"**/*.rs\"}' | cofferdam run
-  cofferdam run --role reader --strict envelope.json")]
+  cofferdam run --role reader --strict envelope.json
+  cofferdam run --atomic envelope.json
+  cofferdam run --dry-run --format text envelope.json")]
     Run(Run),
     /// Make one call and print the tool's own answer
     #[command(after_help = "\
@@ -119,12 +121,23 @@ Examples:
     Plugin(Plugin),
     /// Look at what is granted, and accept the workspace's settings
     Policy(Policy),
-    /// Show the journal: how the calls on this workspace ended
+    /// Show the journal: how the calls on this workspace ended, and what they changed
     #[command(after_help = "\
 Examples:
   cofferdam log --format text
-  cofferdam log --failed --limit 5")]
+  cofferdam log --failed --limit 5
+  cofferdam log --commits --format text
+  cofferdam log --diff 019a6f2c")]
     Log(Log),
+    /// Take a commit back: what it changed becomes what it was before
+    ///
+    /// Refuses, and says why, where something was changed since. An undo is a commit of its
+    /// own, and can be undone as well.
+    #[command(after_help = "\
+Examples:
+  cofferdam undo
+  cofferdam undo 019a6f2c --format text")]
+    Undo(Undo),
     /// Say what this machine offers and what is missing
     #[command(after_help = "\
 Examples:
@@ -161,6 +174,7 @@ impl Command {
             | Self::Plugin(Plugin { printed, .. })
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
+            | Self::Undo(Undo { printed, .. })
             | Self::Doctor(printed) => printed.format,
             Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
@@ -188,6 +202,12 @@ pub struct Run {
     /// Skip what comes after the first call that fails
     #[arg(long)]
     pub fail_fast: bool,
+    /// Commit what all calls change as one, or nothing if a call fails
+    #[arg(long)]
+    pub atomic: bool,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub limits: CallLimits,
 }
@@ -215,6 +235,9 @@ pub struct Call {
     /// The role that the call is made under
     #[arg(long)]
     pub role: Option<String>,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub limits: CallLimits,
 }
@@ -329,6 +352,21 @@ pub struct Log {
     /// Only calls that did not succeed
     #[arg(long)]
     pub failed: bool,
+    /// Only commits
+    #[arg(long, conflicts_with_all = ["tool", "failed"])]
+    pub commits: bool,
+    /// Print what this commit changed, as a unified diff; the beginning of its id will do
+    #[arg(long, value_name = "ID", conflicts_with_all = ["tool", "failed", "commits"])]
+    pub diff: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Undo {
+    #[command(flatten)]
+    pub printed: Printed,
+    /// The commit, or the beginning of its id; the latest one where none is named
+    #[arg(value_name = "ID")]
+    pub commit: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use super::args::{Call, Global};
+use serde_json::json;
+
+use super::args::{Call, Format, Global};
 use super::output::Output;
-use super::run::limits;
+use super::run::{limits, print_diff};
 use super::{CliError, exit, setup};
 use crate::envelope;
-use crate::host::RunOptions;
+use crate::host::{RunOptions, Single};
 
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
     let text =
@@ -15,17 +17,28 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
     let (host, timers) = setup::host(global, Some(1))?;
     let options = RunOptions {
         role: args.role.clone(),
+        dry_run: args.dry_run,
         limits: limits(&args.limits),
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };
-    let answer = timers.block_on(host.call(&args.tool, &text, &options))?;
+    let Single { answer, diff } = timers.block_on(host.call(&args.tool, &text, &options))?;
     let role = host.role(args.role.as_deref())?;
     let (dialect, has_failure) = host
         .registry()
         .resolve(&args.tool, role)
         .map(|entry| (entry.tool().dialect, entry.tool().failure.is_some()))
         .unwrap_or_default();
-    output.document(&envelope::single(dialect, has_failure, &answer))?;
+    let document = envelope::single(dialect, has_failure, &answer);
+    match diff {
+        None => output.document(&document)?,
+        Some(diff) if output.format() == Format::Text => {
+            print_diff(&diff, std::slice::from_ref(&answer), output)?;
+        }
+        Some(diff) => {
+            let diff = String::from_utf8_lossy(&diff);
+            output.json(&json!({ "answer": document, "diff": diff }))?;
+        }
+    }
     Ok(exit::of(std::iter::once(&answer.outcome)))
 }

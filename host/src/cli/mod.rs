@@ -16,6 +16,7 @@ mod policy;
 mod run;
 mod setup;
 mod tools;
+mod undo;
 mod validate;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ use clap::Parser as _;
 use crate::config::ConfigError;
 use crate::dispatch::Refusal;
 use crate::host::OpenError;
+use crate::workspace::HistoryError;
 
 use args::{Cli, Command};
 use output::Output;
@@ -61,6 +63,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
+        Command::Undo(args) => undo::execute(global, args, output),
         Command::Doctor(_) => doctor::execute(global, output),
         Command::Schema(args) => generate::schema(args, output),
         Command::Completions(args) => generate::completions(args, output),
@@ -104,6 +107,17 @@ impl From<OpenError> for CliError {
                 Self::Usage(error.to_string())
             }
             OpenError::Runtime(_) | OpenError::Threads(_) | OpenError::NoRuntime(_) => {
+                Self::Host(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<HistoryError> for CliError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Unknown(_) | HistoryError::Ambiguous(_) => Self::Usage(error.to_string()),
+            HistoryError::Changed(_) | HistoryError::Commit(_) | HistoryError::Io(_) => {
                 Self::Host(error.to_string())
             }
         }

@@ -52,6 +52,15 @@ impl Output {
         write_out(text.as_bytes())
     }
 
+    /// Prints a unified diff: as it is, so that it applies, but inert on a terminal.
+    pub fn diff(&self, diff: &[u8]) -> Result<(), CliError> {
+        if io::stdout().is_terminal() {
+            self.text(&String::from_utf8_lossy(diff))
+        } else {
+            write_out(diff)
+        }
+    }
+
     /// Prints generated text as it is.
     pub fn verbatim(&self, text: &[u8]) -> Result<(), CliError> {
         write_out(text)

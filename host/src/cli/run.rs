@@ -1,10 +1,11 @@
 //! `cofferdam run`
 
-use super::args::{CallLimits, Global, Run};
+use super::args::{CallLimits, Format, Global, Run};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use crate::envelope::Mode;
+use crate::envelope::{Answer, Mode};
 use crate::host::RunOptions;
+use crate::outcome::{Failure, Outcome};
 use crate::policy::LimitSettings;
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
@@ -13,6 +14,8 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
     let options = RunOptions {
         role: args.role.clone(),
         fail_fast: args.fail_fast,
+        atomic: args.atomic,
+        dry_run: args.dry_run,
         limits: limits(&args.limits),
         cancel: Some(setup::interruption(&timers)?),
     };
@@ -29,8 +32,21 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
             figures.p99_ms
         );
     }
-    output.document(&run.document())?;
+    match &run.diff {
+        Some(diff) if output.format() == Format::Text => print_diff(diff, &run.answers, output)?,
+        _ => output.document(&run.document())?,
+    }
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
+}
+
+/// Prints what a dry run would change, and what would fail.
+pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<(), CliError> {
+    for answer in answers {
+        if let Outcome::Failed(Failure { code, message, .. }) = &answer.outcome {
+            tracing::warn!("{} fails: {code}: {message}", answer.tool);
+        }
+    }
+    output.diff(diff)
 }
 
 /// The limits that the options set.

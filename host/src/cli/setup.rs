@@ -14,7 +14,7 @@ use tracing::Level;
 use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
-use crate::capability::Workspace;
+use crate::workspace::Workspace;
 use crate::config;
 use crate::host::{Config, Host};
 use crate::runtime::Observer;

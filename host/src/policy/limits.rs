@@ -24,6 +24,10 @@ pub struct Limits {
     pub transfer: usize,
     /// Handles that an instance may hold: open files, streams, scanners.
     pub handles: usize,
+    /// What a call writes to files, in bytes.
+    pub write: usize,
+    /// Files, directories and links that a call makes or changes.
+    pub files: usize,
     /// The answer of a call, in bytes.
     pub output: usize,
     /// Messages of a call (log, standard output and error), in bytes.
@@ -37,6 +41,9 @@ pub struct Limits {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
+/// In seconds.
+const DAY: u64 = 24 * 60 * 60;
+
 impl Limits {
     /// The limits where nothing is configured.
     pub const DEFAULT: Self = Self {
@@ -47,6 +54,8 @@ impl Limits {
         host_calls: 500_000,
         transfer: 32 * MIB,
         handles: 1_000,
+        write: 256 * MIB,
+        files: 20_000,
         output: 8 * MIB,
         messages: 64 * KIB,
         envelope: 16 * MIB,
@@ -65,6 +74,8 @@ impl Limits {
             ("call-ms", settings.call_ms, 600_000),
             ("memory-mb", settings.memory_mb, (Self::MAX_MEMORY / MIB) as u32),
             ("host-calls", settings.host_calls, u32::MAX),
+            ("write-mb", settings.write_mb, (64 * KIB) as u32),
+            ("files", settings.files, 1_000_000),
             ("output-kb", settings.output_kb, (32 * KIB) as u32),
             ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
             ("envelope-mb", settings.envelope_mb, 256),
@@ -101,6 +112,8 @@ impl Limits {
                 .map_or(self.call, |set| time(self.call, Duration::from_millis(set.into()))),
             memory: size(self.memory, settings.memory_mb, MIB),
             host_calls: size(self.host_calls as usize, settings.host_calls, 1) as u64,
+            write: size(self.write, settings.write_mb, MIB),
+            files: size(self.files, settings.files, 1),
             output: size(self.output, settings.output_kb, KIB),
             messages: size(self.messages, settings.messages_kb, KIB),
             envelope: size(self.envelope, settings.envelope_mb, MIB),
@@ -108,6 +121,51 @@ impl Limits {
             ..self.clone()
         }
     }
+}
+
+/// How long commits are kept so that they can be undone. The oldest go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// At most so many.
+    pub commits: usize,
+    /// None that is older.
+    pub age: Duration,
+    /// Not more than this in files, in bytes.
+    pub bytes: u64,
+}
+
+impl Retention {
+    /// What is kept where nothing is configured.
+    pub const DEFAULT: Self = Self {
+        commits: 1_000,
+        age: Duration::from_secs(30 * DAY),
+        bytes: 1024 * MIB as u64,
+    };
+
+    /// This with what the operator sets.
+    #[must_use]
+    pub fn with(self, settings: &HistorySettings) -> Self {
+        Self {
+            commits: settings.commits.map_or(self.commits, |commits| commits as usize),
+            age: settings.days.map_or(self.age, |days| Duration::from_secs(u64::from(days) * DAY)),
+            bytes: settings.mb.map_or(self.bytes, |mb| u64::from(mb) * MIB as u64),
+        }
+    }
+}
+
+/// How long commits are kept, as it is written in `cofferdam.toml`. 0 keeps nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HistorySettings {
+    /// At most so many commits (default 1,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commits: Option<u32>,
+    /// None that is older, in days (default 30).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub days: Option<u32>,
+    /// Not more than this in files, in MiB (default 1,024).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mb: Option<u32>,
 }
 
 /// Limits as they are written in a manifest, a role or `cofferdam.toml`. What is left out stays
@@ -124,6 +182,12 @@ pub struct LimitSettings {
     /// Calls from the plugin into the host (default 500,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_calls: Option<u32>,
+    /// What a call writes to files, in MiB (default 256).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_mb: Option<u32>,
+    /// Files, directories and links that a call makes or changes (default 20,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u32>,
     /// The answer of a call, in KiB (default 8,192).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_kb: Option<u32>,

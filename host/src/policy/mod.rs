@@ -13,7 +13,7 @@ mod settings;
 use std::collections::BTreeMap;
 
 pub use capabilities::{Capabilities, Files};
-pub use limits::{LimitSettings, Limits};
+pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use role::Role;
 pub use scope::{Scope, ScopeError, protected};
 pub use settings::{GrantSettings, RoleSettings, Settings};
@@ -24,6 +24,7 @@ pub struct Policy {
     grants: BTreeMap<String, GrantSettings>,
     roles: BTreeMap<String, Role>,
     limits: Limits,
+    retention: Retention,
 }
 
 /// Settings that make no sense.
@@ -81,14 +82,19 @@ impl Policy {
     /// # Errors
     /// The first setting that makes no sense.
     pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
-        let mut policy =
-            Self { grants: BTreeMap::new(), roles: role::built_in(), limits: Limits::DEFAULT };
+        let mut policy = Self {
+            grants: BTreeMap::new(),
+            roles: role::built_in(),
+            limits: Limits::DEFAULT,
+            retention: Retention::DEFAULT,
+        };
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
             for (name, settings) in &layer.roles {
                 policy.roles.insert(name.clone(), Role::new(name, settings)?);
             }
             policy.limits = policy.limits.with(&layer.limits)?;
+            policy.retention = policy.retention.with(&layer.history);
         }
         Ok(policy)
     }
@@ -96,6 +102,11 @@ impl Policy {
     /// The limits that hold for everyone.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// How long commits are kept.
+    pub fn retention(&self) -> &Retention {
+        &self.retention
     }
 
     /// All roles, by name.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Capabilities, Files, LimitSettings};
+use super::{Capabilities, Files, HistorySettings, LimitSettings};
 
 /// The settings of a workspace or of a user.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -19,6 +19,8 @@ pub struct Settings {
     pub roles: BTreeMap<String, RoleSettings>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
+    /// How long commits are kept so that they can be undone.
+    pub history: HistorySettings,
 }
 
 impl Settings {

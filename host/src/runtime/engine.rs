@@ -36,7 +36,10 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with room for `workers` calls at a time.
-    pub(super) fn new(workers: usize) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A machine that the engine does not support, or without the address space for its pool.
+    pub fn new(workers: usize) -> Result<Self> {
         let engine = wasmtime::Engine::new(&config(workers))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (ticking, stopped) = (engine.weak(), Arc::clone(&stop));

@@ -10,8 +10,8 @@ use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 use super::bindings::cofferdam::tool::types::CallContext;
 use super::state::{CallState, Control, Observer};
 use super::{Prepared, ToolError};
-use crate::capability::Workspace;
 use crate::policy::{Capabilities, Limits, Scope};
+use crate::workspace::{Overlay, Workspace};
 
 /// Everything that one call is made of.
 #[derive(Clone)]
@@ -30,6 +30,8 @@ pub struct CallRequest {
     pub limits: Limits,
     /// The directory that it works on.
     pub workspace: Arc<Workspace>,
+    /// Its tree, with what was changed before and where this call's changes go.
+    pub tree: Arc<Overlay>,
     /// Its deadline, and the way to cancel it.
     pub control: Arc<Control>,
     /// Whoever listens.
@@ -98,6 +100,10 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
             )
         })
         .map_err(|error| stop(&error, &store))?;
+    // The plugin may not have noticed that a part of what it wrote is missing.
+    if let Some(limit) = store.data().files.exceeded() {
+        return Err(Stop::Limit(limit));
+    }
     // What a call that has to stop is refused, it may report as a failure of its own.
     if let (Err(_), Some(stop)) = (&answer, request.control.stop()) {
         return Err(stop);

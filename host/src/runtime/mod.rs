@@ -23,7 +23,7 @@ use wasmtime::component::{Component, Linker};
 use crate::capability;
 use crate::plugin::cache::CodeCache;
 use crate::plugin::registry::Plugin;
-use crate::policy::{Capabilities, Files};
+use crate::policy::Capabilities;
 
 pub(crate) use bindings::cofferdam as wit;
 pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
@@ -46,17 +46,15 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:host/log@0.1.0", Needs::Nothing),
     ("cofferdam:host/progress@0.1.0", Needs::Nothing),
     ("cofferdam:host/scan@0.1.0", Needs::Scan),
-    ("cofferdam:host/changes@0.1.0", Needs::Files),
+    ("cofferdam:host/files@0.1.0", Needs::Nothing),
 ];
 
-/// What an import needs to be granted. `wasi:filesystem` needs nothing: where no files are
-/// granted it holds no directory. `changes` is linked where files are granted at all, so that
-/// a plugin whose grant was narrowed to reading can still read; each change is decided anew.
+/// What an import needs to be granted. Files need nothing: where none are granted, there is
+/// no directory to begin with, and each path is decided on by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
     Scan,
-    Files,
 }
 
 /// The packages that the host serves.
@@ -291,9 +289,7 @@ fn check_import(plugin: &str, import: &str, granted: Capabilities) -> Result<(),
     let grant = match served {
         Some((_, Needs::Nothing)) => return Ok(()),
         Some((_, Needs::Scan)) if granted.scan => return Ok(()),
-        Some((_, Needs::Files)) if granted.files > Files::None => return Ok(()),
         Some((_, Needs::Scan)) => "scan = true",
-        Some((_, Needs::Files)) => "files = \"write\"",
         None => {
             return Err(LoadError::NotServed {
                 plugin: plugin.to_owned(),
@@ -322,6 +318,7 @@ fn compile_error(error: wasmtime::Error) -> LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Files;
 
     #[test]
     #[expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "looks at the WIT files")]
@@ -358,9 +355,9 @@ mod tests {
             ("cofferdam:host/log@0.1.0", Capabilities::NONE, None),
             ("cofferdam:host/scan@0.1.0", granted(Files::Read, true), None),
             ("cofferdam:host/scan@0.1.0", granted(Files::Write, false), Some("scan = true")),
-            ("cofferdam:host/changes@0.1.0", granted(Files::Write, false), None),
-            ("cofferdam:host/changes@0.1.0", granted(Files::Read, true), None),
-            ("cofferdam:host/changes@0.1.0", Capabilities::NONE, Some("files = \"write\"")),
+            ("cofferdam:host/files@0.1.0", granted(Files::Write, false), None),
+            ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),
+            ("cofferdam:host/changes@0.1.0", granted(Files::Write, true), Some("does not offer")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
             ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
             (

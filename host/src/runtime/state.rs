@@ -104,8 +104,10 @@ impl CallState {
             wasi: capability::wasi(&messages),
             files: FileState::new(
                 Arc::clone(&request.workspace),
+                Arc::clone(&request.tree),
                 request.capabilities,
                 request.scope.clone(),
+                &request.limits,
             ),
             messages,
             scanners: 0,

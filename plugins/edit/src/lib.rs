@@ -6,17 +6,17 @@
 //! | [`move_text`] | `move_text` |
 //! | [`patch`] | `edit_code`, `apply_patch` |
 //!
-//! The modules read files and return a [`Plan`]; only this file lets the host carry it out.
+//! Each checks everything that it can before it writes, so that an error names all that is
+//! wrong. What was written before an error is the host's to undo: it keeps nothing of a call
+//! that fails.
 
 pub mod move_text;
 pub mod patch;
-pub mod plan;
+mod paths;
 pub mod replace;
 mod validation;
 
-use cofferdam_sdk::{Context, ToolError, changes, plugin};
-
-pub use plan::Plan;
+use cofferdam_sdk::{Context, ToolError, plugin};
 
 /// The plugin.
 pub struct Edit;
@@ -26,27 +26,20 @@ impl Edit {
         args: replace::Args,
         context: &Context,
     ) -> Result<replace::Output, ToolError> {
-        carry_out(replace::plan(&args, context)?)
+        replace::run(&args, context)
     }
 
     fn move_text(args: move_text::Args, context: &Context) -> Result<move_text::Output, ToolError> {
-        carry_out(move_text::plan(&args, context)?)
+        move_text::run(&args, context)
     }
 
     fn edit_code(args: patch::EditCode, context: &Context) -> Result<patch::Output, ToolError> {
-        carry_out(patch::edit_code(&args, context)?)
+        patch::edit_code(&args, context)
     }
 
     fn apply_patch(args: patch::ApplyPatch, context: &Context) -> Result<patch::Output, ToolError> {
-        carry_out(patch::apply_patch(&args, context)?)
+        patch::apply_patch(&args, context)
     }
 }
 
 plugin!(Edit { atomic_replace, move_text, edit_code, apply_patch });
-
-fn carry_out<Output>(plan: Plan<Output>) -> Result<Output, ToolError> {
-    if !plan.changes.is_empty() {
-        changes::apply(plan.changes)?;
-    }
-    Ok(plan.output)
-}

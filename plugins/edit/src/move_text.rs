@@ -6,11 +6,10 @@
 
 use std::ops::Range;
 
-use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, editable};
+use crate::paths::editable;
 use crate::validation;
 
 /// What the tool is given. Lines are numbered from 1, as they are before the move.
@@ -75,11 +74,11 @@ pub struct SourceRange {
     pub end: u64,
 }
 
-/// Checks the move and says what the file or the two files become.
+/// Checks the move, then writes the file or the two files.
 ///
 /// # Errors
-/// `ValidationFailed` with every problem; the errors of reading the files.
-pub fn plan(args: &Args, context: &Context) -> Result<Plan<Output>, ToolError> {
+/// `ValidationFailed` with every problem; the errors of reading and writing the files.
+pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let source_path = editable(context, &args.file_path)?;
     let target_path = match &args.target_file {
         Some(name) => Some(editable(context, name)?).filter(|path| *path != source_path),
@@ -87,19 +86,24 @@ pub fn plan(args: &Args, context: &Context) -> Result<Plan<Output>, ToolError> {
     };
     let source = context.read(&source_path)?;
     match target_path {
-        None => within(args, &source_path, &source),
+        None => within(args, context, &source_path, &source),
         Some(target_path) => {
             let target = match context.read(&target_path) {
                 Ok(target) => Some(target),
                 Err(error) if error.code == "FileNotFoundError" => None,
                 Err(error) => return Err(error),
             };
-            across(args, (&source_path, &source), (&target_path, target.as_deref()))
+            across(args, context, (&source_path, &source), (&target_path, target.as_deref()))
         }
     }
 }
 
-fn within(args: &Args, path: &WorkspacePath, original: &[u8]) -> Result<Plan<Output>, ToolError> {
+fn within(
+    args: &Args,
+    context: &Context,
+    path: &WorkspacePath,
+    original: &[u8],
+) -> Result<Output, ToolError> {
     let mut text = Text::parse(original);
     let mut errors = check_source(args, path, original, &text);
     errors.extend(check_target(args, path, &text));
@@ -121,17 +125,18 @@ fn within(args: &Args, path: &WorkspacePath, original: &[u8]) -> Result<Plan<Out
     }
     let result = text.assemble(text.line_end().unwrap_or(LF));
     let changed = result != original;
-    Ok(Plan {
-        changes: if changed { vec![Change::write(path, result)] } else { Vec::new() },
-        output: Output::Within { path: path.as_str().to_owned(), moved: args.moved(changed) },
-    })
+    if changed {
+        context.write(path, &result)?;
+    }
+    Ok(Output::Within { path: path.as_str().to_owned(), moved: args.moved(changed) })
 }
 
 fn across(
     args: &Args,
+    context: &Context,
     (source_path, source): (&WorkspacePath, &[u8]),
     (target_path, target): (&WorkspacePath, Option<&[u8]>),
-) -> Result<Plan<Output>, ToolError> {
+) -> Result<Output, ToolError> {
     let mut from = Text::parse(source);
     let mut errors = check_source(args, source_path, source, &from);
     let Some(target) = target else {
@@ -151,16 +156,17 @@ fn across(
     }
     let at = index(args.target_line);
     to.lines.splice(at..at, moved);
-    Ok(Plan {
-        changes: vec![
-            Change::write(source_path, from.assemble(source_end)),
-            Change::write(target_path, to.assemble(target_end.unwrap_or(source_end))),
-        ],
-        output: Output::Across {
-            source_file: source_path.as_str().to_owned(),
-            target_file: target_path.as_str().to_owned(),
-            moved: args.moved(true),
-        },
+    context.write(source_path, &from.assemble(source_end))?;
+    if context.read(target_path)? != target {
+        // The lines would come back with the rest of the target.
+        let problem = format!("{target_path} is another name of {source_path}");
+        return Err(validation::failed(source_path, &[problem]));
+    }
+    context.write(target_path, &to.assemble(target_end.unwrap_or(source_end)))?;
+    Ok(Output::Across {
+        source_file: source_path.as_str().to_owned(),
+        target_file: target_path.as_str().to_owned(),
+        moved: args.moved(true),
     })
 }
 
@@ -285,16 +291,20 @@ mod tests {
 
     use super::*;
 
-    /// Plans a move in a workspace with the files `a` and, where it is given, `b`.
+    /// Moves lines in a workspace with the files `a` and, where it is given, `b`. Gives what
+    /// the files hold afterwards, and the answer.
     fn call(
         a: &str,
         b: Option<&str>,
         (source_start, source_end, target_line): (u64, u64, u64),
-    ) -> Result<Plan<Output>, ToolError> {
+    ) -> (Vec<String>, Result<Output, ToolError>) {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("a"), a).unwrap();
-        if let Some(b) = b {
-            fs::write(directory.path().join("b"), b).unwrap();
+        let files: Vec<(&str, &str)> = [("a", Some(a)), ("b", b)]
+            .into_iter()
+            .filter_map(|(n, text)| Some((n, text?)))
+            .collect();
+        for (name, text) in &files {
+            fs::write(directory.path().join(name), text).unwrap();
         }
         let args = Args {
             file_path: "a".to_owned(),
@@ -303,17 +313,9 @@ mod tests {
             target_line,
             target_file: b.map(|_| "b".to_owned()),
         };
-        plan(&args, &Context::for_directory(directory.path()))
-    }
-
-    fn written(plan: &Plan<Output>) -> Vec<String> {
-        let text = |change: &Change| match change {
-            Change::Write { contents, executable: None, create_new: false, .. } => {
-                String::from_utf8(contents.clone()).unwrap()
-            }
-            other => unreachable!("{other:?}"),
-        };
-        plan.changes.iter().map(text).collect()
+        let answer = run(&args, &Context::for_directory(directory.path()));
+        let read = |(name, _): &(&str, &str)| fs::read_to_string(directory.path().join(name));
+        (files.iter().map(|file| read(file).unwrap()).collect(), answer)
     }
 
     #[test]
@@ -332,8 +334,9 @@ mod tests {
             ("\u{feff}1\n2\n", (1, 1, 3), "\u{feff}2\n1\n"),
             ("\n\nx\n", (3, 3, 1), "x\n\n\n"),
         ] {
-            let plan = call(original, None, lines).unwrap();
-            assert_eq!(written(&plan), [wanted], "{original:?} {lines:?}");
+            let (files, answer) = call(original, None, lines);
+            assert_eq!(files, [wanted], "{original:?} {lines:?}");
+            answer.unwrap();
         }
     }
 
@@ -342,9 +345,9 @@ mod tests {
         for (original, lines) in
             [("1\n2\n3\n", (2, 3, 2)), ("1\n2\n3\n", (2, 3, 4)), ("1\n2\n2\n", (2, 2, 4))]
         {
-            let plan = call(original, None, lines).unwrap();
-            assert_eq!(plan.changes, [], "{lines:?}");
-            let Output::Within { moved, .. } = plan.output else { unreachable!() };
+            let (files, answer) = call(original, None, lines);
+            assert_eq!(files, [original], "{lines:?}");
+            let Output::Within { moved, .. } = answer.unwrap() else { unreachable!() };
             assert!(!moved.changed);
         }
     }
@@ -361,8 +364,9 @@ mod tests {
             ("1\r\n2\r\n", "x", (1, 1, 2), ["2\r\n", "x\r\n1"]),
             ("\u{feff}1\n2\n", "\u{feff}x\n", (1, 1, 1), ["\u{feff}2\n", "\u{feff}1\nx\n"]),
         ] {
-            let plan = call(a, Some(b), lines).unwrap();
-            assert_eq!(written(&plan), wanted, "{a:?} {b:?} {lines:?}");
+            let (files, answer) = call(a, Some(b), lines);
+            assert_eq!(files, wanted, "{a:?} {b:?} {lines:?}");
+            answer.unwrap();
         }
     }
 
@@ -405,7 +409,9 @@ mod tests {
                 &["b holds NUL bytes: it is binary or UTF-16, and has no lines to move"],
             ),
         ] {
-            let error = call(a, b, lines).unwrap_err();
+            let (files, answer) = call(a, b, lines);
+            assert_eq!(files, [Some(a), b].into_iter().flatten().collect::<Vec<_>>());
+            let error = answer.unwrap_err();
             assert_eq!(error.code, "ValidationFailed");
             assert_eq!(
                 *error.detail.unwrap(),
@@ -432,28 +438,37 @@ mod tests {
             target_file: Some("none".to_owned()),
         };
         assert_eq!(
-            plan(&args, &context).unwrap_err().detail.unwrap()["validation_errors"],
+            run(&args, &context).unwrap_err().detail.unwrap()["validation_errors"],
             json!(["source_end 3 is past the end of a (2 lines)", "Target file not found: none"])
         );
         args.source_end = 1;
         args.target_file = Some("./a".to_owned());
-        assert_eq!(written(&plan(&args, &context).unwrap()), ["2\n1\n"]);
+        run(&args, &context).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("a")).unwrap(), "2\n1\n");
+        std::os::unix::fs::symlink("a", directory.path().join("link")).unwrap();
+        args.target_file = Some("link".to_owned());
+        assert_eq!(
+            run(&args, &context).unwrap_err().message,
+            "Validation failed - no changes made: link is another name of a"
+        );
         args.target_file = Some(".git/x".to_owned());
-        assert_eq!(plan(&args, &context).unwrap_err().code, "PathNotAllowed");
+        assert_eq!(run(&args, &context).unwrap_err().code, "PathNotAllowed");
         args.target_file = None;
         args.file_path = "none".to_owned();
-        assert_eq!(plan(&args, &context).unwrap_err().code, "FileNotFoundError");
+        assert_eq!(run(&args, &context).unwrap_err().code, "FileNotFoundError");
     }
 
     #[test]
     fn answers_have_the_documented_shape() {
-        let text = |plan: Plan<Output>| serde_json::to_string(&plan.output).unwrap();
+        let text = |(_, answer): (Vec<String>, Result<Output, ToolError>)| {
+            serde_json::to_string(&answer.unwrap()).unwrap()
+        };
         assert_eq!(
-            text(call("1\n2\n3\n", None, (1, 2, 4)).unwrap()),
+            text(call("1\n2\n3\n", None, (1, 2, 4))),
             r#"{"path":"a","changed":true,"lines_moved":2,"source_range":{"start":1,"end":2},"target_line":4}"#
         );
         assert_eq!(
-            text(call("1\n2\n3\n", Some("x\n"), (1, 2, 1)).unwrap()),
+            text(call("1\n2\n3\n", Some("x\n"), (1, 2, 1))),
             r#"{"source_file":"a","target_file":"b","changed":true,"lines_moved":2,"source_range":{"start":1,"end":2},"target_line":1}"#
         );
     }

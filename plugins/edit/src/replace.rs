@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError};
 use memchr::memmem::Finder;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, editable};
+use crate::paths::editable;
 use crate::validation;
 
 /// How much of an `old_string` is shown, in characters.
@@ -55,11 +54,11 @@ pub struct Detail {
     pub status: &'static str,
 }
 
-/// Checks the replacements and says what the file becomes.
+/// Checks the replacements, then writes the file if it becomes another one.
 ///
 /// # Errors
-/// `ValidationFailed` with every problem; the errors of reading the file.
-pub fn plan(args: &Args, context: &Context) -> Result<Plan<Output>, ToolError> {
+/// `ValidationFailed` with every problem; the errors of reading and writing the file.
+pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = editable(context, &args.file_path)?;
     let text = String::from_utf8(context.read(&path)?).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
@@ -71,6 +70,9 @@ pub fn plan(args: &Args, context: &Context) -> Result<Plan<Output>, ToolError> {
     let replaced =
         replace(&text, &args.replacements).map_err(|errors| validation::failed(&path, &errors))?;
     let changed = replaced != text;
+    if changed {
+        context.write(&path, replaced.as_bytes())?;
+    }
     let details = args
         .replacements
         .iter()
@@ -79,18 +81,11 @@ pub fn plan(args: &Args, context: &Context) -> Result<Plan<Output>, ToolError> {
             status: "applied",
         })
         .collect();
-    Ok(Plan {
-        changes: if changed {
-            vec![Change::write(&path, replaced.into_bytes())]
-        } else {
-            Vec::new()
-        },
-        output: Output {
-            path: path.as_str().to_owned(),
-            changed,
-            replacements_applied: args.replacements.len(),
-            details,
-        },
+    Ok(Output {
+        path: path.as_str().to_owned(),
+        changed,
+        replacements_applied: args.replacements.len(),
+        details,
     })
 }
 
@@ -299,40 +294,33 @@ mod tests {
         fs::write(directory.path().join("a.py"), "def get_file(path):\n    return path\n").unwrap();
         fs::write(directory.path().join("latin1"), b"caf\xe9").unwrap();
         let call = |file: &str, pairs: &[(&str, &str)]| {
-            plan(&Args { file_path: file.to_owned(), replacements: replacements(pairs) }, &context)
+            run(&Args { file_path: file.to_owned(), replacements: replacements(pairs) }, &context)
         };
+        let text = || fs::read_to_string(directory.path().join("a.py")).unwrap();
 
         let done = call(
             "./a.py",
             &[("def get_file(path):\n", "def get(path):\n"), ("return path", "return 1")],
         )
         .unwrap();
+        assert_eq!(text(), "def get(path):\n    return 1\n");
         assert_eq!(
-            done.changes,
-            [Change::write(
-                &context.resolve("a.py").unwrap(),
-                b"def get(path):\n    return 1\n".to_vec()
-            )]
-        );
-        assert_eq!(
-            serde_json::to_string(&done.output).unwrap(),
+            serde_json::to_string(&done).unwrap(),
             r#"{"path":"a.py","changed":true,"replacements_applied":2,"details":[{"old_string_preview":"def get_file(path):","status":"applied"},{"old_string_preview":"return path","status":"applied"}]}"#
         );
 
-        let same = call("a.py", &[("get_f", "get"), ("ile", "_file")]).unwrap();
-        assert_eq!(
-            (same.output.changed, same.output.replacements_applied, same.changes),
-            (false, 2, Vec::new())
-        );
+        let same = call("a.py", &[("get", "ge"), ("(path)", "t(path)")]).unwrap();
+        assert_eq!((same.changed, same.replacements_applied), (false, 2));
 
-        let failed = call("a.py", &[("path", "p")]).unwrap_err();
+        let failed = call("a.py", &[("return", "r"), ("e", "p")]).unwrap_err();
+        assert_eq!(text(), "def get(path):\n    return 1\n");
         assert_eq!((failed.kind, failed.code.as_str()), (ErrorKind::Conflict, "ValidationFailed"));
         assert_eq!(
             *failed.detail.unwrap(),
             json!({
                 "path": "a.py",
                 "error": "Validation failed - no changes made",
-                "validation_errors": ["Replacement 0: ambiguous (2 occurrences): path"],
+                "validation_errors": ["Replacement 1: ambiguous (3 occurrences): e"],
                 "changed": false,
             })
         );

@@ -65,37 +65,39 @@ fn other_examples_fit_their_schemas() {
 fn answers_fit_the_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let context = cofferdam_sdk::Context::for_directory(directory.path());
-    std::fs::write(directory.path().join("a"), "1\n2\n").unwrap();
-    std::fs::write(directory.path().join("b"), "x\n").unwrap();
+    let lay_out = || {
+        std::fs::write(directory.path().join("a"), "1\n2\n").unwrap();
+        std::fs::write(directory.path().join("b"), "x\n").unwrap();
+    };
     let args = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let fits = |schema: Value, answer: Value| jsonschema::validate(&schema, &answer).unwrap();
 
-    let call = |text: &str| replace::plan(&serde_json::from_value(args(text)).unwrap(), &context);
+    lay_out();
+    let call = |text: &str| replace::run(&serde_json::from_value(args(text)).unwrap(), &context);
     let done = call(r#"{"file_path":"a","replacements":[{"old_string":"1","new_string":"one"}]}"#)
         .unwrap();
-    fits(schema!("atomic_replace.output"), serde_json::to_value(done.output).unwrap());
+    fits(schema!("atomic_replace.output"), serde_json::to_value(done).unwrap());
     let error = call(r#"{"file_path":"a","replacements":[{"old_string":"3","new_string":""}]}"#)
         .unwrap_err();
     fits(schema!("atomic_replace.failure"), *error.detail.unwrap());
 
-    let call = |text: &str| move_text::plan(&serde_json::from_value(args(text)).unwrap(), &context);
+    lay_out();
+    let call = |text: &str| move_text::run(&serde_json::from_value(args(text)).unwrap(), &context);
     for text in [
         r#"{"file_path":"a","source_start":1,"source_end":1,"target_line":3}"#,
         r#"{"file_path":"a","source_start":1,"source_end":1,"target_line":1,"target_file":"b"}"#,
     ] {
-        fits(
-            schema!("move_text.output"),
-            serde_json::to_value(call(text).unwrap().output).unwrap(),
-        );
+        fits(schema!("move_text.output"), serde_json::to_value(call(text).unwrap()).unwrap());
     }
     let error =
         call(r#"{"file_path":"a","source_start":1,"source_end":9,"target_line":3}"#).unwrap_err();
     fits(schema!("move_text.failure"), *error.detail.unwrap());
 
+    lay_out();
     let call =
         |text: &str| patch::edit_code(&serde_json::from_value(args(text)).unwrap(), &context);
     let done = call(r#"{"path":"a","patch":"@@ -1 +1 @@\n-1\n+one\n"}"#).unwrap();
-    fits(schema!("edit_code.output"), serde_json::to_value(done.output).unwrap());
+    fits(schema!("edit_code.output"), serde_json::to_value(done).unwrap());
     let error = call(r#"{"path":"a","patch":"@@ -9 +9 @@\n-1\n+one\n"}"#).unwrap_err();
     fits(schema!("edit_code.failure"), *error.detail.unwrap());
 }

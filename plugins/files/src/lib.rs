@@ -12,7 +12,7 @@ pub mod text;
 pub mod write_file;
 
 use cofferdam_sdk::scan::Scanner;
-use cofferdam_sdk::{Context, ToolError, changes, plugin};
+use cofferdam_sdk::{Context, ToolError, plugin};
 
 /// Directories that belong to tools, not to the project: never listed, and found only by a
 /// pattern that names them.
@@ -30,9 +30,7 @@ impl Files {
         args: write_file::Args,
         context: &Context,
     ) -> Result<write_file::Output, ToolError> {
-        let (change, output) = write_file::plan(args, context)?;
-        changes::apply(vec![change])?;
-        Ok(output)
+        write_file::run(&args, context)
     }
 
     fn read_tree(args: read_tree::Args, context: &Context) -> Result<read_tree::Output, ToolError> {

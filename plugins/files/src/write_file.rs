@@ -1,6 +1,5 @@
 //! `write_file`: a whole file, created or replaced.
 
-use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
@@ -23,18 +22,18 @@ pub struct Output {
     pub bytes_written: usize,
 }
 
-/// What to change, and what to answer once that is done.
+/// Writes the file.
 ///
 /// # Errors
-/// As [`Context::resolve`], and `IsADirectoryError` where the path is, or can only be, a
-/// directory.
-pub fn plan(args: Args, context: &Context) -> Result<(Change, Output), ToolError> {
+/// As [`Context::resolve`] and [`Context::write`], and `IsADirectoryError` where the path can
+/// only be a directory.
+pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
-    if args.path.ends_with('/') || context.local(&path).is_dir() {
+    if args.path.ends_with('/') {
         return Err(ToolError::is_a_directory(&args.path));
     }
-    let output = Output { path: context.absolute(&path), bytes_written: args.content.len() };
-    Ok((Change::write(&path, args.content.into_bytes()), output))
+    context.write(&path, args.content.as_bytes())?;
+    Ok(Output { path: context.absolute(&path), bytes_written: args.content.len() })
 }
 
 #[cfg(test)]
@@ -51,11 +50,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         for content in ["", "{\"key\": \"value\"}", "\u{feff}a\r\nb"] {
-            let (change, output) = plan(args("new/deep/f.json", content), &context).unwrap();
-            let path = context.resolve("new/deep/f.json").unwrap();
-            assert_eq!(output.path, context.absolute(&path));
+            let output = run(&args("new/deep/f.json", content), &context).unwrap();
+            assert_eq!(output.path, format!("{}/new/deep/f.json", directory.path().display()));
             assert_eq!(output.bytes_written, content.len());
-            assert_eq!(change, Change::write(&path, content.as_bytes().to_vec()));
+            let written = std::fs::read_to_string(directory.path().join("new/deep/f.json"));
+            assert_eq!(written.unwrap(), content);
         }
     }
 
@@ -65,9 +64,9 @@ mod tests {
         let context = Context::for_directory(directory.path());
         std::fs::create_dir(directory.path().join("src")).unwrap();
         for path in ["src", "src/", "new/", "."] {
-            let error = plan(args(path, "x"), &context).unwrap_err();
+            let error = run(&args(path, "x"), &context).unwrap_err();
             assert_eq!(error.code, "IsADirectoryError", "{path}");
         }
-        assert_eq!(plan(args("../x", "x"), &context).unwrap_err().code, "PathNotAllowed");
+        assert_eq!(run(&args("../x", "x"), &context).unwrap_err().code, "PathNotAllowed");
     }
 }

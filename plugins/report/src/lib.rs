@@ -12,16 +12,14 @@ pub mod place;
 pub mod report;
 pub mod save;
 
-use cofferdam_sdk::{Context, ToolError, changes, plugin};
+use cofferdam_sdk::{Context, ToolError, plugin};
 
 /// The plugin: each function is a tool.
 pub struct Reports;
 
 impl Reports {
     fn save_agent_report(args: report::Args, context: &Context) -> Result<save::Output, ToolError> {
-        let (changes, output) = save::plan(args, context)?;
-        changes::apply(changes)?;
-        Ok(output)
+        save::run(args, context)
     }
 }
 

@@ -1,6 +1,5 @@
 //! `save_agent_report`: from what was submitted to three new files.
 
-use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError};
 use serde::Serialize;
 use serde_json::Number;
@@ -32,43 +31,33 @@ pub struct Files {
     pub html: String,
 }
 
-/// What to write, and what to answer once that is done.
+/// Writes the three files. Where one of them exists by now, that is an error, and the host keeps
+/// nothing of the others.
 ///
 /// # Errors
-/// As [`Report::check`] and [`place::find`].
-pub fn plan(args: Args, context: &Context) -> Result<(Vec<Change>, Output), ToolError> {
+/// As [`Report::check`], [`place::find`] and [`Context::create`].
+pub fn run(args: Args, context: &Context) -> Result<Output, ToolError> {
     let report = Report::check(args, context)?;
     let stem = place::find(&report, context)?;
-    let contents = [json::render(&report.args)?, markdown::render(&report), html::render(&report)];
-    let mut changes = Vec::new();
-    let mut write = |extension, contents: String| {
+    let create = |extension, contents: String| {
         let path = context.resolve(&format!("{stem}.{extension}"))?;
-        let absolute = context.absolute(&path);
-        let contents = contents.into_bytes();
-        changes.push(Change::Write {
-            path,
-            contents,
-            like: None,
-            executable: None,
-            create_new: true,
-        });
-        Ok::<_, ToolError>(absolute)
+        context.create(&path, contents.as_bytes())?;
+        Ok::<_, ToolError>(context.absolute(&path))
     };
-    let [json, markdown, html] = contents;
     let [json_name, markdown_name, html_name] = place::EXTENSIONS;
     let files = Files {
-        json: write(json_name, json)?,
-        markdown: write(markdown_name, markdown)?,
-        html: write(html_name, html)?,
+        json: create(json_name, json::render(&report.args)?)?,
+        markdown: create(markdown_name, markdown::render(&report))?,
+        html: create(html_name, html::render(&report))?,
     };
     let Args { agent_name, phase, summary, .. } = report.args;
-    Ok((changes, Output { report: files, agent_name, phase, summary }))
+    Ok(Output { report: files, agent_name, phase, summary })
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use std::path::Path;
+    use std::fs;
 
     use serde_json::{Value, json};
 
@@ -78,29 +67,16 @@ mod tests {
     const OUTPUT: &str =
         include_str!("../../../schemas/tools/report.save_agent_report.output.json");
 
-    /// The texts of the three files, by extension, and the answer.
-    fn saved(args: &Value) -> ([String; 3], Value) {
-        let context = Context::for_directory(Path::new("/ws"));
+    /// The texts of the three files, in the order of their extensions, the workspace, and the
+    /// answer.
+    fn saved(args: &Value) -> ([String; 3], String, Value) {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
         let args = serde_json::from_value(args.clone()).unwrap();
-        let (changes, output) = plan(args, &context).unwrap();
-        let texts: Vec<String> = changes
-            .into_iter()
-            .zip(place::EXTENSIONS)
-            .map(|(change, extension)| match change {
-                Change::Write {
-                    path,
-                    contents,
-                    like: None,
-                    executable: None,
-                    create_new: true,
-                } => {
-                    assert!(path.as_str().ends_with(&format!(".{extension}")));
-                    String::from_utf8(contents).unwrap()
-                }
-                other => unreachable!("{other:?}"),
-            })
-            .collect();
-        (texts.try_into().unwrap(), serde_json::to_value(output).unwrap())
+        let output = run(args, &context).unwrap();
+        let Files { json, markdown, html } = &output.report;
+        let texts = [json, markdown, html].map(|path| fs::read_to_string(path).unwrap());
+        (texts, context.workspace().to_owned(), serde_json::to_value(output).unwrap())
     }
 
     fn examples() -> Vec<Value> {
@@ -118,11 +94,12 @@ mod tests {
         assert_eq!(examples().len(), stems.len());
         for (example, stem) in examples().iter().zip(stems) {
             assert!(input.is_valid(example), "{example}");
-            let ([json, markdown, html], answer) = saved(example);
+            let ([json, markdown, html], workspace, answer) = saved(example);
             assert!(output.is_valid(&answer), "{answer}");
-            assert_eq!(answer["report"]["json"], format!("/ws/reports/phase-3/{stem}.json"));
-            assert_eq!(answer["report"]["markdown"], format!("/ws/reports/phase-3/{stem}.md"));
-            assert_eq!(answer["report"]["html"], format!("/ws/reports/phase-3/{stem}.html"));
+            for (field, extension) in [("json", "json"), ("markdown", "md"), ("html", "html")] {
+                let wanted = format!("{workspace}/reports/phase-3/{stem}.{extension}");
+                assert_eq!(answer["report"][field], wanted);
+            }
             for field in ["agent_name", "phase", "summary"] {
                 assert_eq!(answer[field], example[field]);
             }
@@ -151,7 +128,7 @@ mod tests {
 
     #[test]
     fn markdown_reads_well() {
-        let ([_, markdown, _], _) = saved(&examples()[0]);
+        let ([_, markdown, _], ..) = saved(&examples()[0]);
         let wanted = "\
 # best-practices-enforcer: phase 3, Wave1
 
@@ -189,7 +166,7 @@ Replace with: model_config = ConfigDict(validate_assignment=True)
             args["findings"][0][field] = json!(hostile);
         }
         args["findings"][0]["file"] = json!(format!("/{hostile}"));
-        let (texts, _) = saved(&args);
+        let (texts, ..) = saved(&args);
         for text in &texts {
             for c in ['\x1b', '\u{202e}', '\u{e0041}'] {
                 assert!(!text.contains(c), "{c:?}: {text}");

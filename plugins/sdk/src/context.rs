@@ -1,7 +1,5 @@
 //! One call, as its tool sees it, and the paths of its workspace.
 
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use crate::ToolError;
@@ -9,6 +7,9 @@ use crate::bindings::cofferdam::tool::types::CallContext;
 
 /// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
 const MAX_PATH: usize = 4096;
+
+/// What the workspace is called for a component.
+pub(crate) const WORKSPACE: &str = "/workspace";
 
 /// What the host tells a tool about one call.
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ impl From<CallContext> for Context {
             deadline_ms: context.deadline_ms,
             scope: context.scope,
             workspace: context.workspace,
-            root: PathBuf::from("/workspace"),
+            root: PathBuf::from(WORKSPACE),
         }
     }
 }
@@ -118,40 +119,6 @@ impl Context {
     pub fn local(&self, path: &WorkspacePath) -> PathBuf {
         if path.0.is_empty() { self.root.clone() } else { self.root.join(&path.0) }
     }
-
-    /// Reads a whole file.
-    ///
-    /// # Errors
-    /// `FileNotFoundError`, `IsADirectoryError`, `PermissionError` or `OSError`.
-    pub fn read(&self, path: &WorkspacePath) -> Result<Vec<u8>, ToolError> {
-        let error = |error| ToolError::io(path.as_str(), &error);
-        let mut file = fs::File::open(self.local(path)).map_err(error)?;
-        let metadata = file.metadata().map_err(error)?;
-        if metadata.is_dir() {
-            return Err(ToolError::is_a_directory(path.as_str()));
-        }
-        // One more byte than the size, so that the end is seen without growing the buffer.
-        let size = usize::try_from(metadata.len()).unwrap_or(0);
-        let mut contents = Vec::with_capacity(size.saturating_add(1));
-        file.read_to_end(&mut contents).map_err(error)?;
-        Ok(contents)
-    }
-
-    /// Reads a whole text file.
-    ///
-    /// # Errors
-    /// As [`Context::read`], and `UnicodeDecodeError` for a file that is not UTF-8.
-    pub fn read_text(&self, path: &WorkspacePath) -> Result<String, ToolError> {
-        String::from_utf8(self.read(path)?).map_err(|error| {
-            ToolError::invalid_args(
-                "UnicodeDecodeError",
-                format!(
-                    "{path}: not UTF-8 text (first bad byte at offset {}); it may be a binary file",
-                    error.utf8_error().valid_up_to()
-                ),
-            )
-        })
-    }
 }
 
 /// A path inside the workspace: relative, `/` between names, no `.` and no `..`. The workspace
@@ -163,6 +130,11 @@ impl WorkspacePath {
     /// The path relative to the workspace.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The directories above it, the outermost first; without the workspace itself.
+    pub fn parents(&self) -> impl Iterator<Item = Self> {
+        self.0.match_indices('/').map(|(end, _)| Self(self.0[..end].to_owned()))
     }
 }
 
@@ -198,24 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn parents_lead_to_a_path() {
+        let context = Context::for_directory(Path::new("/"));
+        for (path, wanted) in [("a/b/c", &["a", "a/b"][..]), ("a", &[]), (".", &[])] {
+            let parents: Vec<String> =
+                context.resolve(path).unwrap().parents().map(|path| path.0).collect();
+            assert_eq!(parents, wanted, "{path}");
+        }
+    }
+
+    #[test]
     fn absolute_paths_are_the_callers() {
         let context = Context::for_directory(Path::new("/home/me/project/"));
         let path = context.resolve("a/b").unwrap();
         assert_eq!(context.absolute(&path), "/home/me/project/a/b");
         assert_eq!(context.absolute(&context.resolve(".").unwrap()), "/home/me/project");
-    }
-
-    #[test]
-    fn reading_names_what_is_wrong() {
-        let directory = tempfile::tempdir().unwrap();
-        let context = Context::for_directory(directory.path());
-        fs::write(directory.path().join("text"), "ok").unwrap();
-        fs::write(directory.path().join("binary"), [0x41, 0xff]).unwrap();
-        let read = |path: &str| context.read_text(&context.resolve(path).unwrap());
-        assert_eq!(read("text").unwrap(), "ok");
-        assert_eq!(read("binary").unwrap_err().code, "UnicodeDecodeError");
-        assert_eq!(read("none").unwrap_err().code, "FileNotFoundError");
-        assert_eq!(read("text/x").unwrap_err().code, "FileNotFoundError");
-        assert_eq!(read(".").unwrap_err().code, "IsADirectoryError");
     }
 }

@@ -5,7 +5,9 @@ use std::io;
 
 use serde::Serialize;
 
+use crate::bindings::cofferdam::host::files::Refusal;
 use crate::bindings::cofferdam::tool::types;
+use crate::files::last_refusal;
 
 pub use types::ErrorKind;
 
@@ -70,15 +72,27 @@ impl ToolError {
     }
     /// An error of the file system about `path`.
     ///
-    /// The codes are the names of Python's exceptions, as agents know them.
+    /// The codes are the names of Python's exceptions, as agents know them, and
+    /// `UnsupportedFile` for what the host never changes, such as a file with several hard
+    /// links. To be called before anything else is done with a file: the host only remembers
+    /// why it refused the last thing.
     pub fn io(path: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => {
                 Self::not_found("FileNotFoundError", format!("file not found: {path}"))
             }
-            io::ErrorKind::PermissionDenied => {
-                Self::denied("PermissionError", format!("permission denied: {path}"))
+            io::ErrorKind::AlreadyExists => {
+                Self::conflict("FileExistsError", format!("{path} exists already"))
             }
+            io::ErrorKind::PermissionDenied => match last_refusal() {
+                Some(Refusal { unsupported: true, reason }) => {
+                    Self::invalid_args("UnsupportedFile", reason)
+                }
+                Some(Refusal { unsupported: false, reason }) => {
+                    Self::denied("PermissionError", format!("permission denied: {reason}"))
+                }
+                None => Self::denied("PermissionError", format!("permission denied: {path}")),
+            },
             io::ErrorKind::IsADirectory => Self::is_a_directory(path),
             io::ErrorKind::NotADirectory => Self::not_found(
                 "FileNotFoundError",

@@ -21,14 +21,18 @@
 //! them, and checks the answer against the output schema afterwards. Every call runs in a
 //! fresh instance: a plugin has no state to keep and none to leak.
 //!
+//! Files are read and changed through [`Context`] or the standard library. What a call changes
+//! becomes real as a whole when it succeeds; a call that returns an error changes nothing. So a
+//! tool writes as it goes, and returns an error where something is wrong.
+//!
 //! This crate also compiles for the machine that develops a plugin, so that a plugin's logic
-//! can be tested without WebAssembly; only the host's capabilities ([`scan`], [`changes`],
-//! [`log`], [`progress`]) are out of reach there.
+//! can be tested without WebAssembly; only the host's capabilities ([`scan`], [`log`],
+//! [`progress`]) are out of reach there.
 
 mod context;
 mod error;
+mod files;
 
-pub mod changes;
 pub mod scan;
 
 pub use context::{Context, WorkspacePath};

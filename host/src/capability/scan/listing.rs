@@ -5,20 +5,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
 
-use ignore::overrides::OverrideBuilder;
-use ignore::types::TypesBuilder;
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
+use super::merged::{Problem, Walk};
 use super::rules::Rules;
+use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
-use crate::capability::workspace::{Workspace, or_dot};
+use crate::workspace::Workspace;
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
 
 /// How many files a listing may hold: about 200 MB of paths.
-const MAX_FILES: usize = 1_000_000;
+pub(super) const MAX_FILES: usize = 1_000_000;
 
 /// How long a glob may be, in bytes.
 const MAX_GLOB: usize = 4096;
@@ -40,18 +43,9 @@ impl Found {
 
     /// Size and time, as they are now; none for a file that is not there (any more). While a
     /// tree changes, a listing may hold names from elsewhere: those are none of its files.
-    pub(super) fn describe(&self, workspace: &Workspace) -> Option<File> {
-        let metadata = workspace.root().metadata(&self.path).ok()?;
-        let modified = metadata
-            .modified()
-            .ok()
-            .and_then(|time| time.into_std().duration_since(UNIX_EPOCH).ok());
-        Some(File {
-            path: self.name().into_owned(),
-            size: metadata.len(),
-            modified_ms: modified
-                .map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-        })
+    pub(super) fn describe(&self, tree: &Tree) -> Option<File> {
+        let (size, modified_ms) = tree.describe(&self.path).ok()?;
+        Some(File { path: self.name().into_owned(), size, modified_ms })
     }
 }
 
@@ -61,22 +55,60 @@ pub(super) fn list(
     control: &Control,
     query: &Query,
 ) -> Result<Vec<Found>, Error> {
-    let workspace = files.workspace();
-    let root = files
-        .locate("", &query.root, true, Access::Look)
+    let (root, kind) = files
+        .at("", &query.root, true, Access::Look, |tree, place| {
+            let kind = FileType::from_raw_mode(tree.stat(place)?.st_mode);
+            if kind == FileType::Symlink { Err(Errno::LOOP.into()) } else { Ok(kind) }
+        })
         .map_err(|error| root_error(query, &error))?;
-    let metadata = workspace
-        .root()
-        .metadata(or_dot(Path::new(&root)))
-        .map_err(|error| root_error(query, &error))?;
-    if !metadata.is_dir() && !metadata.is_file() {
+    if !matches!(kind, FileType::Directory | FileType::RegularFile) {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
-    // Nothing of what the walk opens is handed to the plugin: contents and sizes are read
-    // beneath the workspace's handle, so a directory swapped for a link meanwhile gives nothing.
-    let start = workspace.path().join(&root);
     // A link may lead out of the scope: with one, links are not followed.
     let follow = query.follow_links && files.scope().is_everything();
+    let mut found = if files.tree().is_changed() {
+        walk_merged(files, control, query, &root, follow)?
+    } else {
+        walk_disk(files, control, query, &root, follow)?
+    };
+    if found.len() > MAX_FILES {
+        return Err(Error::Invalid(format!(
+            "more than {MAX_FILES} files below '{}'; start deeper or use globs",
+            query.root
+        )));
+    }
+    found.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));
+    Ok(found.into_iter().map(|path| Found { path }).collect())
+}
+
+/// Walks what the disk has and the transaction has changed.
+fn walk_merged(
+    files: &FileState,
+    control: &Control,
+    query: &Query,
+    root: &str,
+    follow: bool,
+) -> Result<Vec<PathBuf>, Error> {
+    let top = files.workspace().path();
+    let (globs, types) = filters(query, &top.join(root))?;
+    let allows = |path: &str| files.scope().allows(path);
+    Walk::new(files.tree(), top, query, follow, &globs, &types, control, &allows)
+        .from(root)
+        .map_err(|Problem(problem)| Error::Invalid(problem))
+}
+
+/// Walks the disk with several threads.
+fn walk_disk(
+    files: &FileState,
+    control: &Control,
+    query: &Query,
+    root: &str,
+    follow: bool,
+) -> Result<Vec<PathBuf>, Error> {
+    let workspace = files.workspace();
+    // Nothing of what the walk opens is handed to the plugin: contents and sizes are read
+    // beneath the workspace's handle, so a directory swapped for a link meanwhile gives nothing.
+    let start = workspace.path().join(root);
     let found = Mutex::new(Vec::new());
     let count = AtomicUsize::new(0);
     let mut walker = walker(query, &start, follow)?;
@@ -114,37 +146,35 @@ pub(super) fn list(
             WalkState::Continue
         })
     });
-    if let Some(problem) = rules.problem() {
-        return Err(Error::Invalid(problem));
+    match rules.problem() {
+        Some(problem) => Err(Error::Invalid(problem)),
+        None => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
     }
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if found.len() > MAX_FILES {
-        return Err(Error::Invalid(format!(
-            "more than {MAX_FILES} files below '{}'; start deeper or use globs",
-            query.root
-        )));
-    }
-    found.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));
-    Ok(found.into_iter().map(|path| Found { path }).collect())
 }
 
-fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Error> {
+/// The globs and file types of a query whose walk starts at `start`.
+fn filters(query: &Query, start: &Path) -> Result<(Override, Types), Error> {
     let invalid = |error: ignore::Error| Error::Invalid(error.to_string());
     for glob in query.globs.iter().chain(&query.exclude_globs) {
         check(glob)?;
     }
-    let mut overrides = OverrideBuilder::new(start);
+    let mut globs = OverrideBuilder::new(start);
     for glob in &query.globs {
-        overrides.add(&literal(glob)).map_err(invalid)?;
+        globs.add(&literal(glob)).map_err(invalid)?;
     }
     for glob in &query.exclude_globs {
-        overrides.add(&format!("!{}", literal(glob))).map_err(invalid)?;
+        globs.add(&format!("!{}", literal(glob))).map_err(invalid)?;
     }
     let mut types = TypesBuilder::new();
     types.add_defaults();
     for name in &query.types {
         types.select(name);
     }
+    Ok((globs.build().map_err(invalid)?, types.build().map_err(invalid)?))
+}
+
+fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Error> {
+    let (globs, types) = filters(query, start)?;
     let mut walker = WalkBuilder::new(start);
     walker
         .standard_filters(false)
@@ -156,8 +186,8 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
         // A workspace means the same with and without its .git.
         .require_git(false)
         .follow_links(follow)
-        .overrides(overrides.build().map_err(invalid)?)
-        .types(types.build().map_err(invalid)?)
+        .overrides(globs)
+        .types(types)
         .threads(Workers::default_count());
     if query.ignore_files {
         walker.add_custom_ignore_filename(".rgignore");
@@ -203,7 +233,7 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
 }
 
 fn stays_inside(workspace: &Workspace, entry: &DirEntry) -> bool {
-    relative(workspace, entry).is_some_and(|path| workspace.root().metadata(path).is_ok())
+    relative(workspace, entry).is_some_and(|path| workspace.metadata(&path).is_ok())
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {

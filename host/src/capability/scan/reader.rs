@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 
 use super::listing::Found;
-use crate::capability::workspace::Workspace;
+use super::tree::Tree;
 use crate::runtime::wit::host::scan::Batch;
 use crate::runtime::{Control, Workers};
 
@@ -46,7 +46,7 @@ pub(super) struct Reader {
 }
 
 struct Shared {
-    workspace: Arc<Workspace>,
+    tree: Tree,
     files: Arc<Vec<Found>>,
     batch: usize,
     state: Mutex<State>,
@@ -160,7 +160,7 @@ impl Shared {
 
     fn read_into(&self, id: usize, most: usize, data: &mut Vec<u8>) -> io::Result<bool> {
         let start = data.len();
-        let file = self.workspace.open_read(&self.files[id].path)?;
+        let file = self.tree.open(&self.files[id].path)?;
         loop {
             if data.capacity() - data.len() < READ {
                 data.reserve(READ.max(data.len() - start));
@@ -180,9 +180,9 @@ impl Shared {
 
 impl Reader {
     /// Starts reading. Batches hold about `batch` bytes.
-    pub(super) fn start(workspace: Arc<Workspace>, files: Arc<Vec<Found>>, batch: usize) -> Self {
+    pub(super) fn start(tree: Tree, files: Arc<Vec<Found>>, batch: usize) -> Self {
         let shared = Arc::new(Shared {
-            workspace,
+            tree,
             files,
             batch: batch.clamp(LEAST, LARGE),
             state: Mutex::default(),

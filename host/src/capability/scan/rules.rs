@@ -9,13 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::DirEntry;
 
 use super::listing::nests_too_deeply;
-use crate::capability::workspace::Workspace;
+use crate::workspace::Workspace;
 
-/// The names that the walk looks for.
-const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
+/// The names that a walk looks for; a later one's word counts more.
+pub(super) const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
 /// How large such a file may be, in bytes.
-const MAX_SIZE: u64 = 4 << 20;
+pub(super) const MAX_SIZE: u64 = 4 << 20;
+
+/// What is wrong with one that is no file.
+pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
+
+/// What is wrong with one that can't be compiled.
+pub(super) const TOO_MUCH: &str =
+    "is too large, or nests too deeply; scan without ignore files";
 
 /// Smaller files can't nest deeply enough to do harm; in bytes.
 const HARMLESS: u64 = 512;
@@ -75,14 +82,15 @@ impl Rules {
             return wrong("is no file of the workspace's; remove it, or scan without ignore files");
         };
         if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return wrong("is no regular file; remove it, or scan without ignore files");
+            return wrong(NO_FILE);
         }
         let mut text = Vec::new();
         let read = file.take(MAX_SIZE + 1).read_to_end(&mut text);
-        let lines = || text.split(|byte| *byte == b'\n');
-        if read.is_err() || text.len() as u64 > MAX_SIZE || lines().any(nests_too_deeply) {
-            return wrong("is too large, or nests too deeply; scan without ignore files");
-        }
-        None
+        if read.is_err() || is_unusable(&text) { wrong(TOO_MUCH) } else { None }
     }
+}
+
+/// Whether the text of such a file would take too much to compile.
+pub(super) fn is_unusable(text: &[u8]) -> bool {
+    text.len() as u64 > MAX_SIZE || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
 }

@@ -7,29 +7,36 @@
 //! | `name` | file names: prefixes, quotes |
 //! | `hunk` | hunks, with counts that may be wrong |
 //! | `apply` | the hunks of one file against its content |
+//! | `before` | what is in the workspace before the patch |
 //! | `failure` | why a patch does not fit the workspace |
 //! | `plan` | all files of a patch against the workspace |
+//! | `changes` | what is done in the end, and in which order |
+//! | `tools` | the two tools |
 //!
-//! Hunks apply exactly at the lines of the original file that they name. Left out on
-//! purpose: fuzz, offsets, binary patches, symbolic links, submodules, combined diffs.
+//! Hunks apply exactly at the lines of the original file that they name. All of a patch is
+//! about the files as they are before it: two files may swap their names. Left out on purpose:
+//! fuzz, offsets, binary patches, submodules, combined diffs.
 //!
 //! The format is the one of git's "Generating patch text with -p"
 //! (<https://git-scm.com/docs/diff-format>) and of POSIX `diff -u`.
 
 mod apply;
+mod before;
+mod changes;
 mod cursor;
 mod failure;
 mod hunk;
 mod name;
 mod parse;
 mod plan;
+mod tools;
 
 use std::fmt;
 
 use cofferdam_sdk::ToolError;
 
 pub use parse::parse;
-pub use plan::{ApplyPatch, EditCode, Output, apply_patch, edit_code};
+pub use tools::{ApplyPatch, EditCode, Output, apply_patch, edit_code};
 
 /// A patch: what becomes of which files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +52,8 @@ pub struct FilePatch<'a> {
     pub line: usize,
     /// Which file, and what happens to it as a whole.
     pub operation: Operation,
+    /// What the patch says that the file is; `None`: nothing.
+    pub kind: Option<Kind>,
     /// Whether the file is executable afterwards; `None`: as before.
     pub executable: Option<bool>,
     /// The file's header lines end in CRLF, so that the carriage returns in its hunks may
@@ -52,6 +61,24 @@ pub struct FilePatch<'a> {
     pub crlf: bool,
     /// What changes in its content, in the order of the file.
     pub hunks: Vec<Hunk<'a>>,
+}
+
+/// What git keeps under a name, as far as a patch can change it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file, executable or not (mode 100755 or 100644).
+    File,
+    /// A symbolic link, whose content is its target (mode 120000).
+    Link,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Link => "link",
+        })
+    }
 }
 
 /// What happens to a file as a whole. Names are as in the patch, without `a/` and `b/`.

@@ -5,7 +5,7 @@
 
 use super::cursor::Cursor;
 use super::name::{self, Mark};
-use super::{FilePatch, Operation, Patch, PatchError, hunk};
+use super::{FilePatch, Kind, Operation, Patch, PatchError, hunk};
 
 /// Reads a patch: any number of files, each with or without git's own headers; or hunks
 /// without a file header, as the only thing in the patch.
@@ -77,7 +77,7 @@ const BINARY: &str = "a binary file; only changes of text are applied";
 fn unnamed_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     let (line, crlf) = (cursor.number(), at_crlf(cursor));
     let hunks = hunk::parse_all(cursor)?;
-    Ok(FilePatch { line, operation: Operation::Unnamed, executable: None, crlf, hunks })
+    Ok(FilePatch { line, operation: Operation::Unnamed, kind: None, executable: None, crlf, hunks })
 }
 
 /// `---` and `+++` without a `diff --git` before them.
@@ -105,7 +105,7 @@ fn plain_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> 
     if hunks.is_empty() {
         return Err(cursor.expected("a hunk ('@@ -') after the file header"));
     }
-    Ok(FilePatch { line, operation, executable: None, crlf, hunks })
+    Ok(FilePatch { line, operation, kind: None, executable: None, crlf, hunks })
 }
 
 /// Everything from one `diff --git` on.
@@ -134,13 +134,14 @@ fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     }
     let operation = header.operation(marks)?;
     let executable = match operation {
+        _ if header.kind == Some(Kind::Link) => None,
         Operation::Copy { .. } => header.new_mode.or(header.index_mode),
         _ => header.new_mode,
     };
     if matches!(operation, Operation::Modify(_)) && hunks.is_empty() && executable.is_none() {
         return Err(header.malformed("expected a change of the file's content, name or mode"));
     }
-    Ok(FilePatch { line, operation, executable, crlf, hunks })
+    Ok(FilePatch { line, operation, kind: header.kind, executable, crlf, hunks })
 }
 
 /// What the lines between `diff --git` and `---` say.
@@ -151,6 +152,8 @@ struct GitHeader<'a> {
     names: &'a [u8],
     /// The one name in it, where there is one.
     common: Option<String>,
+    /// What all of its modes say that the file is.
+    kind: Option<Kind>,
     /// Whether the file is executable afterwards, where its mode is changed or set.
     new_mode: Option<bool>,
     /// Whether it is, where its mode is not changed.
@@ -195,18 +198,24 @@ impl GitHeader<'_> {
     }
 
     /// Whether a mode is that of an executable file.
-    fn mode(&self, cursor: &Cursor, mode: &[u8]) -> Result<bool, PatchError> {
-        match mode {
-            b"100644" => Ok(false),
-            b"100755" => Ok(true),
-            b"120000" => {
-                Err(self.unsupported(cursor.number(), "a symbolic link; only files are changed"))
-            }
+    fn mode(&mut self, cursor: &Cursor, mode: &[u8]) -> Result<bool, PatchError> {
+        let kind = match mode {
+            b"100644" | b"100755" => Kind::File,
+            b"120000" => Kind::Link,
             b"160000" => {
-                Err(self.unsupported(cursor.number(), "a submodule; only files are changed"))
+                return Err(self.unsupported(
+                    cursor.number(),
+                    "a submodule; only files and symbolic links are changed",
+                ));
             }
-            _ => Err(cursor.expected("mode 100644 or 100755")),
+            _ => return Err(cursor.expected("mode 100644, 100755 or 120000")),
+        };
+        if *self.kind.get_or_insert(kind) != kind {
+            return Err(cursor.expected(
+                "the mode of the same kind of file; git deletes a file and creates a link",
+            ));
         }
+        Ok(mode == b"100755")
     }
 
     fn operation(&mut self, marks: Option<(Mark, Mark)>) -> Result<Operation, PatchError> {
@@ -448,6 +457,29 @@ mod tests {
     }
 
     #[test]
+    fn modes_say_what_kind_of_file_it_is() {
+        for (header, kind, executable) in [
+            ("index 1..2\n", None, None),
+            ("index 1..2 100644\n", Some(Kind::File), None),
+            ("index 1..2 100755\n", Some(Kind::File), None),
+            ("index 1..2 120000\n", Some(Kind::Link), None),
+            ("new file mode 100755\n", Some(Kind::File), Some(true)),
+            ("new file mode 120000\n", Some(Kind::Link), None),
+            ("deleted file mode 120000\n", Some(Kind::Link), None),
+        ] {
+            let (old, new) = match header.split_once(' ') {
+                Some(("new", _)) => ("/dev/null", "b/x"),
+                Some(("deleted", _)) => ("a/x", "/dev/null"),
+                _ => ("a/x", "b/x"),
+            };
+            let text = format!("diff --git a/x b/x\n{header}--- {old}\n+++ {new}\n{HUNK}");
+            let patch = parse(text.as_bytes()).unwrap();
+            let file = &patch.files[0];
+            assert_eq!((file.kind, file.executable), (kind, executable), "{text}");
+        }
+    }
+
+    #[test]
     fn many_files_and_the_text_around_them() {
         let mail = format!(
             "From 1234 Mon Sep 17 00:00:00 2001\nSubject: [PATCH] x\n\n- a point\n+ another\n---\n x | 2 +-\n\n\
@@ -523,7 +555,7 @@ mod tests {
             ),
             (
                 format!("{git}new file mode 100600\n"),
-                "line 2 of the patch: expected mode 100644 or 100755, found \"new file mode 100600\"",
+                "line 2 of the patch: expected mode 100644, 100755 or 120000, found \"new file mode 100600\"",
             ),
             (
                 format!("{git}rename from x\n"),
@@ -558,16 +590,12 @@ mod tests {
                 "line 1 of the patch: Binary files x and y differ: a binary file; only changes of text are applied",
             ),
             (
-                format!("{git}new file mode 120000\n"),
-                "line 2 of the patch: x: a symbolic link; only files are changed",
-            ),
-            (
-                format!("{git}index 1..2 120000\n"),
-                "line 2 of the patch: x: a symbolic link; only files are changed",
+                format!("{git}old mode 100644\nnew mode 120000\n"),
+                "line 3 of the patch: expected the mode of the same kind of file; git deletes a file and creates a link, found \"new mode 120000\"",
             ),
             (
                 format!("{git}deleted file mode 160000\n"),
-                "line 2 of the patch: x: a submodule; only files are changed",
+                "line 2 of the patch: x: a submodule; only files and symbolic links are changed",
             ),
             (
                 "diff --cc x\n".to_owned(),

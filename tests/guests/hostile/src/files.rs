@@ -1,9 +1,12 @@
 //! Attempts through the bare `wasi:filesystem` interface: paths reach the host as they are.
 
+use cofferdam_sdk::bindings::cofferdam::host::files::{Error, is_executable, set_executable};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
+    filesystem_error_code,
 };
+use wasip2::io::streams::StreamError;
 
 use crate::Tried;
 
@@ -49,6 +52,16 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
             .and_then(|root| root.link_at(PathFlags::empty(), path, &root, target))
             .map(done),
         "symlink" => workspace().and_then(|root| root.symlink_at(path, target)).map(done),
+        "link-here" => workspace().and_then(|root| root.symlink_at("inside.txt", path)).map(done),
+        "append" => append(path),
+        // The first would be allowed.
+        "both" => write(target, OpenFlags::CREATE).and_then(|_| write(path, OpenFlags::CREATE)),
+        "is-executable" => {
+            return Some(is_executable(path).map(|yes| yes.to_string()).map_err(named));
+        }
+        "set-executable" => {
+            return Some(set_executable(path, true).map(|()| String::new()).map_err(named));
+        }
         "grow" => open(path, OpenFlags::CREATE, DescriptorFlags::WRITE)
             .and_then(|file| file.set_size(target.parse().unwrap_or(0)))
             .map(done),
@@ -57,6 +70,16 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         _ => return None,
     };
     Some(tried.map_err(|error| error.name().to_owned()))
+}
+
+/// The name of an error of the host's own interface.
+fn named(error: Error) -> String {
+    match error {
+        Error::NotFound(_) => "no-entry",
+        Error::Denied(_) => "not-permitted",
+        Error::Failed(_) => "failed",
+    }
+    .to_owned()
 }
 
 const FOLLOW: PathFlags = PathFlags::SYMLINK_FOLLOW;
@@ -88,13 +111,18 @@ pub fn read(path: &str) -> Result<String, ErrorCode> {
     contents(&handle(path)?)
 }
 
-/// The names in a directory, a line each.
+/// The names in a directory, a line each; a `?` for each one that the host can't say.
 pub fn list(path: &str) -> Result<String, ErrorCode> {
     let directory = open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)?;
     let entries = directory.read_directory()?;
     let mut names = Vec::new();
-    while let Some(entry) = entries.read_directory_entry()? {
-        names.push(entry.name);
+    loop {
+        match entries.read_directory_entry() {
+            Ok(None) => break,
+            Ok(Some(entry)) => names.push(entry.name),
+            Err(ErrorCode::IllegalByteSequence) => names.push("?".to_owned()),
+            Err(error) => return Err(error),
+        }
     }
     names.sort();
     Ok(names.join("\n"))
@@ -104,6 +132,24 @@ pub fn list(path: &str) -> Result<String, ErrorCode> {
 pub fn write(path: &str, create: OpenFlags) -> Result<String, ErrorCode> {
     let file = open(path, create, DescriptorFlags::WRITE)?;
     file.write(b"hostile", 0).map(|_| String::new())
+}
+
+/// Writes behind the end of a file.
+fn append(path: &str) -> Result<String, ErrorCode> {
+    let file = open(path, OpenFlags::CREATE, DescriptorFlags::WRITE)?;
+    let stream = file.append_via_stream()?;
+    let written = stream.blocking_write_and_flush(b"hostile");
+    written.map(|()| String::new()).map_err(|error| code(&error))
+}
+
+/// What a stream says of a file.
+pub fn code(error: &StreamError) -> ErrorCode {
+    match error {
+        StreamError::LastOperationFailed(error) => {
+            filesystem_error_code(error).unwrap_or(ErrorCode::Io)
+        }
+        StreamError::Closed => ErrorCode::BadDescriptor,
+    }
 }
 
 /// Opens a directory through a link, puts another directory in the link's place, and uses the

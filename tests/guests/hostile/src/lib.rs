@@ -1,17 +1,23 @@
 //! A plugin that tries what no plugin may do, and reports what it got.
 //!
-//! [`files`] goes through the bare `wasi:filesystem` interface, [`bulk`] through the host's own
-//! `changes` and `scan`, [`race`] through all of them while the tree changes under it, and
+//! [`files`] goes through the bare `wasi:filesystem` interface, [`ordinary`] through the standard
+//! library, [`scan`] through the host's own interface, [`race`] through all of them while the
+//! tree changes under it. [`spoil`] writes and then ends badly, [`flood`] writes without end, and
 //! [`conduct`] needs no files at all. Neither the SDK nor the C library looks at a path before
 //! the host does.
 
-mod bulk;
 mod conduct;
 mod files;
+mod flood;
+mod ordinary;
 mod race;
+mod scan;
+mod spoil;
 
+use cofferdam_sdk::bindings::cofferdam::host::files::last_refusal;
 use cofferdam_sdk::{Context, ToolError, plugin};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 struct Hostile;
 
@@ -33,6 +39,9 @@ struct Output {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
+    /// Why the host refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// What was got, or what the host said.
@@ -41,8 +50,8 @@ type Tried = Result<String, String>;
 impl From<Tried> for Output {
     fn from(tried: Tried) -> Self {
         match tried {
-            Ok(data) => Self { ok: true, error: None, data: Some(data) },
-            Err(error) => Self { ok: false, error: Some(error), data: None },
+            Ok(data) => Self { ok: true, data: Some(data), ..Self::default() },
+            Err(error) => Self { ok: false, error: Some(error), ..Self::default() },
         }
     }
 }
@@ -50,13 +59,25 @@ impl From<Tried> for Output {
 impl Hostile {
     fn attempt(attempt: Attempt, _: &Context) -> Result<Output, ToolError> {
         let Attempt { what, path, target } = &attempt;
-        let tried =
-            files::attempt(what, path, target).or_else(|| bulk::attempt(what, path, target));
-        tried.map(Output::from).ok_or_else(|| unknown(what))
+        let tried = files::attempt(what, path, target)
+            .or_else(|| ordinary::attempt(what, path, target))
+            .or_else(|| scan::attempt(what, path, target))
+            .ok_or_else(|| unknown(what))?;
+        let refusal = if tried.is_err() { last_refusal() } else { None };
+        let reason = refusal.map(|refusal| refusal.reason);
+        Ok(Output { reason, ..tried.into() })
     }
 
     fn race(race: race::Race, context: &Context) -> Result<Output, ToolError> {
-        Ok(race::run(&race, context).into())
+        race::run(&race, context).map(Output::from)
+    }
+
+    fn spoil(spoil: spoil::Spoil, _: &Context) -> Result<Value, ToolError> {
+        spoil::run(&spoil)
+    }
+
+    fn flood(flood: flood::Flood, _: &Context) -> Result<Output, ToolError> {
+        Ok(flood::run(&flood).into())
     }
 
     fn misbehave(conduct: conduct::Conduct, _: &Context) -> Result<Output, ToolError> {
@@ -68,4 +89,13 @@ fn unknown(what: &str) -> ToolError {
     ToolError::invalid_args("UnknownAttempt", format!("'{what}' is none of the attempts"))
 }
 
-plugin!(Hostile { attempt, attempt_read = attempt, attempt_none = attempt, race, misbehave });
+plugin!(Hostile {
+    attempt,
+    attempt_read = attempt,
+    attempt_none = attempt,
+    race,
+    spoil,
+    flood,
+    flood_read = flood,
+    misbehave,
+});

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use cofferdam_sdk::Context;
+use cofferdam_sdk::{Context, ToolError};
 use serde::Deserialize;
-use wasip2::filesystem::types::{NewTimestamp, OpenFlags, PathFlags};
+use wasip2::filesystem::types::{ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 
-use crate::{Tried, bulk, files};
+use crate::{Tried, files, scan};
 
 /// What a finished race leaves for its answer, in milliseconds.
 const REST: u32 = 500;
@@ -16,7 +16,11 @@ const REST: u32 = 500;
 #[serde(deny_unknown_fields)]
 pub struct Race {
     how: How,
-    path: String,
+    /// A directory that holds the files `file.txt`, `0`, `1`, ... and is swapped.
+    directory: String,
+    /// How many numbered files there are.
+    #[serde(default)]
+    files: u32,
 }
 
 #[derive(Deserialize)]
@@ -28,8 +32,9 @@ enum How {
 }
 
 /// Everything that was got, each thing once; the first line says how often it went well and how
-/// often the host refused.
-pub fn run(race: &Race, context: &Context) -> Tried {
+/// often the host refused. What was written makes the call fail, so that what it got is told
+/// whatever would have become of its commit.
+pub fn run(race: &Race, context: &Context) -> Result<Tried, ToolError> {
     let time = Duration::from_millis(context.deadline_ms.saturating_sub(REST).into());
     let started = Instant::now();
     let (mut well, mut refused) = (0_u32, 0_u32);
@@ -48,53 +53,62 @@ pub fn run(race: &Race, context: &Context) -> Tried {
         round += 1;
     }
     let seen: Vec<String> = seen.into_iter().collect();
-    Ok(format!("{well} {refused}\n{}", seen.join("\n")))
+    let told = format!("{well} {refused}\n{}", seen.join("\n"));
+    match race.how {
+        How::Read | How::Scan => Ok(Ok(told)),
+        How::Write => Err(ToolError::failed("Raced", told)),
+    }
 }
 
 fn once(race: &Race, round: u32) -> Vec<Tried> {
-    let path = race.path.as_str();
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-    let said = |tried: Result<String, _>| {
-        tried.map_err(|error: wasip2::filesystem::types::ErrorCode| error.name().to_owned())
-    };
+    let directory = race.directory.as_str();
+    let file = format!("{directory}/file.txt");
     match race.how {
         How::Read => vec![
-            said(files::read(path)),
+            said(files::read(&file)),
             said(files::list(directory)),
-            std::fs::read_to_string(format!("/workspace/{path}"))
+            std::fs::read_to_string(format!("/workspace/{file}"))
                 .map_err(|error| error.to_string()),
         ],
-        How::Write => {
-            let new = format!("{directory}/new");
-            let mut tried = vec![
-                said(files::write(path, OpenFlags::TRUNCATE)),
-                said(files::write(&new, OpenFlags::CREATE)),
-                bulk::replace(path, "hostile"),
-                bulk::replace(&format!("{directory}/deep/new"), "hostile"),
-                std::fs::write(format!("/workspace/{path}"), "hostile")
-                    .map(|()| String::new())
-                    .map_err(|error| error.to_string()),
-            ];
-            if let Some(root) = files::workspace() {
-                let now = NewTimestamp::Now;
-                let moved = format!("{directory}/moved-{round}");
-                let done = |()| String::new();
-                tried.push(said(root.set_times_at(PathFlags::empty(), path, now, now).map(done)));
-                tried.push(said(
-                    root.create_directory_at(&format!("{directory}/directory-{round}")).map(done),
-                ));
-                tried.push(said(root.rename_at(&new, &root, &moved).map(done)));
-                tried.push(said(root.unlink_file_at(&moved).map(done)));
-                tried.push(bulk::remove(&moved));
-            }
-            tried
-        }
+        How::Write => write(directory, round, race.files),
         How::Scan => {
             vec![
-                bulk::scan(&bulk::query(directory, false)),
-                bulk::scan(&bulk::query(directory, true)),
-                bulk::scan(&bulk::query("", true)),
+                scan::scan(&scan::query(directory, false)),
+                scan::scan(&scan::query(directory, true)),
+                scan::scan(&scan::query("", true)),
             ]
         }
     }
+}
+
+/// Each round takes files that were not changed before: those are staged, and what is outside
+/// does not matter to them any more.
+fn write(directory: &str, round: u32, files: u32) -> Vec<Tried> {
+    let now = NewTimestamp::Now;
+    let old = |turn: u32| format!("{directory}/{}", (4 * round + turn) % files.max(1));
+    let new = |name: &str| format!("{directory}/{name}-{round}");
+    let Some(root) = files::workspace() else { return Vec::new() };
+    let done = |()| String::new();
+    vec![
+        // Without truncating: the host copies what it finds.
+        said(files::write(&old(0), OpenFlags::empty())),
+        said(files::read(&old(0))),
+        said(files::write(&old(1), OpenFlags::TRUNCATE)),
+        said(files::write(&new("new"), OpenFlags::CREATE | OpenFlags::EXCLUSIVE)),
+        said(files::write(&format!("{directory}/deep/{round}"), OpenFlags::CREATE)),
+        std::fs::write(format!("/workspace/{}", new("plain")), "hostile")
+            .map(done)
+            .map_err(|error| error.to_string()),
+        said(root.set_times_at(PathFlags::SYMLINK_FOLLOW, &old(2), now, now).map(done)),
+        said(root.create_directory_at(&new("directory")).map(done)),
+        said(root.symlink_at("file.txt", &new("link")).map(done)),
+        said(files::read(&new("link"))),
+        said(root.rename_at(&old(3), &root, &new("moved")).map(done)),
+        said(files::read(&new("moved"))),
+        said(root.unlink_file_at(&new("moved")).map(done)),
+    ]
+}
+
+fn said<T>(tried: Result<T, ErrorCode>) -> Result<T, String> {
+    tried.map_err(|error| error.name().to_owned())
 }

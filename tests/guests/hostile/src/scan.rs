@@ -1,23 +1,12 @@
-//! Attempts through the host's own `changes` and `scan`.
+//! Attempts through the host's own `scan`.
 
-use cofferdam_sdk::bindings::cofferdam::host::changes::{self, Change, Rename, Write};
 use cofferdam_sdk::bindings::cofferdam::host::scan::{Query, Scanner};
 
 use crate::Tried;
 
-/// Tries one thing; `None` for what is nothing of these two.
+/// Tries one thing; `None` for what is no scan.
 pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     Some(match what {
-        "changes-write" => apply(&[write(path, "hostile", false)]),
-        "changes-create" => apply(&[write(path, "hostile", true)]),
-        "changes-remove" => apply(&[Change::Remove(path.to_owned())]),
-        "changes-rename" => {
-            apply(&[Change::Rename(Rename { source: path.to_owned(), target: target.to_owned() })])
-        }
-        "changes-like" => apply(&[with_permissions_of(path, target)]),
-        // The first would be allowed.
-        "changes-both" => apply(&[write(target, "hostile", false), write(path, "hostile", false)]),
-        "changes-many" => many(path, target.parse().unwrap_or(0)),
         "scan" => scan(&query(path, false)),
         "scan-following" => scan(&query(path, true)),
         "scan-ignoring" => scan(&Query { ignore_files: true, ..query(path, false) }),
@@ -29,47 +18,6 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "scan-ahead" => ahead(path, target.parse().unwrap_or(0)),
         _ => return None,
     })
-}
-
-fn write(path: &str, contents: &str, create_new: bool) -> Change {
-    Change::Write(Write {
-        path: path.to_owned(),
-        contents: contents.into(),
-        like: None,
-        executable: None,
-        create_new,
-    })
-}
-
-fn with_permissions_of(path: &str, like: &str) -> Change {
-    Change::Write(Write {
-        path: path.to_owned(),
-        contents: b"hostile".into(),
-        like: Some(like.to_owned()),
-        executable: None,
-        create_new: false,
-    })
-}
-
-fn apply(changes: &[Change]) -> Tried {
-    changes::apply(changes).map(|()| String::new()).map_err(|error| format!("{error:?}"))
-}
-
-/// Replaces a file.
-pub fn replace(path: &str, contents: &str) -> Tried {
-    apply(&[write(path, contents, false)])
-}
-
-/// Removes a file, if there is one.
-pub fn remove(path: &str) -> Tried {
-    apply(&[Change::Remove(path.to_owned())])
-}
-
-/// Creates many files in one go.
-fn many(directory: &str, count: u32) -> Tried {
-    let changes: Vec<Change> =
-        (0..count).map(|number| write(&format!("{directory}/{number}"), "", false)).collect();
-    apply(&changes)
 }
 
 /// A query for everything.

@@ -1,16 +1,6 @@
-//! What a tool wants to do, before anything is done.
+//! Which files may be edited.
 
-use cofferdam_sdk::changes::Change;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
-
-/// The changes of a call and its answer once the host has made them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan<Output> {
-    /// All of them or none; empty where the files are already as wanted.
-    pub changes: Vec<Change>,
-    /// What the caller is told.
-    pub output: Output,
-}
 
 /// Directories that belong to git and to the host. The host protects them too; saying it
 /// here names the path as the caller wrote it.

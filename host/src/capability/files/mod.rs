@@ -1,0 +1,203 @@
+//! The files of one call: what it may do with them, and the trees that it sees. Paths that a
+//! plugin writes become places here; what is done at a place is [`crate::workspace`]'s.
+
+mod listing;
+mod permissions;
+mod wasi;
+mod writer;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::policy::{Capabilities, Files, Limits, Scope, protected};
+use crate::workspace::path::by_names;
+use crate::workspace::{Overlay, Quota, Refused, Workspace, or_dot};
+
+pub(super) use permissions::add_to_linker as add_permissions_to_linker;
+pub(super) use wasi::add_to_linker;
+
+/// What one call may do with files, and what it has open.
+pub(crate) struct FileState {
+    workspace: Arc<Workspace>,
+    tree: Arc<Overlay>,
+    capabilities: Capabilities,
+    scope: Scope,
+    quota: Arc<Quota>,
+    open: HashMap<u32, Open>,
+    /// Why the last operation was refused, if it was the host that refused it.
+    refused: Option<Refused>,
+}
+
+/// What a descriptor stands for.
+#[derive(Clone)]
+struct Open {
+    /// The workspace, or the call's own `/tmp`.
+    tree: Arc<Overlay>,
+    place: String,
+    is_directory: bool,
+    /// Device and inode: what it is, whatever its name.
+    object: (u64, u64),
+}
+
+/// What a call wants to do at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// See whether something is there; a directory above the scope will do.
+    Look,
+    Read,
+    Change,
+    /// Make a directory, which may be one on the way to the scope.
+    Lead,
+}
+
+impl Access {
+    fn changes(self) -> bool {
+        matches!(self, Self::Change | Self::Lead)
+    }
+}
+
+impl FileState {
+    pub(crate) fn new(
+        workspace: Arc<Workspace>,
+        tree: Arc<Overlay>,
+        capabilities: Capabilities,
+        scope: Scope,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            workspace,
+            tree,
+            capabilities,
+            scope,
+            quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
+            open: HashMap::new(),
+            refused: None,
+        }
+    }
+
+    pub(super) fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
+    }
+
+    /// The workspace with what was changed so far.
+    pub(super) fn tree(&self) -> &Arc<Overlay> {
+        &self.tree
+    }
+
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The limit of writing that the call has reached.
+    pub(crate) fn exceeded(&self) -> Option<&'static str> {
+        self.quota.exceeded()
+    }
+
+    /// Does something at the place that `path`, beneath a directory of the workspace, stands
+    /// for, if the call may go there.
+    ///
+    /// # Errors
+    /// [`Refused`], and those of `act`.
+    pub(super) fn at<T>(
+        &self,
+        base: &str,
+        path: &str,
+        follow: bool,
+        access: Access,
+        act: impl Fn(&Overlay, &str) -> io::Result<T>,
+    ) -> io::Result<(String, T)> {
+        self.at_in(&self.tree, base, path, follow, access, act)
+    }
+
+    fn at_in<T>(
+        &self,
+        tree: &Overlay,
+        base: &str,
+        path: &str,
+        follow: bool,
+        access: Access,
+        act: impl Fn(&Overlay, &str) -> io::Result<T>,
+    ) -> io::Result<(String, T)> {
+        // Most paths mean what their names say: whatever is done at a place fails where a link
+        // is on the way, and only then the links have to be looked at.
+        if let Some(place) = by_names(base, path)?
+            && self.allow(tree, path, &place, access).is_ok()
+        {
+            match act(tree, &place) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {}
+                done => return done.map(|done| (place, done)),
+            }
+        }
+        let place = tree.resolve(base, path, follow)?;
+        self.allow(tree, path, &place, access)?;
+        let done = act(tree, &place)?;
+        Ok((place, done))
+    }
+
+    /// Remembers why the host refused something, should the plugin want to know.
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        self.refused = done.as_ref().err().and_then(Refused::of).cloned();
+        done
+    }
+
+    /// Whether the call may go to `place`, which is what `path` stands for. Its own `/tmp` is
+    /// all its own.
+    ///
+    /// # Errors
+    /// [`Refused`], saying why.
+    fn allow(&self, tree: &Overlay, path: &str, place: &str, access: Access) -> io::Result<()> {
+        if !std::ptr::eq(tree, &*self.tree) {
+            return Ok(());
+        }
+        match self.capabilities.files {
+            Files::None => {
+                let why = format!("{path}: the call has nothing to do with files");
+                return Err(Refused::denied(why));
+            }
+            Files::Read if access.changes() => {
+                return Err(Refused::denied(format!("{path}: the call may only read")));
+            }
+            Files::Read | Files::Write => {}
+        }
+        let is_in_sight = matches!(access, Access::Look | Access::Lead)
+            && self.scope.leads_on_from(place);
+        if !self.scope.allows(place) && !is_in_sight {
+            let path = or_dot(Path::new(path)).display();
+            return Err(Refused::denied(format!(
+                "{path} is outside of the call's scope: {}",
+                self.scope.paths().join(", ")
+            )));
+        }
+        match protected(place) {
+            Some(why) if access.changes() => {
+                Err(Refused::denied(format!("{path} is protected: {why}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a new link at `place` may point to `target`: not out of the workspace or the
+    /// scope, and not to what is protected. Its names are taken as they are: what is opened
+    /// through the link later is decided on then.
+    fn allow_target(&self, tree: &Overlay, place: &str, target: &str) -> io::Result<()> {
+        let refuse = |why: &str| Err(Refused::denied(format!("a link to {target} {why}")));
+        if target.starts_with('/') {
+            return refuse("would leave the workspace");
+        }
+        let mut names: Vec<&str> = place.split('/').collect();
+        names.pop();
+        for name in target.split('/') {
+            match name {
+                "" | "." => {}
+                ".." if names.pop().is_none() => return refuse("would leave the workspace"),
+                ".." => {}
+                name => names.push(name),
+            }
+        }
+        self.allow(tree, target, &names.join("/"), Access::Change)
+    }
+}

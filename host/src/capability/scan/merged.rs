@@ -1,0 +1,207 @@
+//! The walk of a tree in which a transaction has changed something: what the disk has and what
+//! is staged, as one. It decides as ripgrep's crate does on the disk alone: globs first, then
+//! ignore files from the deepest directory up, then types, then a leading dot.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::overrides::Override;
+use ignore::types::Types;
+use rustix::fs::FileType;
+
+use super::listing::MAX_FILES;
+use super::rules::{self, NAMES};
+use crate::runtime::Control;
+use crate::runtime::wit::host::scan::Query;
+use crate::workspace::Overlay;
+
+/// Where a repository keeps ignore rules that are not shared, relative to its top.
+const EXCLUDE: &str = ".git/info/exclude";
+
+/// A walk and what it found so far.
+pub(super) struct Walk<'a> {
+    pub(super) tree: &'a Overlay,
+    /// The workspace's own path, which globs are relative to.
+    pub(super) top: &'a Path,
+    pub(super) query: &'a Query,
+    pub(super) follow: bool,
+    pub(super) globs: &'a Override,
+    pub(super) types: &'a Types,
+    pub(super) control: &'a Control,
+    /// Whether a file may be listed at all.
+    pub(super) allows: &'a dyn Fn(&str) -> bool,
+    /// The rules of the directories that the walk is in, the deepest ones last; of each by
+    /// [`NAMES`], and what its repository excludes.
+    rules: Vec<Vec<Gitignore>>,
+    /// The real places of those directories.
+    places: Vec<String>,
+    found: Vec<PathBuf>,
+}
+
+/// Why a walk ended early: a file of rules that can't be used.
+pub(super) struct Problem(pub(super) String);
+
+impl<'a> Walk<'a> {
+    #[expect(clippy::too_many_arguments, reason = "what a walk is made of")]
+    pub(super) fn new(
+        tree: &'a Overlay,
+        top: &'a Path,
+        query: &'a Query,
+        follow: bool,
+        globs: &'a Override,
+        types: &'a Types,
+        control: &'a Control,
+        allows: &'a dyn Fn(&str) -> bool,
+    ) -> Self {
+        let (rules, places, found) = (Vec::new(), Vec::new(), Vec::new());
+        Self { tree, top, query, follow, globs, types, control, allows, rules, places, found }
+    }
+
+    /// The files at and below `root`, in no order.
+    pub(super) fn from(mut self, root: &str) -> Result<Vec<PathBuf>, Problem> {
+        // The rules of the directories above count as well.
+        for (end, _) in root.match_indices('/').chain([(root.len(), "")]) {
+            if !root.is_empty() && end == root.len() {
+                break;
+            }
+            self.enter(&root[..end], &root[..end])?;
+        }
+        if !root.is_empty() {
+            self.enter("", "")?;
+            self.rules.rotate_right(1);
+        }
+        match self.tree.stat(root) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                self.directory(root, root)?;
+            }
+            // A file stands for itself.
+            Ok(_) => self.found.push(root.into()),
+            Err(_) => {}
+        }
+        Ok(self.found)
+    }
+
+    fn directory(&mut self, path: &str, place: &str) -> Result<(), Problem> {
+        if self.places.iter().any(|above| above == place) || self.control.stop().is_some() {
+            return Ok(());
+        }
+        let Ok(entries) = self.tree.list(place) else { return Ok(()) };
+        self.places.push(place.to_owned());
+        self.enter(path, place)?;
+        for (name, kind) in entries {
+            // A staged name is always UTF-8, and one that is not can't be opened here.
+            let Ok(name) = name.into_string() else { continue };
+            let below = |parent: &str| match parent {
+                "" => name.clone(),
+                parent => format!("{parent}/{name}"),
+            };
+            let path = below(path);
+            match self.entry(below(place), kind) {
+                Some((place, FileType::Directory)) if !self.is_hidden(&path, true) => {
+                    self.directory(&path, &place)?;
+                }
+                Some((place, FileType::RegularFile))
+                    if !self.is_hidden(&path, false)
+                        && (self.allows)(&path)
+                        && !self.is_too_large(&place)
+                        && self.found.len() <= MAX_FILES =>
+                {
+                    self.found.push(path.into());
+                }
+                _ => {}
+            }
+        }
+        self.rules.pop();
+        self.places.pop();
+        Ok(())
+    }
+
+    /// Where an entry really is and what, a link that stays inside being what it leads to.
+    fn entry(&self, place: String, kind: FileType) -> Option<(String, FileType)> {
+        if kind != FileType::Symlink {
+            return Some((place, kind));
+        }
+        if !self.follow {
+            return None;
+        }
+        let place = self.tree.resolve("", &place, true).ok()?;
+        let stat = self.tree.stat(&place).ok()?;
+        Some((place, FileType::from_raw_mode(stat.st_mode)))
+    }
+
+    fn is_too_large(&self, place: &str) -> bool {
+        self.query.max_file_size.is_some_and(|most| {
+            self.tree.stat(place).is_ok_and(|stat| stat.st_size.unsigned_abs() > most)
+        })
+    }
+
+    fn is_hidden(&self, path: &str, is_directory: bool) -> bool {
+        let full = self.top.join(path);
+        match self.globs.matched(&full, is_directory) {
+            Match::None => {}
+            decided => return decided.is_ignore(),
+        }
+        let ignored = self.ignored(&full, is_directory);
+        if ignored == Some(true) {
+            return true;
+        }
+        let by_type = self.types.matched(&full, is_directory);
+        if by_type.is_ignore() {
+            return true;
+        }
+        let is_wanted = ignored == Some(false) || by_type.is_whitelist();
+        let name = path.rsplit('/').next().unwrap_or(path);
+        !is_wanted && !self.query.hidden && name.starts_with('.')
+    }
+
+    /// What the ignore files say: each kind's deepest word counts, and among the kinds the
+    /// first one's.
+    fn ignored(&self, full: &Path, is_directory: bool) -> Option<bool> {
+        (0..=NAMES.len()).find_map(|kind| {
+            self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(|rules| {
+                match rules.matched(full, is_directory) {
+                    Match::None => None,
+                    decided => Some(decided.is_ignore()),
+                }
+            })
+        })
+    }
+
+    /// Reads the rules of a directory.
+    fn enter(&mut self, path: &str, place: &str) -> Result<(), Problem> {
+        if !self.query.ignore_files {
+            self.rules.push(Vec::new());
+            return Ok(());
+        }
+        let full = self.top.join(path);
+        let names = NAMES.iter().rev().chain([&EXCLUDE]);
+        let rules = names.map(|name| {
+            let file = if place.is_empty() { (*name).to_owned() } else { format!("{place}/{name}") };
+            self.read(&full, &file)
+        });
+        let rules = rules.collect::<Result<_, _>>()?;
+        self.rules.push(rules);
+        Ok(())
+    }
+
+    fn read(&self, directory: &Path, file: &str) -> Result<Gitignore, Problem> {
+        let Ok((opened, stat)) = self.tree.open_read(file) else { return Ok(Gitignore::empty()) };
+        let wrong = |what: &str| Err(Problem(format!("{file} {what}")));
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return wrong(rules::NO_FILE);
+        }
+        let mut text = Vec::new();
+        let read = opened.take(rules::MAX_SIZE + 1).read_to_end(&mut text);
+        if read.is_err() || rules::is_unusable(&text) {
+            return wrong(rules::TOO_MUCH);
+        }
+        let mut builder = GitignoreBuilder::new(directory);
+        for line in String::from_utf8_lossy(&text).lines() {
+            // What is no glob hides nothing, as in git.
+            let _ = builder.add_line(None, line);
+        }
+        Ok(builder.build().unwrap_or_else(|_| Gitignore::empty()))
+    }
+}

@@ -1,0 +1,52 @@
+//! `cofferdam undo`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::runtime::Builder;
+
+use super::args::{Format, Global, Undo};
+use super::output::Output;
+use super::{CliError, exit, setup};
+use crate::journal::{CommitRecord, Entry, Journal};
+use crate::workspace::{History, HistoryError, Transaction};
+
+/// How long somebody else's changes are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {
+    let workspace = Arc::new(setup::workspace(global)?);
+    let journal = Journal::new(Arc::clone(&workspace));
+    let timers = Builder::new_current_thread().enable_time().build()?;
+    let begun = timers.block_on(Transaction::begin(&workspace, PATIENCE));
+    let (transaction, recovered) = begun.map_err(CliError::host)?;
+    for commit in recovered {
+        journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
+    }
+    let history = History::new(workspace);
+    let (undone, commit) = match history.undo(transaction, args.commit.as_deref()) {
+        Err(HistoryError::Changed(paths)) => {
+            if output.format() == Format::Json {
+                output.json(&json!({ "undone": null, "changed_since": paths }))?;
+            } else {
+                tracing::error!("{}", HistoryError::Changed(paths));
+            }
+            return Ok(exit::ERROR);
+        }
+        done => done?,
+    };
+    let record = commit.map(|commit| CommitRecord::new(&commit, false));
+    if output.format() == Format::Text {
+        let paths = record.iter().flat_map(|record| &record.changes);
+        let lines = paths.map(|path| format!("{} {}\n", path.change, path.path));
+        let lines: String = lines.collect();
+        output.text(&format!("undone: {}\n{lines}", undone.id))?;
+    } else {
+        output.json(&json!({ "undone": undone.id, "commit": record }))?;
+    }
+    if let Some(record) = record {
+        journal.append(&Entry::Commit(record));
+    }
+    Ok(exit::OK)
+}

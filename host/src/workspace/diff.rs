@@ -1,0 +1,629 @@
+//! Changes of files as text: what `git diff --no-renames` prints. No I/O: it is given both
+//! contents. Renames are not looked for; the order of paths is the caller's, and so is making
+//! what contents say harmless for a terminal.
+//!
+//! Source of the format: git-diff(1), "Generating patch text with -p". Where several smallest
+//! changes say the same, git may show another one, since it also looks at indentation.
+
+use std::time::Instant;
+
+use sha1::{Digest as _, Sha1};
+use similar::udiff::UnifiedHunkHeader;
+use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+
+/// Unchanged lines around each change.
+const CONTEXT_LINES: usize = 3;
+
+/// A file with a NUL byte among this many first bytes is binary, as for git.
+const BINARY_PREFIX_BYTES: usize = 8_000;
+
+/// A larger file is shown as a binary one: its lines would take too much memory.
+const TEXT_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+
+/// The bytes of the longest text behind the line numbers of a hunk.
+const HEADING_BYTES: usize = 80;
+
+/// What is at a path before or after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side<'a> {
+    /// There is no file.
+    Nothing,
+    /// A regular file.
+    File {
+        /// Whether its owner may execute it.
+        executable: bool,
+        /// All of its bytes, in any encoding.
+        content: &'a [u8],
+    },
+    /// A symbolic link.
+    Link {
+        /// The path in it, as it stands there.
+        target: &'a [u8],
+    },
+}
+
+impl<'a> Side<'a> {
+    fn mode(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::File { executable: false, .. } => Some("100644"),
+            Self::File { executable: true, .. } => Some("100755"),
+            Self::Link { .. } => Some("120000"),
+        }
+    }
+
+    fn content(self) -> &'a [u8] {
+        match self {
+            Self::Nothing => &[],
+            Self::File { content, .. } => content,
+            Self::Link { target } => target,
+        }
+    }
+
+    /// The start of git's name for the content (git-hash-object(1)), as long as git shows it.
+    fn blob(self) -> String {
+        if self == Self::Nothing {
+            return "0".repeat(7);
+        }
+        let content = self.content();
+        let hash = Sha1::new().chain_update(format!("blob {}\0", content.len()));
+        let [first, second, third, fourth, ..]: [u8; 20] =
+            hash.chain_update(content).finalize().into();
+        format!("{:07x}", u32::from_be_bytes([first, second, third, fourth]) >> 4)
+    }
+
+    fn is_binary(self) -> bool {
+        let content = self.content();
+        content.len() > TEXT_LIMIT_BYTES
+            || content[..content.len().min(BINARY_PREFIX_BYTES)].contains(&0)
+    }
+}
+
+/// Appends the change of one path to `out`; nothing if both sides are equal.
+///
+/// `path` is relative, with `/` between names. A file that becomes a link, or a link that becomes
+/// a file, is deleted and created. The content of a file that is binary or larger than 8 MiB is
+/// not shown; `git apply` refuses the whole patch then, and `patch` leaves such a file as it is.
+///
+/// After `deadline` the smallest change is not searched any more: more lines are shown as
+/// replaced, but what is shown stays right. One deadline for all paths bounds the time of all.
+pub fn render(path: &str, before: Side<'_>, after: Side<'_>, deadline: Instant, out: &mut Vec<u8>) {
+    use Side::{File, Link, Nothing};
+    if before == after {
+        return;
+    }
+    if let (File { .. }, Link { .. }) | (Link { .. }, File { .. }) = (before, after) {
+        render(path, before, Nothing, deadline, out);
+        render(path, Nothing, after, deadline, out);
+        return;
+    }
+
+    let (old_name, new_name) = (quoted(format!("a/{path}")), quoted(format!("b/{path}")));
+    put_line(out, &format!("diff --git {old_name} {new_name}"));
+    match (before.mode(), after.mode()) {
+        (None, Some(mode)) => put_line(out, &format!("new file mode {mode}")),
+        (Some(mode), None) => put_line(out, &format!("deleted file mode {mode}")),
+        (Some(old), Some(new)) if old != new => {
+            put_line(out, &format!("old mode {old}\nnew mode {new}"));
+        }
+        _ => {}
+    }
+    let same_content = before.content() == after.content();
+    if !same_content || before == Nothing || after == Nothing {
+        let kept_mode = before.mode().filter(|mode| after.mode() == Some(mode));
+        let kept_mode = kept_mode.map(|mode| format!(" {mode}")).unwrap_or_default();
+        put_line(out, &format!("index {}..{}{kept_mode}", before.blob(), after.blob()));
+    }
+    if same_content {
+        return;
+    }
+
+    let name_of = |side, name| if side == Nothing { "/dev/null".to_owned() } else { name };
+    let (old_name, new_name) = (name_of(before, old_name), name_of(after, new_name));
+    if before.is_binary() || after.is_binary() {
+        put_line(out, &format!("Binary files {old_name} and {new_name} differ"));
+        return;
+    }
+    // A tab ends a name with a blank, since `patch` takes what follows the name for a time.
+    let end_of = |name: &str| if name.contains(' ') { "\t" } else { "" };
+    put_line(out, &format!("--- {old_name}{}", end_of(&old_name)));
+    put_line(out, &format!("+++ {new_name}{}", end_of(&new_name)));
+    put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
+}
+
+/// Lines with their ends. Only a line feed ends one, also where others take a carriage return for
+/// an end.
+fn lines(content: &[u8]) -> Vec<&[u8]> {
+    content.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+fn put_hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant, out: &mut Vec<u8>) {
+    let operations = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(deadline));
+    let mut heading = String::new();
+    let mut searched = 0;
+    for hunk in group_diff_ops(operations, CONTEXT_LINES) {
+        let start = hunk[0].old_range().start;
+        if let Some(line) = old[searched..start].iter().rfind(|line| opens_section(line)) {
+            heading = format!(" {}", heading_of(line));
+        }
+        searched = start;
+        put_line(out, &format!("{}{heading}", UnifiedHunkHeader::new(&hunk)));
+        for operation in hunk {
+            let (tag, old_range, new_range) = operation.as_tag_tuple();
+            if tag == DiffTag::Equal {
+                put_lines(out, b' ', &old[old_range]);
+            } else {
+                put_lines(out, b'-', &old[old_range]);
+                put_lines(out, b'+', &new[new_range]);
+            }
+        }
+    }
+}
+
+/// Whether git takes a line for the start of what follows it, such as a function.
+fn opens_section(line: &[u8]) -> bool {
+    matches!(line, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$', ..])
+}
+
+/// As much of a line as git repeats in the header of a hunk below it.
+fn heading_of(line: &[u8]) -> &str {
+    let line = line[..line.len().min(HEADING_BYTES)].trim_ascii_end();
+    line.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+fn put_line(out: &mut Vec<u8>, line: &str) {
+    out.extend_from_slice(line.as_bytes());
+    out.push(b'\n');
+}
+
+fn put_lines(out: &mut Vec<u8>, mark: u8, lines: &[&[u8]]) {
+    for line in lines {
+        out.push(mark);
+        out.extend_from_slice(line);
+        if !line.ends_with(b"\n") {
+            put_line(out, "\n\\ No newline at end of file");
+        }
+    }
+}
+
+/// A name as git writes it (git-config(1), `core.quotePath`): in double quotes and with escapes
+/// as in C, if there is a byte in it that is not printable ASCII, a quote or a backslash.
+fn quoted(name: String) -> String {
+    let escaped: String = name.bytes().map(escape).collect();
+    if escaped == name { name } else { format!("\"{escaped}\"") }
+}
+
+fn escape(byte: u8) -> String {
+    match byte {
+        0x07 => "\\a".to_owned(),
+        0x08 => "\\b".to_owned(),
+        b'\t' => "\\t".to_owned(),
+        b'\n' => "\\n".to_owned(),
+        0x0b => "\\v".to_owned(),
+        0x0c => "\\f".to_owned(),
+        b'\r' => "\\r".to_owned(),
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+    use super::Side::{File, Link, Nothing};
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Duration;
+
+    fn text(content: &str) -> Side<'_> {
+        File { executable: false, content: content.as_bytes() }
+    }
+
+    fn in_time() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    fn rendered(path: &str, before: Side<'_>, after: Side<'_>) -> String {
+        let mut out = Vec::new();
+        render(path, before, after, in_time(), &mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn each_kind_of_change_has_the_header_lines_of_git() {
+        let run = File { executable: true, content: b"a\n" };
+        let link = Link { target: b"a" };
+        let large = vec![b'\n'; TEXT_LIMIT_BYTES + 1];
+        for (before, after, wanted) in [
+            (Nothing, Nothing, ""),
+            (text("a"), text("a"), ""),
+            (link, link, ""),
+            (Nothing, text(""), "new file mode 100644\nindex 0000000..e69de29\n"),
+            (text(""), Nothing, "deleted file mode 100644\nindex e69de29..0000000\n"),
+            (
+                Nothing,
+                run,
+                "new file mode 100755\nindex 0000000..7898192\n--- /dev/null\n+++ b/f\n\
+                 @@ -0,0 +1 @@\n+a\n",
+            ),
+            (
+                text("a\n"),
+                Nothing,
+                "deleted file mode 100644\nindex 7898192..0000000\n--- a/f\n+++ /dev/null\n\
+                 @@ -1 +0,0 @@\n-a\n",
+            ),
+            (text("a\n"), run, "old mode 100644\nnew mode 100755\n"),
+            (
+                run,
+                text("b\n"),
+                "old mode 100755\nnew mode 100644\nindex 7898192..6178079\n--- a/f\n+++ b/f\n\
+                 @@ -1 +1 @@\n-a\n+b\n",
+            ),
+            (
+                text(""),
+                text("a\n"),
+                "index e69de29..7898192 100644\n--- a/f\n+++ b/f\n@@ -0,0 +1 @@\n+a\n",
+            ),
+            (
+                Nothing,
+                link,
+                "new file mode 120000\nindex 0000000..2e65efe\n--- /dev/null\n+++ b/f\n\
+                 @@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n",
+            ),
+            (
+                text("a\n"),
+                link,
+                "deleted file mode 100644\nindex 7898192..0000000\n--- a/f\n+++ /dev/null\n\
+                 @@ -1 +0,0 @@\n-a\n\
+                 diff --git a/f b/f\nnew file mode 120000\nindex 0000000..2e65efe\n\
+                 --- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n",
+            ),
+            (
+                text("\0"),
+                text("a"),
+                "index f76dd23..2e65efe 100644\nBinary files a/f and b/f differ\n",
+            ),
+            (
+                Nothing,
+                text("\0"),
+                "new file mode 100644\nindex 0000000..f76dd23\n\
+                 Binary files /dev/null and b/f differ\n",
+            ),
+            (
+                File { executable: false, content: &large },
+                Nothing,
+                "deleted file mode 100644\nindex 4489902..0000000\n\
+                 Binary files a/f and /dev/null differ\n",
+            ),
+        ] {
+            let header = if wanted.is_empty() { "" } else { "diff --git a/f b/f\n" };
+            assert_eq!(rendered("f", before, after), format!("{header}{wanted}"), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_with_a_line_feed_only() {
+        for (before, after, wanted) in [
+            ("a\r\nb", "a\nb", "-a\r\n+a\n b\n\\ No newline at end of file\n"),
+            (
+                "a\rb",
+                "a\rc",
+                "-a\rb\n\\ No newline at end of file\n+a\rc\n\\ No newline at end of file\n",
+            ),
+            ("a\r", "a\r\n", "-a\r\n\\ No newline at end of file\n+a\r\n"),
+            ("a", "a\n", "-a\n\\ No newline at end of file\n+a\n"),
+            ("\u{feff}a\n", "a\n", "-\u{feff}a\n+a\n"),
+            ("a\u{2028}b\u{85}", "", "-a\u{2028}b\u{85}\n\\ No newline at end of file\n"),
+        ] {
+            let found = rendered("f", text(before), text(after));
+            assert_eq!(found.split_once(" @@\n").unwrap().1, wanted, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_hunk_has_three_lines_of_context_and_a_heading() {
+        let numbers = |changed: &[usize]| -> String {
+            let line = |number| match number {
+                2 => "fn two()  \n".to_owned(),
+                number if changed.contains(&number) => format!("changed {number}\n"),
+                number => format!("{number}\n"),
+            };
+            (1..=20).map(line).collect()
+        };
+        let before = numbers(&[]);
+        for (changed, wanted) in [
+            (&[1][..], &["@@ -1,4 +1,4 @@"][..]),
+            (&[5], &["@@ -2,7 +2,7 @@"]),
+            (&[6], &["@@ -3,7 +3,7 @@ fn two()"]),
+            (&[20], &["@@ -17,4 +17,4 @@ fn two()"]),
+            (&[6, 13], &["@@ -3,14 +3,14 @@ fn two()"]),
+            (&[6, 14], &["@@ -3,7 +3,7 @@ fn two()", "@@ -11,7 +11,7 @@ fn two()"]),
+        ] {
+            let found = rendered("f", text(&before), text(&numbers(changed)));
+            let headers: Vec<&str> = found.lines().filter(|line| line.starts_with("@@")).collect();
+            assert_eq!(headers, wanted, "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_quoted_as_git_quotes_them() {
+        for (name, wanted) in [
+            ("a b/'c'", "a/a b/'c' b/a b/'c'"),
+            ("é", r#""a/\303\251" "b/\303\251""#),
+            ("\"\\", r#""a/\"\\" "b/\"\\""#),
+            ("\u{1}\u{7f}", r#""a/\001\177" "b/\001\177""#),
+            ("\u{7}\u{8}\t\n\u{b}\u{c}\r", r#""a/\a\b\t\n\v\f\r" "b/\a\b\t\n\v\f\r""#),
+        ] {
+            let found = rendered(name, text("a\n"), text("b\n"));
+            let header = found.lines().next().unwrap();
+            assert_eq!(header, format!("diff --git {wanted}"), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_contents_end_soon_after_the_deadline() {
+        let mut random = Random(7);
+        let mut lines =
+            || -> String { (0..400_000).map(|_| random.pick(&["a\n", "b\n"])).collect() };
+        let (before, after) = (lines(), lines());
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(100);
+        render("f", text(&before), text(&after), deadline, &mut Vec::new());
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn git_applies_what_is_rendered() {
+        for seed in 1..=60 {
+            let mut random = Random(seed);
+            let before =
+                random.tree(&["a", "b", "", "\r", " x", "-- a/f", "++ b/f", "@@ -1 +1 @@"]);
+            let after = random.changed(&before);
+            // Whatever the search was stopped at, what is shown is right.
+            let deadline = if seed % 3 == 0 { Instant::now() } else { in_time() };
+            let patch = patch(&before, &after, deadline);
+
+            let directory = tempfile::tempdir().unwrap();
+            write(&before, directory.path());
+            assert!(applies(directory.path(), &patch), "seed {seed}");
+            assert_eq!(read(directory.path()), after, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn git_refuses_a_patch_with_a_binary_change() {
+        let file = |content: &[u8]| Entry::File(false, content.to_vec());
+        let tree = |entries: &[(&str, &[u8])]| -> Tree {
+            entries.iter().map(|(name, content)| ((*name).to_owned(), file(content))).collect()
+        };
+        let before = tree(&[("a", b"a\n"), ("b", b"\0")]);
+        for after in [
+            tree(&[("a", b"a\n"), ("b", b"\0\0")]),
+            tree(&[("a", b"changed\n"), ("b", b"\0\0")]),
+            tree(&[("a", b"changed\n"), ("b", b"text\n")]),
+            tree(&[("a", b"changed\n")]),
+            tree(&[("a", b"changed\n"), ("b", b"\0"), ("c", b"\0")]),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            write(&before, directory.path());
+            assert!(!applies(directory.path(), &patch(&before, &after, in_time())), "{after:?}");
+            assert_eq!(read(directory.path()), before, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn git_renders_the_same_where_no_line_stands_twice() {
+        for seed in 1..=40 {
+            let mut random = Random(seed);
+            let mut before = random.tree(&[]);
+            let mut after = random.changed(&before);
+            let binary = |content: &[u8]| Entry::File(false, content.to_vec());
+            before.insert("binary".to_owned(), binary(b"a\0b"));
+            after.insert("binary".to_owned(), binary(b"a\0c"));
+            after.insert("new binary".to_owned(), binary(b"\0"));
+
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path();
+            done(git(root).args(["init", "--quiet"]));
+            let [old_tree, new_tree] = [&before, &after].map(|tree| {
+                done(git(root).args(["rm", "-r", "--quiet", "--force", "--ignore-unmatch", "."]));
+                write(tree, root);
+                done(git(root).args(["add", "--all"]));
+                done(git(root).arg("write-tree")).trim().to_owned()
+            });
+            let wanted = done(git(root).args(["diff", "--no-renames", &old_tree, &new_tree]));
+            let found = patch(&before, &after, in_time());
+            assert_eq!(String::from_utf8_lossy(&found), wanted, "seed {seed}");
+        }
+    }
+
+    /// What the tests put at a path; `File` says whether it is executable.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    enum Entry {
+        File(bool, Vec<u8>),
+        Link(Vec<u8>),
+    }
+
+    type Tree = BTreeMap<String, Entry>;
+
+    fn side(entry: Option<&Entry>) -> Side<'_> {
+        match entry {
+            None => Nothing,
+            Some(Entry::File(executable, content)) => File { executable: *executable, content },
+            Some(Entry::Link(target)) => Link { target },
+        }
+    }
+
+    fn patch(before: &Tree, after: &Tree, deadline: Instant) -> Vec<u8> {
+        let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let mut out = Vec::new();
+        for path in paths {
+            render(path, side(before.get(path)), side(after.get(path)), deadline, &mut out);
+        }
+        out
+    }
+
+    fn write(tree: &Tree, root: &Path) {
+        for (name, entry) in tree {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            match entry {
+                Entry::File(executable, content) => {
+                    fs::write(&path, content).unwrap();
+                    let mode = if *executable { 0o755 } else { 0o644 };
+                    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+                }
+                Entry::Link(target) => {
+                    symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap();
+                }
+            }
+        }
+    }
+
+    fn read(root: &Path) -> Tree {
+        let mut tree = Tree::new();
+        let mut directories = vec![root.to_owned()];
+        while let Some(directory) = directories.pop() {
+            for found in fs::read_dir(directory).unwrap() {
+                let path = found.unwrap().path();
+                let metadata = fs::symlink_metadata(&path).unwrap();
+                let entry = if metadata.is_dir() {
+                    directories.push(path);
+                    continue;
+                } else if metadata.is_symlink() {
+                    Entry::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+                } else {
+                    let executable = metadata.permissions().mode() & 0o100 != 0;
+                    Entry::File(executable, fs::read(&path).unwrap())
+                };
+                tree.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned(), entry);
+            }
+        }
+        tree
+    }
+
+    /// Git in `directory`, without settings and without a repository above.
+    fn git(directory: &Path) -> Command {
+        let mut command = Command::new("git");
+        command
+            .current_dir(directory)
+            .env_remove("GIT_DIR")
+            .env_remove("GIT_INDEX_FILE")
+            .env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1");
+        command
+    }
+
+    /// What a command prints that must succeed.
+    fn done(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Applies a patch to the files of `directory`; whether git took it.
+    fn applies(directory: &Path, patch: &[u8]) -> bool {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), patch).unwrap();
+        let mut command = git(directory);
+        command.args(["apply", "--whitespace=nowarn"]).arg(file.path());
+        command.output().unwrap().status.success()
+    }
+
+    /// Numbers that are random enough and the same on every run (xorshift).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % bound as u64).unwrap()
+        }
+
+        fn chance(&mut self, percent: usize) -> bool {
+            self.below(100) < percent
+        }
+
+        fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+            choices[self.below(choices.len())]
+        }
+
+        /// One of `common`, or one that stands nowhere else.
+        fn line(&mut self, common: &[&str]) -> Vec<u8> {
+            let end = self.pick(&["\n", "\n", "\n", "\r\n"]);
+            if !common.is_empty() && self.chance(80) {
+                return format!("{}{end}", self.pick(common)).into_bytes();
+            }
+            let long = format!("section {}", "ö".repeat(self.below(80)));
+            let start: &[u8] = match self.below(6) {
+                0 => b"fn ",
+                4 => long.as_bytes(),
+                1 => "\u{feff}ä ".as_bytes(),
+                2 => b"latin \xe9 \x80 ",
+                3 => b"\t\x1b[1m",
+                _ => b"",
+            };
+            [start, format!("{:x}{end}", self.0).as_bytes()].concat()
+        }
+
+        fn entry(&mut self, common: &[&str]) -> Entry {
+            if self.chance(15) {
+                return Entry::Link(format!("to/{}", self.below(1000)).into_bytes());
+            }
+            let count = if self.chance(15) { 0 } else { self.below(60) };
+            let mut content: Vec<u8> = (0..count).flat_map(|_| self.line(common)).collect();
+            if self.chance(25) {
+                content.pop();
+            }
+            Entry::File(self.chance(30), content)
+        }
+
+        fn tree(&mut self, common: &[&str]) -> Tree {
+            let names =
+                ["x", "with blank", "d/déjà", "d/tab\there", "d/e/quote\"", "b\\s", "日本/f"];
+            (0..20)
+                .map(|number| (format!("{}{number}", self.pick(&names)), self.entry(common)))
+                .collect()
+        }
+
+        /// `tree` after changes of all kinds.
+        fn changed(&mut self, tree: &Tree) -> Tree {
+            let mut after = Tree::new();
+            for (name, entry) in tree {
+                let entry = match self.below(8) {
+                    0 => continue,
+                    1 => self.entry(&["a", "b"]),
+                    2 => entry.clone(),
+                    _ => self.edited(entry),
+                };
+                after.insert(name.clone(), entry);
+            }
+            after.insert("new/\u{7f}file".to_owned(), self.entry(&[]));
+            after
+        }
+
+        fn edited(&mut self, entry: &Entry) -> Entry {
+            let Entry::File(executable, content) = entry else {
+                return Entry::Link(format!("other/{}", self.below(1000)).into_bytes());
+            };
+            let mut after = Vec::new();
+            for line in lines(content) {
+                match self.below(20) {
+                    0 => {}
+                    1 => after.extend(self.line(&[])),
+                    2 => after.extend([self.line(&[]), line.to_vec()].concat()),
+                    _ => after.extend_from_slice(line),
+                }
+            }
+            Entry::File(*executable != self.chance(20), after)
+        }
+    }
+}

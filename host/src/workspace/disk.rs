@@ -1,0 +1,333 @@
+//! System calls on places beneath an open directory. None of them follows a symbolic link, on
+//! the way or at the end: a place that was decided on is the place that is touched, however
+//! others move things about meanwhile.
+//!
+//! Whatever changes the disk goes through here, so that tests can make each single step fail,
+//! or the process die there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+};
+use rustix::io::Errno;
+
+/// Flags with which opening never waits and never follows.
+const CALM: OFlags = BARE.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// Flags that any way of opening takes.
+const BARE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+
+/// How a directory is opened only to name what is in it.
+#[cfg(target_os = "linux")]
+const TRAVERSE: OFlags = BARE.union(OFlags::PATH).union(OFlags::DIRECTORY);
+#[cfg(not(target_os = "linux"))]
+const TRAVERSE: OFlags = BARE.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
+
+/// Opens `place`; `ELOOP` where a symbolic link is on the way or at the end.
+pub(super) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    open_exactly(root.as_fd(), place, flags | CALM)
+}
+
+fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    if place.is_empty() {
+        return Ok(rustix::fs::openat(root, ".", flags, Mode::empty())?);
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::ResolveFlags;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        loop {
+            match rustix::fs::openat2(root, place, flags, Mode::empty(), resolve) {
+                // Something was renamed while the kernel looked.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // Kernels before 5.6, and sandboxes that don't know the call.
+                Err(Errno::NOSYS) => break,
+                opened => return Ok(opened?),
+            }
+        }
+    }
+    open_by_names(root, place, flags)
+}
+
+/// The same, one name at a time.
+fn open_by_names(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let (directories, name) = split(place);
+    let mut parent: Option<OwnedFd> = None;
+    for directory in directories.split('/').filter(|name| !name.is_empty()) {
+        let from = parent.as_ref().map_or(root, AsFd::as_fd);
+        parent = Some(rustix::fs::openat(from, directory, TRAVERSE, Mode::empty())?);
+    }
+    let from = parent.as_ref().map_or(root, AsFd::as_fd);
+    Ok(rustix::fs::openat(from, name, flags, Mode::empty())?)
+}
+
+/// A place as its directory, open, and the name in it.
+pub(super) struct Spot<'a> {
+    root: BorrowedFd<'a>,
+    directory: Option<OwnedFd>,
+    name: &'a str,
+}
+
+impl<'a> Spot<'a> {
+    /// Opens the directory of `place`, which is not the root itself.
+    pub(super) fn of(root: &'a impl AsFd, place: &'a str) -> io::Result<Self> {
+        let root = root.as_fd();
+        let (directory, name) = split(place);
+        let directory = match directory {
+            "" => None,
+            directory => Some(open_exactly(root, directory, TRAVERSE)?),
+        };
+        Ok(Self { root, directory, name })
+    }
+
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_ref().map_or(self.root, AsFd::as_fd)
+    }
+
+    pub(super) fn stat(&self) -> io::Result<Stat> {
+        Ok(rustix::fs::statat(self.directory(), self.name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Where the link at this place points.
+    pub(super) fn read_link(&self) -> io::Result<Vec<u8>> {
+        Ok(rustix::fs::readlinkat(self.directory(), self.name, Vec::new())?.into_bytes())
+    }
+
+    /// Moves what is here to a place where nothing is; `AlreadyExists` otherwise.
+    pub(super) fn move_to(&self, to: &Spot<'_>) -> io::Result<()> {
+        step()?;
+        let (from, to_directory) = (self.directory(), to.directory());
+        match rustix::fs::renameat_with(
+            from,
+            self.name,
+            to_directory,
+            to.name,
+            RenameFlags::NOREPLACE,
+        ) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                // A file system without the flag: a second name fails where there is one.
+                let flags = AtFlags::empty();
+                match rustix::fs::linkat(from, self.name, to_directory, to.name, flags) {
+                    Ok(()) => rustix::fs::unlinkat(from, self.name, flags)?,
+                    // Directories have one name only.
+                    Err(Errno::PERM) if to.stat().is_err_and(is_missing) => {
+                        rustix::fs::renameat(from, self.name, to_directory, to.name)?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                Ok(())
+            }
+            moved => Ok(moved?),
+        }
+    }
+
+    /// Exchanges what is here with what is at `other`, in one step.
+    pub(super) fn exchange(&self, other: &Spot<'_>) -> io::Result<()> {
+        step()?;
+        let (from, to) = (self.directory(), other.directory());
+        match rustix::fs::renameat_with(from, self.name, to, other.name, RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                // A file system without the flag: what is replaced gets a second name first.
+                let aside = format!("{}.aside", self.name);
+                rustix::fs::linkat(to, other.name, from, &aside, AtFlags::empty())?;
+                rustix::fs::renameat(from, self.name, to, other.name)?;
+                Ok(rustix::fs::renameat(from, &aside, from, self.name)?)
+            }
+            exchanged => Ok(exchanged?),
+        }
+    }
+}
+
+/// A place's directory and the name in it.
+pub(super) fn split(place: &str) -> (&str, &str) {
+    place.rsplit_once('/').unwrap_or(("", place))
+}
+
+/// What is at `place`, a link not followed.
+pub(super) fn stat(root: impl AsFd, place: &str) -> io::Result<Stat> {
+    match place {
+        "" => Ok(rustix::fs::fstat(root)?),
+        place => Spot::of(&root, place)?.stat(),
+    }
+}
+
+/// Creates a file that is not there yet, for reading and writing.
+pub(super) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
+    step()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CALM;
+    // What the process' umask leaves, as for any new file.
+    Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?.into())
+}
+
+pub(super) fn create_directory(directory: impl AsFd, name: &str) -> io::Result<()> {
+    step()?;
+    Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o777))?)
+}
+
+pub(super) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io::Result<()> {
+    step()?;
+    Ok(rustix::fs::symlinkat(target, directory, name)?)
+}
+
+/// Gives something another name in the same directory, or in another one, in place of what may
+/// be there.
+pub(super) fn rename(
+    from: impl AsFd,
+    name: &str,
+    to: impl AsFd,
+    new_name: &str,
+) -> io::Result<()> {
+    step()?;
+    Ok(rustix::fs::renameat(from, name, to, new_name)?)
+}
+
+/// Removes a file or, with `REMOVEDIR`, an empty directory. It may be gone already.
+pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Result<()> {
+    step()?;
+    match rustix::fs::unlinkat(directory, name, flags) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+/// Removes everything in a directory that is the host's own.
+pub(super) fn remove_all_in(directory: BorrowedFd<'_>) -> io::Result<()> {
+    for entry in entries(directory)? {
+        let (name, _) = entry?;
+        let name = name.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        match remove(directory, name, AtFlags::empty()) {
+            Err(error) if is_directory_error(&error) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                remove_all_in(open(directory, name, flags)?.as_fd())?;
+                remove(directory, name, AtFlags::REMOVEDIR)?;
+            }
+            removed => removed?,
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a file or directory is on the disk.
+pub(super) fn sync(file: impl AsFd) -> io::Result<()> {
+    step()?;
+    match rustix::fs::fsync(file) {
+        // A file system that can't sync directories.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        synced => Ok(synced?),
+    }
+}
+
+/// Sets when something was last modified, in nanoseconds since the epoch.
+pub(super) fn set_modified(spot: &Spot<'_>, modified: i64) -> io::Result<()> {
+    step()?;
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let times = Timestamps { last_access: omit, last_modification: timespec(modified) };
+    Ok(rustix::fs::utimensat(spot.directory(), spot.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// The names in a directory and what they are, without `.` and `..`.
+pub(super) fn entries(
+    directory: impl AsFd,
+) -> io::Result<impl Iterator<Item = io::Result<(std::ffi::OsString, FileType)>>> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let list = rustix::fs::Dir::read_from(directory)?;
+    Ok(list
+        .map(|entry| {
+            let entry = entry?;
+            let name = std::ffi::OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            Ok((name, entry.file_type()))
+        })
+        .filter(|entry| !matches!(entry, Ok((name, _)) if name == "." || name == "..")))
+}
+
+/// Nanoseconds since the epoch as the kernel takes them.
+pub(super) fn timespec(time: i64) -> Timespec {
+    let second = 1_000_000_000;
+    Timespec { tv_sec: time.div_euclid(second), tv_nsec: time.rem_euclid(second) }
+}
+
+/// The modification time of what was looked at, in nanoseconds since the epoch.
+pub(super) fn modified(stat: &Stat) -> i64 {
+    nanoseconds(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// The time of the last change of an inode, in nanoseconds since the epoch.
+pub(super) fn changed(stat: &Stat) -> i64 {
+    nanoseconds(stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0))
+}
+
+/// A kernel's time in nanoseconds since the epoch.
+pub(super) fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+pub(super) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Whether an operation failed because nothing was there.
+pub(super) fn is_missing(error: io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn is_directory_error(error: &io::Error) -> bool {
+    // POSIX allows both for unlinking a directory.
+    matches!(Errno::from_io_error(error), Some(Errno::ISDIR | Errno::PERM))
+}
+
+/// One step that changes the disk is about to be taken.
+#[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
+#[cfg(not(test))]
+fn step() -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+pub(super) use faults::step;
+
+/// Makes the process die, or a system call fail, at one step of its own: see the tests of
+/// [`super::transaction`].
+#[cfg(test)]
+pub(super) mod faults {
+    use std::io;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// `kill:STEP` or `ERRNO:STEP`; the first step is 1.
+    pub(in crate::workspace) const VARIABLE: &str = "COFFERDAM_TEST_FAULT";
+
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+
+    /// How many steps there were so far.
+    pub(in crate::workspace) fn steps() -> u64 {
+        STEPS.load(Ordering::SeqCst)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "how a test tells its child what to do")]
+    pub(in crate::workspace) fn step() -> io::Result<()> {
+        static FAULT: OnceLock<Option<(String, u64)>> = OnceLock::new();
+        let step = STEPS.fetch_add(1, Ordering::SeqCst) + 1;
+        let fault = FAULT.get_or_init(|| {
+            let text = std::env::var(VARIABLE).ok()?;
+            let (what, at) = text.split_once(':')?;
+            Some((what.to_owned(), at.parse().ok()?))
+        });
+        match fault {
+            Some((what, at)) if *at == step => match what.parse() {
+                Ok(errno) => Err(io::Error::from_raw_os_error(errno)),
+                Err(_) => {
+                    let me = rustix::process::getpid();
+                    let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            },
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a commit does, written down before it is done: `manifest.json` in the directory of a
+//! transaction, and later of the history. The images of changed files lie beside it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use jiff::Timestamp;
+use rustix::fs::{FileType, OFlags, Stat};
+use serde::{Deserialize, Serialize};
+
+use super::{disk, path};
+use crate::policy::protected;
+
+/// The manifest's name in its directory.
+pub(super) const FILE: &str = "manifest.json";
+
+/// The version of the format that is written and read.
+const VERSION: u32 = 1;
+
+/// The largest manifest that is read, in bytes.
+const MAX_SIZE: u64 = 256 << 20;
+
+/// One commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    version: u32,
+    /// The commit's own name: a UUID of version 7, so that names sort by time.
+    pub id: String,
+    /// When it was made.
+    pub time: Timestamp,
+    /// The calls whose changes it holds, by their ids in the journal.
+    pub calls: Vec<String>,
+    /// The commit that this one undoes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<String>,
+    /// In the order in which they are made. A path may be here twice: what was there is removed
+    /// before something of another kind is placed.
+    pub changes: Vec<Change>,
+    /// The directories whose entries change, for their times.
+    pub(super) directories: Vec<Directory>,
+    /// What recovery found changed by somebody else, and left as it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
+}
+
+/// One change of one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Relative to the workspace.
+    pub path: String,
+    /// What was there; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Image>,
+    /// What is there now; `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Image>,
+}
+
+/// A file, directory or link, kept under a name in the directory of the manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub(super) name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its permissions.
+    pub mode: u32,
+    /// In bytes.
+    pub size: u64,
+    pub(super) inode: u64,
+    /// When it was last written, in nanoseconds since the epoch.
+    pub(super) modified: i64,
+    /// SHA-256 of a file's content or a link's target, in hexadecimal; of what a commit places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) digest: Option<String>,
+}
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, a device or a socket.
+    Other,
+}
+
+/// When a directory was last changed, in nanoseconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Directory {
+    pub(super) path: String,
+    pub(super) before: i64,
+    pub(super) after: i64,
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Image {
+    pub(super) fn of(stat: &Stat, name: String) -> Self {
+        Self {
+            name,
+            kind: disk::file_type(stat).into(),
+            mode: stat.st_mode & 0o7777,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            inode: stat.st_ino,
+            modified: disk::modified(stat),
+            digest: None,
+        }
+    }
+
+    /// Whether what was looked at is this, and was not written since. A directory's size and
+    /// times say nothing about the directory itself.
+    pub(super) fn is(&self, stat: &Stat) -> bool {
+        let other = Self::of(stat, String::new());
+        self.kind == other.kind
+            && self.inode == other.inode
+            && (self.kind == Kind::Directory
+                || (self.size == other.size && self.modified == other.modified))
+    }
+}
+
+impl Manifest {
+    pub(super) fn new(
+        id: String,
+        calls: Vec<String>,
+        undoes: Option<String>,
+        changes: Vec<Change>,
+        directories: Vec<Directory>,
+    ) -> Self {
+        let conflicts = Vec::new();
+        let time = Timestamp::now();
+        Self { version: VERSION, id, time, calls, undoes, changes, directories, conflicts }
+    }
+
+    /// Reads the manifest of a directory. None where there is none, or only a beginning of one:
+    /// a manifest of several changes is on the disk whole before it gets its name, so such a
+    /// one stood for a single change that was not made yet.
+    ///
+    /// # Errors
+    /// One that can't be read, or that no host wrote.
+    pub(super) fn read(directory: impl AsFd) -> io::Result<Option<Self>> {
+        use std::io::Read as _;
+        let file: std::fs::File = match disk::open(directory, FILE, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?.into(),
+        };
+        let mut text = String::new();
+        file.take(MAX_SIZE).read_to_string(&mut text)?;
+        let Ok(manifest) = serde_json::from_str::<Self>(&text) else { return Ok(None) };
+        manifest.check().map_err(io::Error::other)?;
+        Ok(Some(manifest))
+    }
+
+    /// A directory of the host's may have come with somebody's repository: what it says is not
+    /// done to places that no call may change, and its names stay in their directory.
+    fn check(&self) -> Result<(), String> {
+        if self.version != VERSION {
+            return Err(format!("a manifest of version {}, not {VERSION}", self.version));
+        }
+        let is_name = |name: &str| {
+            !name.starts_with('.')
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
+        };
+        if !is_name(&self.id) {
+            return Err("a manifest without a proper id".to_owned());
+        }
+        for Change { path, before, after } in &self.changes {
+            let is_place = path::by_names("", path).ok().flatten().as_ref() == Some(path);
+            if path.is_empty() || !is_place || protected(path).is_some() {
+                return Err(format!("a manifest that changes {path:?}"));
+            }
+            let images = before.iter().chain(after);
+            if images.clone().any(|image| image.name.is_empty() || !is_name(&image.name)) {
+                return Err(format!("a manifest with an image of {path:?} elsewhere"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn text(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    /// How much room the images of files take, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        let images = self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
+        images.filter(|image| image.kind == Kind::File).map(|image| image.size).sum()
+    }
+}

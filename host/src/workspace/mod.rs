@@ -1,0 +1,239 @@
+//! The directory that calls work on. All of the host's own opening of files is here, beneath a
+//! directory handle: a path that leaves the workspace, by `..`, by being absolute or through a
+//! symbolic link, does not open, however the tree changes meanwhile.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`overlay`] | the tree with what a transaction has changed on top |
+//! | [`transaction`] | commit, recovery, lock |
+//! | [`manifest`] | what a commit does, as it is written down |
+//! | [`history`] | the commits that are kept, and taking one back |
+//! | [`diff`] | changes as a unified diff |
+//! | [`stamp`] | what a file was when somebody looked |
+//! | [`disk`] | system calls that follow no link |
+
+mod diff;
+mod disk;
+mod history;
+mod manifest;
+mod overlay;
+pub mod path;
+mod quota;
+mod stamp;
+mod transaction;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+use rustix::fs::OFlags;
+
+pub use history::{History, HistoryError, summary};
+pub use manifest::{Change, Image, Kind, Manifest};
+pub use overlay::{Opening, Overlay, Savepoint};
+pub use quota::Quota;
+pub use transaction::{BeginError, CommitError, Purpose, Transaction};
+
+/// The host's own directory in a workspace.
+pub(crate) const OWN: &str = ".cofferdam";
+
+/// How long a diff is made as small as it can be.
+const DIFF_TIME: Duration = Duration::from_secs(5);
+
+/// A directory that can't be worked on.
+#[derive(Debug, thiserror::Error)]
+#[error("the workspace {}: {source}", path.display())]
+pub struct WorkspaceError {
+    /// Which directory.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Why the host, and not the system, refused something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// It is of a kind that is never changed, rather than out of reach.
+    pub unsupported: bool,
+    /// What and why.
+    pub reason: String,
+}
+
+impl Refused {
+    /// Something is out of the call's reach.
+    pub(crate) fn denied(reason: String) -> io::Error {
+        Self { unsupported: false, reason }.into()
+    }
+
+    /// Something of this kind is never changed.
+    pub(crate) fn unsupported(reason: String) -> io::Error {
+        Self { unsupported: true, reason }.into()
+    }
+
+    /// The refusal in an error, if it is one.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::new(io::ErrorKind::PermissionDenied, refused)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// An open directory and its name.
+pub struct Workspace {
+    path: PathBuf,
+    name: String,
+    root: Dir,
+    disk: Arc<OwnedFd>,
+    plain: Arc<Overlay>,
+}
+
+impl Workspace {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// One that does not exist, can't be opened, or whose path is not UTF-8.
+    #[expect(clippy::disallowed_methods, reason = "the one place where a workspace is opened")]
+    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let open = || {
+            let canonical = path.canonicalize()?;
+            let name = canonical
+                .to_str()
+                .ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8")
+                })?
+                .to_owned();
+            let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
+            let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
+            let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
+            Ok(Self { path: canonical, name, root, disk, plain })
+        };
+        open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
+    }
+
+    /// The absolute path, without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The absolute path as text.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The tree as it is on the disk, for reading.
+    pub fn plain(&self) -> &Arc<Overlay> {
+        &self.plain
+    }
+
+    fn disk(&self) -> &Arc<OwnedFd> {
+        &self.disk
+    }
+
+    /// Opens something for reading, following links that stay inside. Never waits: a FIFO opens
+    /// at once, and whoever gets it must look at its type first.
+    pub(crate) fn open_read(&self, path: &Path) -> io::Result<File> {
+        use cap_std::fs::OpenOptionsExt as _;
+        let mut options = OpenOptions::new();
+        let calm = OFlags::NONBLOCK | OFlags::NOCTTY;
+        options.read(true).custom_flags(calm.bits().cast_signed());
+        self.root.open_with(or_dot(path), &options)
+    }
+
+    /// What is at a path, links that stay inside followed.
+    pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.root.metadata(or_dot(path))
+    }
+
+    /// Reads a text file of the host's own at the top of the workspace. None if there is none.
+    ///
+    /// # Errors
+    /// One that is no regular file, is not UTF-8 or can't be read.
+    pub(crate) fn read_own(&self, path: &str) -> io::Result<Option<String>> {
+        let mut file = match self.open_read(Path::new(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("no regular file"));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(Some(text))
+    }
+
+    /// Opens a file in the host's own directory of the workspace for appending.
+    ///
+    /// # Errors
+    /// A workspace that can't be written, or something else under that name.
+    pub(crate) fn append_own(&self, name: &str) -> io::Result<std::fs::File> {
+        let own = self.own()?;
+        let flags = OFlags::WRONLY | OFlags::APPEND;
+        let file: std::fs::File = match disk::open(&own, name, flags) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match disk::create(&own, name) {
+                    Ok(_) => disk::open(&own, name, flags)?.into(),
+                    // Somebody else was faster.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        disk::open(&own, name, flags)?.into()
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            file => file?.into(),
+        };
+        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
+    }
+
+    /// The host's own directory, made where it is missing. It ignores itself in git.
+    ///
+    /// # Errors
+    /// A workspace that can't be written; a link or a file under that name.
+    fn own(&self) -> io::Result<OwnedFd> {
+        if let Some(own) = self.existing_own()? {
+            return Ok(own);
+        }
+        let own = transaction::directory(&self.disk, OWN)?;
+        match disk::create(&own, ".gitignore") {
+            Ok(mut file) => io::Write::write_all(&mut file, b"*\n")?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Ok(own)
+    }
+
+    fn existing_own(&self) -> io::Result<Option<OwnedFd>> {
+        match disk::open(&*self.disk, OWN, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.raw_os_error().is_some() => Err(io::Error::new(
+                error.kind(),
+                format!("{OWN} in the workspace is no directory of the host's: {error}"),
+            )),
+            own => Ok(Some(own?)),
+        }
+    }
+}
+
+/// cap-std's word for the directory itself.
+pub(crate) fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}

@@ -1,0 +1,41 @@
+//! Paths as plugins write them.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::Refused;
+
+/// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
+pub const MAX_PATH: usize = 4096;
+
+/// Checks what can be checked without looking at any tree.
+///
+/// # Errors
+/// A path that is too long, absolute, or holds a NUL.
+pub(super) fn check(path: &str) -> io::Result<()> {
+    if path.len() > MAX_PATH {
+        Err(Errno::NAMETOOLONG.into())
+    } else if path.contains('\0') {
+        Err(Refused::denied(format!("{path:?} holds a NUL character")))
+    } else if path.starts_with('/') {
+        Err(Refused::denied(format!("{path} is absolute; paths are relative to the workspace")))
+    } else {
+        Ok(())
+    }
+}
+
+/// The place that a path beneath `base` names by its names alone: what it stands for, unless
+/// a symbolic link is on the way. None where only looking can tell (`..`, a slash at the end).
+///
+/// # Errors
+/// As [`check`].
+pub fn by_names(base: &str, path: &str) -> io::Result<Option<String>> {
+    check(path)?;
+    if path.split('/').any(|name| name == "..") || path.ends_with('/') {
+        return Ok(None);
+    }
+    let names = base.split('/').chain(path.split('/'));
+    let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | ".")).collect();
+    Ok(Some(names.join("/")))
+}

@@ -1,0 +1,75 @@
+//! How much one call may write.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+
+/// What one call may still write. A call that wanted more is stopped: it may not have noticed.
+#[derive(Debug)]
+pub struct Quota {
+    bytes: u64,
+    bytes_left: AtomicU64,
+    files_left: AtomicU64,
+    exceeded: OnceLock<&'static str>,
+}
+
+impl Quota {
+    /// Room for `bytes` in `files` new or changed files, directories and links.
+    pub fn new(bytes: u64, files: u64) -> Self {
+        Self {
+            bytes,
+            bytes_left: AtomicU64::new(bytes),
+            files_left: AtomicU64::new(files),
+            exceeded: OnceLock::new(),
+        }
+    }
+
+    /// For the host's own work.
+    pub(super) fn unlimited() -> Self {
+        Self::new(u64::MAX, u64::MAX)
+    }
+
+    /// The limit that was reached, by its stable name.
+    pub fn exceeded(&self) -> Option<&'static str> {
+        self.exceeded.get().copied()
+    }
+
+    /// How large a file may be at most, in bytes.
+    ///
+    /// # Errors
+    /// `EDQUOT` where `size` is more.
+    pub fn check_size(&self, size: u64) -> io::Result<()> {
+        if size <= self.bytes { Ok(()) } else { Err(self.exceed("WriteLimit")) }
+    }
+
+    /// Counts bytes that are about to be written.
+    ///
+    /// # Errors
+    /// `EDQUOT` where they are too many.
+    pub fn take_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.take(&self.bytes_left, bytes, "WriteLimit")
+    }
+
+    /// Counts a file, directory or link that is about to be made.
+    ///
+    /// # Errors
+    /// `EDQUOT` where they are too many.
+    pub fn take_file(&self) -> io::Result<()> {
+        self.take(&self.files_left, 1, "FileLimit")
+    }
+
+    fn take(&self, left: &AtomicU64, amount: u64, limit: &'static str) -> io::Result<()> {
+        let take = |left: u64| left.checked_sub(amount);
+        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.exceed(limit)),
+        }
+    }
+
+    fn exceed(&self, limit: &'static str) -> io::Error {
+        self.exceeded.get_or_init(|| limit);
+        Errno::DQUOT.into()
+    }
+}

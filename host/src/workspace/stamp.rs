@@ -1,0 +1,84 @@
+//! What a file was when somebody looked at it, so that a change by somebody else is seen.
+
+use std::io::{self, Read};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Stat};
+use sha2::{Digest as _, Sha256};
+
+use super::disk;
+use super::manifest::{Image, Kind};
+
+/// A file, directory or link at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    image: Image,
+    /// When its inode last changed, in nanoseconds since the epoch.
+    changed: i64,
+    /// The content of a file that was too young for its times to tell two states apart.
+    content: Option<[u8; 32]>,
+}
+
+impl Stamp {
+    /// The stamp of what was looked at; `read` opens its content, should that be needed.
+    pub(super) fn of<R: Read>(
+        stat: &Stat,
+        read: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<Self> {
+        let changed = disk::changed(stat);
+        let is_file = disk::file_type(stat) == FileType::RegularFile;
+        let is_young = is_file && changed >= tick();
+        let content = if is_young { Some(digest(read()?)?) } else { None };
+        Ok(Self { image: Image::of(stat, String::new()), changed, content })
+    }
+
+    /// Whether what is looked at now is still what it was.
+    pub(super) fn holds<R: Read>(
+        &self,
+        stat: &Stat,
+        read: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<bool> {
+        // What is in a directory has stamps of its own.
+        let is_untouched =
+            self.image.kind == Kind::Directory || self.changed == disk::changed(stat);
+        if !self.image.is(stat) || !is_untouched {
+            return Ok(false);
+        }
+        match &self.content {
+            Some(content) => Ok(digest(read()?)? == *content),
+            None => Ok(true),
+        }
+    }
+}
+
+/// SHA-256 of everything that can be read.
+pub(super) fn digest(mut content: impl Read) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match content.read(&mut buffer)? {
+            0 => return Ok(digest.finalize().into()),
+            length => digest.update(&buffer[..length]),
+        }
+    }
+}
+
+/// The time in nanoseconds since the epoch.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What the kernel's clock for file times shows. It ticks every 1 to 10 ms; whatever changes
+/// after the next tick gets another time.
+#[cfg(target_os = "linux")]
+fn tick() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    disk::nanoseconds(time.tv_sec, time.tv_nsec)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tick() -> i64 {
+    const TICK: i64 = 10_000_000;
+    now() - TICK
+}

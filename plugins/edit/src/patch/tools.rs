@@ -1,0 +1,646 @@
+//! The tools: their arguments, their answer, and the way from one to the other.
+
+use cofferdam_sdk::{Context, ToolError};
+use serde::{Deserialize, Serialize};
+
+use super::plan::plan;
+use super::{FilePatch, Operation, parse};
+use crate::paths::editable;
+
+/// What `edit_code` is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditCode {
+    /// The file that the patch is for.
+    pub path: String,
+    /// A unified diff of that file, or its hunks alone.
+    pub patch: String,
+}
+
+/// What `apply_patch` is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPatch {
+    /// A unified diff of any number of files.
+    pub patch: String,
+}
+
+/// What both tools answer.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// What was done, a line each for files and hunks.
+    pub output: String,
+}
+
+/// Checks a patch of one file, then changes the file.
+///
+/// # Errors
+/// As [`apply_patch`], and `PatchPathMismatch` for a patch of another file or of several.
+pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError> {
+    let mismatch = |problem: String| {
+        Err(ToolError::invalid_args("PatchPathMismatch", format!("patch failed: {problem}")))
+    };
+    let path = editable(context, &args.path)?;
+    let mut patch = parse(args.patch.as_bytes())?;
+    let [file] = patch.files.as_mut_slice() else {
+        return mismatch(format!(
+            "the patch changes {} files, not only {path}; use apply_patch",
+            patch.files.len()
+        ));
+    };
+    match &file.operation {
+        Operation::Unnamed => file.operation = Operation::Modify(path.as_str().to_owned()),
+        Operation::Modify(name) | Operation::Create(name) | Operation::Delete(name) => {
+            if context.resolve(name)? != path {
+                return mismatch(format!("the patch is for {name:?}, not for {path}"));
+            }
+        }
+        Operation::Rename { from, to } => {
+            return mismatch(format!("the patch renames {from:?} to {to:?}; use apply_patch"));
+        }
+        Operation::Copy { from, to } => {
+            return mismatch(format!("the patch copies {from:?} to {to:?}; use apply_patch"));
+        }
+    }
+    carry_out(patch.files, context)
+}
+
+/// Checks a patch, then changes its files.
+///
+/// # Errors
+/// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not
+/// change; `PatchFailed` with everything that does not fit the workspace; the errors of
+/// reading and changing the files.
+pub fn apply_patch(args: &ApplyPatch, context: &Context) -> Result<Output, ToolError> {
+    carry_out(parse(args.patch.as_bytes())?.files, context)
+}
+
+fn carry_out(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
+    let (changes, output) = plan(files, context)?;
+    changes.carry_out(context)?;
+    Ok(Output { output })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::Path;
+
+    use cofferdam_sdk::ErrorKind;
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A workspace with these files; `path ->` and a target is a link.
+    fn workspace(files: &[(&str, &str)]) -> TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, contents) in files {
+            let path = directory.path().join(name.trim_end_matches(" ->"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if name.ends_with(" ->") {
+                symlink(contents, path).unwrap();
+            } else {
+                fs::write(path, contents).unwrap();
+            }
+        }
+        directory
+    }
+
+    fn apply(directory: &TempDir, patch: &str) -> Result<Output, ToolError> {
+        apply_patch(
+            &ApplyPatch { patch: patch.to_owned() },
+            &Context::for_directory(directory.path()),
+        )
+    }
+
+    fn edit(directory: &TempDir, path: &str, patch: &str) -> Result<Output, ToolError> {
+        let args = EditCode { path: path.to_owned(), patch: patch.to_owned() };
+        edit_code(&args, &Context::for_directory(directory.path()))
+    }
+
+    /// Everything in a directory: a file with its content, an executable one with a star, a
+    /// link with its target.
+    fn tree(directory: &Path, prefix: &str) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                found.extend(tree(&path, &format!("{name}/")));
+            } else if kind.is_symlink() {
+                let target = fs::read_link(path).unwrap();
+                found.insert(name, format!(" -> {}", target.display()));
+            } else {
+                let star = if entry.metadata().unwrap().permissions().mode() & 0o111 == 0 {
+                    ""
+                } else {
+                    "*"
+                };
+                found.insert(name, format!("{star}: {}", fs::read_to_string(path).unwrap()));
+            }
+        }
+        found
+    }
+
+    /// What became of a workspace: what is gone, then what is new or another.
+    fn changes(directory: &TempDir, before: &BTreeMap<String, String>) -> Vec<String> {
+        let after = tree(directory.path(), "");
+        let gone = before.keys().filter(|name| !after.contains_key(*name));
+        let new = after.iter().filter(|(name, file)| before.get(*name) != Some(file));
+        gone.map(|name| format!("rm {name}"))
+            .chain(new.map(|(name, file)| format!("{name}{file}")))
+            .collect()
+    }
+
+    /// Applies a patch to a workspace with these files. Gives what became of it, and the answer.
+    fn applied(files: &[(&str, &str)], patch: &str) -> (Vec<String>, Result<String, ToolError>) {
+        let directory = workspace(files);
+        let before = tree(directory.path(), "");
+        let answer = apply(&directory, patch).map(|output| output.output);
+        (changes(&directory, &before), answer)
+    }
+
+    const EDIT_X: &str = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n";
+
+    #[test]
+    fn the_documented_example_works() {
+        let lines: String = (1..10).map(|line| format!("{line}\n")).collect();
+        let directory = workspace(&[("src/main.go", &format!("{lines}\told code\nend\n"))]);
+        let patch =
+            "--- a/src/main.go\n+++ b/src/main.go\n@@ -10,7 +10,7 @@\n-\told code\n+\tnew code";
+        let answer = edit(&directory, "src/main.go", patch).unwrap();
+        assert_eq!(
+            fs::read_to_string(directory.path().join("src/main.go")).unwrap(),
+            format!("{lines}\tnew code\nend\n")
+        );
+        assert_eq!(
+            answer.output,
+            "patching file src/main.go\nhunk 1: line 10, -1 +1 (wrong line counts in its header, recounted)"
+        );
+    }
+
+    #[test]
+    fn every_kind_of_entry() {
+        let files = [("x", "a\n"), ("dir/y", "1\n2\n"), ("empty", ""), ("crlf", "a\r\n")];
+        for (patch, changes, output) in [
+            (EDIT_X, &["x: b\n"][..], "patching file x\nhunk 1: line 1, -1 +1"),
+            (
+                "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n",
+                &["x*: a\n"],
+                "patching file x\nmode: executable",
+            ),
+            (
+                "diff --git a/new b/new\nnew file mode 100755\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+a\n",
+                &["new*: a\n"],
+                "creating file new\nhunk 1: line 1, -0 +1\nmode: executable",
+            ),
+            (
+                "diff --git a/n/e b/n/e\nnew file mode 100644\nindex 0..0\n",
+                &["n/e: "],
+                "creating file n/e",
+            ),
+            (
+                "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+a\n",
+                &["new: a\n"],
+                "creating file new\nhunk 1: line 1, -0 +1",
+            ),
+            // No header says that the file is new, but it can be nothing else.
+            (
+                "--- a/new\n+++ b/new\n@@ -0,0 +1 @@\n+a\n",
+                &["new: a\n"],
+                "creating file new\nhunk 1: line 1, -0 +1",
+            ),
+            (
+                "--- a/empty\n+++ b/empty\n@@ -0,0 +1 @@\n+a\n",
+                &["empty: a\n"],
+                "patching file empty\nhunk 1: line 1, -0 +1",
+            ),
+            (
+                "--- a/dir/y\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\n",
+                &["rm dir/y"],
+                "deleting file dir/y\nhunk 1: line 1, -2 +0",
+            ),
+            (
+                "diff --git a/empty b/empty\ndeleted file mode 100644\n",
+                &["rm empty"],
+                "deleting file empty",
+            ),
+            (
+                "diff --git a/x b/z\nrename from x\nrename to z\n",
+                &["rm x", "z: a\n"],
+                "renaming file x to z",
+            ),
+            (
+                "diff --git a/x b/z\nold mode 100755\nnew mode 100644\nrename from x\nrename to z\n--- a/x\n+++ b/z\n@@ -1 +1 @@\n-a\n+b\n",
+                &["rm x", "z: b\n"],
+                "renaming file x to z\nhunk 1: line 1, -1 +1\nmode: not executable",
+            ),
+            ("diff --git a/x b/z\ncopy from x\ncopy to z\n", &["z: a\n"], "copying file x to z"),
+            // What is copied is the file as it was.
+            (
+                "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/x b/z\ncopy from x\ncopy to z\n",
+                &["x: b\n", "z: a\n"],
+                "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z",
+            ),
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
+            (
+                "--- a/crlf\n+++ b/crlf\n@@ -1 +1 @@\n-a\r\n+b\r\n",
+                &["crlf: b\r\n"],
+                "patching file crlf\nhunk 1: line 1, -1 +1",
+            ),
+            // The whole patch has CRLF line ends; whose they are is up to the file.
+            (
+                "--- a/crlf\r\n+++ b/crlf\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
+                &["crlf: b\r\n"],
+                "patching file crlf\nhunk 1: line 1, -1 +1",
+            ),
+            (
+                "--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
+                &["x: b\n"],
+                "patching file x\nthe patch has CRLF line ends, the file has not: read as LF\nhunk 1: line 1, -1 +1",
+            ),
+        ] {
+            let (found, answer) = applied(&files, patch);
+            assert_eq!(found, changes, "{patch}");
+            assert_eq!(answer.unwrap(), output, "{patch}");
+        }
+    }
+
+    #[test]
+    fn links_are_created_changed_and_deleted() {
+        let files = [("x", "a\n"), ("link ->", "x")];
+        let end = "\n\\ No newline at end of file\n";
+        for (patch, changes, output) in [
+            (
+                format!(
+                    "diff --git a/n/l b/n/l\nnew file mode 120000\n--- /dev/null\n+++ b/n/l\n@@ -0,0 +1 @@\n+../x{end}"
+                ),
+                &["n/l -> ../x"][..],
+                "creating link n/l\nhunk 1: line 1, -0 +1",
+            ),
+            (
+                format!(
+                    "diff --git a/link b/link\nindex 1..2 120000\n--- a/link\n+++ b/link\n@@ -1 +1 @@\n-x{end}+y{end}"
+                ),
+                &["link -> y"],
+                "patching link link\nhunk 1: line 1, -1 +1",
+            ),
+            (
+                format!(
+                    "diff --git a/link b/link\ndeleted file mode 120000\n--- a/link\n+++ /dev/null\n@@ -1 +0,0 @@\n-x{end}"
+                ),
+                &["rm link"],
+                "deleting link link\nhunk 1: line 1, -1 +0",
+            ),
+            (
+                "diff --git a/link b/to\nsimilarity index 100%\nrename from link\nrename to to\n"
+                    .to_owned(),
+                &["rm link", "to -> x"],
+                "renaming link link to to",
+            ),
+            (
+                "diff --git a/link b/to\nsimilarity index 100%\ncopy from link\ncopy to to\n"
+                    .to_owned(),
+                &["to -> x"],
+                "copying link link to to",
+            ),
+            (
+                format!(
+                    "diff --git a/link b/to\nrename from link\nrename to to\nindex 1..2 120000\n--- a/link\n+++ b/to\n@@ -1 +1 @@\n-x{end}+y{end}"
+                ),
+                &["rm link", "to -> y"],
+                "renaming link link to to\nhunk 1: line 1, -1 +1",
+            ),
+            // What git writes where a file becomes a link, and the other way round.
+            (
+                format!(
+                    "diff --git a/x b/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
+                     diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+y{end}"
+                ),
+                &["x -> y"],
+                "deleting file x\nhunk 1: line 1, -1 +0\ncreating link x\nhunk 1: line 1, -0 +1",
+            ),
+            (
+                format!(
+                    "diff --git a/link b/link\ndeleted file mode 120000\n--- a/link\n+++ /dev/null\n@@ -1 +0,0 @@\n-x{end}\
+                     diff --git a/link b/link\nnew file mode 100755\n--- /dev/null\n+++ b/link\n@@ -0,0 +1 @@\n+b\n"
+                ),
+                &["link*: b\n"],
+                "deleting link link\nhunk 1: line 1, -1 +0\ncreating file link\nhunk 1: line 1, -0 +1\nmode: executable",
+            ),
+        ] {
+            let (found, answer) = applied(&files, &patch);
+            assert_eq!(answer.unwrap(), output, "{patch}");
+            assert_eq!(found, changes, "{patch}");
+        }
+        for (patch, message) in [
+            (
+                "diff --git a/x b/x\nindex 1..2 120000\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
+                "patch failed: x: it is a file, not a symbolic link",
+            ),
+            (
+                "diff --git a/l b/l\nnew file mode 120000\n",
+                "patch failed: l: the link's target is empty or not UTF-8",
+            ),
+        ] {
+            let (found, answer) = applied(&files, patch);
+            assert_eq!(answer.unwrap_err().message, message);
+            assert_eq!(found, [""; 0]);
+        }
+    }
+
+    fn rename(from: &str, to: &str) -> String {
+        format!(
+            "diff --git a/{from} b/{to}\nsimilarity index 100%\nrename from {from}\nrename to {to}\n"
+        )
+    }
+
+    fn create(name: &str) -> String {
+        format!(
+            "diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+new\n"
+        )
+    }
+
+    fn delete(name: &str, line: &str) -> String {
+        format!(
+            "diff --git a/{name} b/{name}\ndeleted file mode 100644\n--- a/{name}\n+++ /dev/null\n@@ -1 +0,0 @@\n-{line}\n"
+        )
+    }
+
+    #[test]
+    fn files_take_each_others_names() {
+        let files = [("a", "A\n"), ("b", "B\n"), ("d/e/f", "F\n"), ("d/g", "G\n")];
+        let edited = "diff --git a/a b/b\nrename from a\nrename to b\n--- a/a\n+++ b/b\n@@ -1 +1 @@\n-A\n+AA\n";
+        for (patch, changes) in [
+            (rename("a", "b") + &rename("b", "a"), &["a: B\n", "b: A\n"][..]),
+            (edited.to_owned() + &rename("b", "a"), &["a: B\n", "b: AA\n"]),
+            (rename("a", "b") + &rename("b", "c"), &["rm a", "b: A\n", "c: B\n"]),
+            (rename("b", "c") + &rename("a", "b"), &["rm a", "b: A\n", "c: B\n"]),
+            (rename("a", "c") + &create("a"), &["a: new\n", "c: A\n"]),
+            (create("a") + &rename("a", "c"), &["a: new\n", "c: A\n"]),
+            (delete("a", "A") + &create("a"), &["a: new\n"]),
+            (create("a") + &delete("a", "A"), &["a: new\n"]),
+            (delete("b", "B") + &rename("a", "b"), &["rm a", "b: A\n"]),
+            // A file becomes a directory, ...
+            (create("a/x") + &delete("a", "A"), &["rm a", "a/x: new\n"]),
+            (rename("a", "a/x"), &["rm a", "a/x: A\n"]),
+            (rename("a", "c") + &create("a/x/y"), &["rm a", "a/x/y: new\n", "c: A\n"]),
+            // ... and a directory a file.
+            (
+                create("d") + &delete("d/g", "G") + &delete("d/e/f", "F"),
+                &["rm d/e/f", "rm d/g", "d: new\n"],
+            ),
+            (
+                rename("d/e/f", "d") + &rename("d/g", "g"),
+                &["rm d/e/f", "rm d/g", "d: F\n", "g: G\n"],
+            ),
+            (rename("d/e/f", "d/e"), &["rm d/e/f", "d/e: F\n"]),
+        ] {
+            let (found, answer) = applied(&files, &patch);
+            answer.unwrap_or_else(|error| unreachable!("{error}\n{patch}"));
+            assert_eq!(found, changes, "{patch}");
+        }
+        for (patch, message) in [
+            (create("d") + &delete("d/g", "G"), "patch failed: d: it exists already"),
+            (create("a/x"), "patch failed: a/x: a is a file, not a directory"),
+            (
+                rename("a", "c") + &rename("b", "c"),
+                "patch failed: c: the patch names it more than once",
+            ),
+            (
+                delete("a", "A") + &rename("a", "c"),
+                "patch failed: a: the patch names it more than once",
+            ),
+            (
+                EDIT_X.replace('x', "a") + &delete("a", "A"),
+                "patch failed: a: hunk 1, line 1: the line differs; expected \"a\", found \"A\"\n\
+                 a: the patch names it more than once",
+            ),
+            (rename("a", "b"), "patch failed: b: it exists already"),
+        ] {
+            let (found, answer) = applied(&files, &patch);
+            assert_eq!(answer.unwrap_err().message, message, "{patch}");
+            assert_eq!(found, [""; 0], "{patch}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_of_the_patch() {
+        let directory = workspace(&[("dir/x", "a\n"), ("y", "b\n")]);
+        let link = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+dir\n\\ No newline at end of file\n";
+        for patch in [link.to_owned() + &create("l/new"), link.to_owned() + &rename("y", "l/new")] {
+            assert_eq!(apply(&directory, &patch).unwrap_err().message, "l exists already");
+            assert!(!directory.path().join("dir/new").exists());
+            fs::remove_dir_all(directory.path().join("l")).unwrap();
+        }
+    }
+
+    #[test]
+    fn permissions_go_with_a_file() {
+        let copy = "diff --git a/x b/y\ncopy from x\ncopy to y\n";
+        let edited = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n";
+        let not =
+            "diff --git a/x b/y\nold mode 100755\nnew mode 100644\nrename from x\nrename to y\n";
+        let all = 0o777;
+        // What is made anew is executable or not, and otherwise as any new file.
+        let executable = 0o100;
+        for (patch, before, (name, mask, wanted)) in [
+            (EDIT_X.to_owned(), 0o750, ("x", all, 0o750)),
+            (rename("x", "y"), 0o750, ("y", all, 0o750)),
+            (edited.to_owned(), 0o750, ("y", all, 0o750)),
+            (not.to_owned(), 0o750, ("y", all, 0o640)),
+            (copy.to_owned(), 0o755, ("y", executable, 0o100)),
+            (copy.to_owned(), 0o644, ("y", executable, 0)),
+            (rename("x", "z") + &rename("z", "x"), 0o755, ("z", executable, 0o100)),
+            (rename("x", "z") + &rename("z", "x"), 0o755, ("x", executable, 0)),
+        ] {
+            let directory = workspace(&[("x", "a\n"), ("z", "")]);
+            let at = |name: &str| directory.path().join(name);
+            fs::set_permissions(at("x"), fs::Permissions::from_mode(before)).unwrap();
+            apply(&directory, &patch).unwrap();
+            let mode = fs::metadata(at(name)).unwrap().permissions().mode();
+            assert_eq!(mode & mask, wanted, "{name} {patch}");
+        }
+    }
+
+    #[test]
+    fn everything_that_does_not_fit_is_said_at_once() {
+        let directory = workspace(&[("x", "a\nb\nc\n"), ("y", "1\n"), ("z", "")]);
+        let patch = "\
+diff --git a/x b/x
+--- a/x
++++ b/x
+@@ -1 +1 @@
+-b
++B
+@@ -2,2 +2,2 @@
+ b
+-d
++e
+diff --git a/y b/y
+new file mode 100644
+--- /dev/null
++++ b/y
+@@ -0,0 +1 @@
++1
+diff --git a/z b/z
+deleted file mode 100644
+diff --git a/z b/y
+rename from z
+rename to y
+";
+        let error = apply(&directory, patch).unwrap_err();
+        assert_eq!((error.kind, error.code.as_str()), (ErrorKind::Conflict, "PatchFailed"));
+        assert_eq!(
+            error.message,
+            "patch failed: x: hunk 1, line 1: the line differs; expected \"b\", found \"a\"; it would apply at line 2\n\
+             x: hunk 2, line 3: the line differs; expected \"d\", found \"c\"\n\
+             y: it exists already\n\
+             z: the patch names it more than once\n\
+             y: the patch names it more than once"
+        );
+        let detail = error.detail.unwrap();
+        assert_eq!(
+            detail["failures"][0],
+            json!({
+                "file": "x", "reason": "the line differs",
+                "hunk": 1, "line": 1, "expected": "b", "found": "a", "would_apply_at": 2,
+            })
+        );
+        assert_eq!(detail["failures"][2], json!({ "file": "y", "reason": "it exists already" }));
+        assert_eq!(detail["more"], 0);
+        let schema = serde_json::from_str(include_str!(
+            "../../../../schemas/tools/edit.apply_patch.failure.json"
+        ))
+        .unwrap();
+        jsonschema::validate(&schema, &detail).unwrap();
+    }
+
+    #[test]
+    fn many_failures_are_counted() {
+        let directory = workspace(&[("x", "a\n")]);
+        let hunks: String =
+            (1..=60).map(|line| format!("@@ -{line} +{line} @@\n-b\n+c\n")).collect();
+        let error = apply(&directory, &format!("--- a/x\n+++ b/x\n{hunks}")).unwrap_err();
+        assert_eq!(error.detail.unwrap()["more"], 10);
+        assert!(error.message.ends_with("\nand 10 more"), "{}", error.message);
+    }
+
+    #[test]
+    fn refusals() {
+        let directory = workspace(&[("x", "a\n"), ("y", "1\n2\n"), (".git/config", "a\n")]);
+        symlink("x", directory.path().join("link")).unwrap();
+        symlink(".", directory.path().join("loop")).unwrap();
+        let of = |name: &str| EDIT_X.replace('x', name);
+        for (patch, code, message) in [
+            (of("../x"), "PathNotAllowed", "'../x' leaves the workspace"),
+            (
+                of(".git/config"),
+                "PathNotAllowed",
+                "'.git/config': .git holds control data and is not edited",
+            ),
+            (
+                of("link"),
+                "PathNotAllowed",
+                "patch failed: link is a symbolic link, which only a patch with mode 120000 changes",
+            ),
+            (
+                of("loop/x"),
+                "PathNotAllowed",
+                "patch failed: loop/x: loop is a symbolic link, which no patch may follow",
+            ),
+            (
+                create("loop/new"),
+                "PathNotAllowed",
+                "patch failed: loop/new: loop is a symbolic link, which no patch may follow",
+            ),
+            (create("link"), "PatchFailed", "patch failed: link: it exists already"),
+            (of("none"), "FileNotFoundError", "file not found: none"),
+            (
+                "@@ -1 +1 @@\n-a\n+b\n".to_owned(),
+                "MalformedPatch",
+                "patch failed: line 1 of the patch: expected 'diff --git' or '--- ' and '+++ ' before the hunk",
+            ),
+            (
+                "diff --git a/x b/x\nGIT binary patch\n".to_owned(),
+                "UnsupportedPatch",
+                "patch failed: line 2 of the patch: x: a binary file; only changes of text are applied",
+            ),
+            (
+                "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n".to_owned(),
+                "PatchFailed",
+                "patch failed: y: the file has more in it than the patch deletes",
+            ),
+            (
+                "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-2\n".to_owned(),
+                "PatchFailed",
+                "patch failed: y: hunk 1, line 1: the line differs; expected \"2\", found \"1\"; it would apply at line 2",
+            ),
+            (
+                "diff --git a/x b/y\ncopy from x\ncopy to y\n".to_owned(),
+                "PatchFailed",
+                "patch failed: y: it exists already",
+            ),
+            (
+                "diff --git a/x b/x\nrename from x\nrename to x\n".to_owned(),
+                "PatchFailed",
+                "patch failed: x: the patch names it more than once",
+            ),
+            (
+                format!("{EDIT_X}{EDIT_X}"),
+                "PatchFailed",
+                "patch failed: x: the patch names it more than once",
+            ),
+        ] {
+            let error = apply(&directory, &patch).unwrap_err();
+            assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{patch}");
+        }
+    }
+
+    #[test]
+    fn edit_code_patches_the_file_it_names() {
+        let files = [("x", "a\n"), ("src/x", "a\n")];
+        let directory = workspace(&files);
+        let absolute = format!("{}/x", directory.path().display());
+        let before = tree(directory.path(), "");
+        for (path, patch, wanted) in [
+            ("x", EDIT_X, &["x: b\n"][..]),
+            ("./src/../x", EDIT_X, &["x: b\n"]),
+            (&absolute, EDIT_X, &["x: b\n"]),
+            ("x", "--- x\n+++ x\n@@ -1 +1 @@\n-a\n+b\n", &["x: b\n"]),
+            ("x", "@@ -1 +1 @@\n-a\n+b\n", &["x: b\n"]),
+            ("x", "Here it is:\n\n@@ -1 +1 @@\n-a\n+b\n", &["x: b\n"]),
+            ("x", "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", &["rm x"]),
+            ("new", "@@ -0,0 +1 @@\n+a\n", &["new: a\n"]),
+        ] {
+            edit(&directory, path, patch).unwrap();
+            assert_eq!(changes(&directory, &before), wanted, "{path} {patch}");
+            fs::write(directory.path().join("x"), "a\n").unwrap();
+        }
+        for (patch, message) in [
+            (EDIT_X.to_owned(), "patch failed: the patch is for \"x\", not for src/x"),
+            (
+                format!("{EDIT_X}{EDIT_X}"),
+                "patch failed: the patch changes 2 files, not only src/x; use apply_patch",
+            ),
+            (
+                "diff --git a/src/x b/y\nrename from src/x\nrename to y\n".to_owned(),
+                "patch failed: the patch renames \"src/x\" to \"y\"; use apply_patch",
+            ),
+            (
+                "diff --git a/src/x b/y\ncopy from src/x\ncopy to y\n".to_owned(),
+                "patch failed: the patch copies \"src/x\" to \"y\"; use apply_patch",
+            ),
+        ] {
+            let error = edit(&directory, "src/x", &patch).unwrap_err();
+            assert_eq!(
+                (error.code.as_str(), error.message.as_str()),
+                ("PatchPathMismatch", message)
+            );
+        }
+    }
+}

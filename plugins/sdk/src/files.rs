@@ -1,0 +1,284 @@
+//! The files of the workspace, whole ones. What is written becomes real as a whole when the
+//! call succeeds: that is the host's business, and nothing here is undone by hand.
+//!
+//! `system` holds what a component has to ask the host for and a program on the machine that
+//! develops it asks the operating system for. Everything else is the standard library's.
+
+#[cfg(target_family = "wasm")]
+#[path = "files/host.rs"]
+mod system;
+
+#[cfg(not(target_family = "wasm"))]
+#[path = "files/native.rs"]
+mod system;
+
+use std::io::Read as _;
+use std::path::Path;
+use std::{fs, io};
+
+use crate::{Context, ToolError, WorkspacePath};
+
+pub(crate) use system::last_refusal;
+
+/// How a file is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// What is there is replaced.
+    Replace,
+    /// Nothing may be there.
+    New,
+}
+
+/// The errors are those of [`ToolError::io`] where nothing else is said. Directories that are
+/// missing above a file that is made are made too.
+impl Context {
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// `FileNotFoundError`, `IsADirectoryError`, `PermissionError` or `OSError`.
+    pub fn read(&self, path: &WorkspacePath) -> Result<Vec<u8>, ToolError> {
+        let error = io_error(path);
+        let mut file = fs::File::open(self.local(path)).map_err(error)?;
+        let metadata = file.metadata().map_err(error)?;
+        if metadata.is_dir() {
+            return Err(ToolError::is_a_directory(&path.to_string()));
+        }
+        // One more byte than the size, so that the end is seen without growing the buffer.
+        let size = usize::try_from(metadata.len()).unwrap_or(0);
+        let mut contents = Vec::with_capacity(size.saturating_add(1));
+        file.read_to_end(&mut contents).map_err(error)?;
+        Ok(contents)
+    }
+
+    /// Reads a whole text file.
+    ///
+    /// # Errors
+    /// As [`Context::read`], and `UnicodeDecodeError` for a file that is not UTF-8.
+    pub fn read_text(&self, path: &WorkspacePath) -> Result<String, ToolError> {
+        String::from_utf8(self.read(path)?).map_err(|error| {
+            ToolError::invalid_args(
+                "UnicodeDecodeError",
+                format!(
+                    "{path}: not UTF-8 text (first bad byte at offset {}); it may be a binary file",
+                    error.utf8_error().valid_up_to()
+                ),
+            )
+        })
+    }
+
+    /// Creates a file, or replaces what is in it; its permissions stay.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn write(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
+        self.making_parents(path, || system::write(self, path, contents, Opening::Replace))
+    }
+
+    /// Creates a file where there is nothing.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`]; `FileExistsError` where there is something.
+    pub fn create(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
+        self.making_parents(path, || system::write(self, path, contents, Opening::New))
+    }
+
+    /// Removes a file or a symbolic link.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn remove(&self, path: &WorkspacePath) -> Result<(), ToolError> {
+        fs::remove_file(self.local(path)).map_err(io_error(path))
+    }
+
+    /// Moves a file or a symbolic link, over an existing one if there is one.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn rename(&self, from: &WorkspacePath, to: &WorkspacePath) -> Result<(), ToolError> {
+        let (source, target) = (self.local(from), self.local(to));
+        // So that what is missing below can only be above the target.
+        fs::symlink_metadata(&source).map_err(io_error(from))?;
+        self.making_parents(to, || fs::rename(&source, &target))
+    }
+
+    /// Reads where a symbolic link leads, as it is written in the link.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`]; `UnicodeDecodeError` for a target that is not UTF-8.
+    pub fn read_link(&self, path: &WorkspacePath) -> Result<String, ToolError> {
+        let target = fs::read_link(self.local(path)).map_err(io_error(path))?;
+        target.into_os_string().into_string().map_err(|target| {
+            let message = format!("{path}: the target of the link is not UTF-8: {target:?}");
+            ToolError::invalid_args("UnicodeDecodeError", message)
+        })
+    }
+
+    /// Creates a symbolic link at `path`, where there is nothing. A relative target counts from
+    /// the link's directory.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`]; `FileExistsError` where there is something.
+    pub fn create_link(&self, path: &WorkspacePath, target: &str) -> Result<(), ToolError> {
+        self.making_parents(path, || system::create_link(self, path, target))
+    }
+
+    /// Whether a file's owner may execute it.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn is_executable(&self, path: &WorkspacePath) -> Result<bool, ToolError> {
+        system::is_executable(self, path).map_err(io_error(path))
+    }
+
+    /// Lets everybody execute a file who may read it, or nobody.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn set_executable(&self, path: &WorkspacePath, executable: bool) -> Result<(), ToolError> {
+        system::set_executable(self, path, executable).map_err(io_error(path))
+    }
+
+    /// Does something that makes `path`. The directories above it are there most of the time,
+    /// so they are made only where it fails without them.
+    fn making_parents(
+        &self,
+        path: &WorkspacePath,
+        make: impl Fn() -> io::Result<()>,
+    ) -> Result<(), ToolError> {
+        let made = match make() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_parents(&self.local(path)).and_then(|()| make())
+            }
+            made => made,
+        };
+        made.map_err(io_error(path))
+    }
+}
+
+/// What a file's errors are called.
+fn io_error(path: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + Copy {
+    move |error| ToolError::io(&path.to_string(), &error)
+}
+
+/// Creates the directories above `path`, the deepest one first: those further up may be out of
+/// the call's scope. Unlike [`fs::create_dir_all`] it ends with what failed, so that the host
+/// can be asked why.
+fn create_parents(path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let created = match fs::create_dir(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_parents(parent)?;
+            fs::create_dir(parent)
+        }
+        created => created,
+    };
+    match created {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn workspace() -> (TempDir, Context) {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        fs::write(directory.path().join("text"), "ok").unwrap();
+        (directory, context)
+    }
+
+    #[test]
+    fn reading_names_what_is_wrong() {
+        let (directory, context) = workspace();
+        fs::write(directory.path().join("binary"), [0x41, 0xff]).unwrap();
+        let read = |path: &str| context.read_text(&context.resolve(path).unwrap());
+        assert_eq!(read("text").unwrap(), "ok");
+        assert_eq!(read("binary").unwrap_err().code, "UnicodeDecodeError");
+        assert_eq!(read("none").unwrap_err().code, "FileNotFoundError");
+        assert_eq!(read("text/x").unwrap_err().code, "FileNotFoundError");
+        assert_eq!(read(".").unwrap_err().code, "IsADirectoryError");
+    }
+
+    #[test]
+    fn writing_replaces_and_creating_does_not() {
+        let (directory, context) = workspace();
+        let contents = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
+        for (path, write, create) in [
+            ("text", Ok(()), Err("FileExistsError")),
+            ("new", Ok(()), Ok(())),
+            ("deep/er/new", Ok(()), Ok(())),
+            ("text/new", Err("FileNotFoundError"), Err("FileNotFoundError")),
+            (".", Err("IsADirectoryError"), Err("FileExistsError")),
+        ] {
+            let path = context.resolve(path).unwrap();
+            let created = context.create(&path, b"created").map_err(|error| error.code);
+            assert_eq!(created, create.map_err(str::to_owned), "{path}");
+            if created.is_ok() {
+                assert_eq!(contents(path.as_str()), "created", "{path}");
+            }
+            let written = context.write(&path, b"new").map_err(|error| error.code);
+            assert_eq!(written, write.map_err(str::to_owned), "{path}");
+            if written.is_ok() {
+                assert_eq!(contents(path.as_str()), "new", "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn permissions_stay_and_change() {
+        let (directory, context) = workspace();
+        let path = context.resolve("text").unwrap();
+        let mode =
+            || fs::metadata(directory.path().join("text")).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(context.local(&path), fs::Permissions::from_mode(0o640)).unwrap();
+        for (executable, wanted) in [(true, 0o750), (true, 0o750), (false, 0o640)] {
+            context.set_executable(&path, executable).unwrap();
+            assert_eq!(mode(), wanted);
+            assert_eq!(context.is_executable(&path).unwrap(), executable);
+            context.write(&path, b"x").unwrap();
+            assert_eq!(mode(), wanted);
+        }
+        let none = context.resolve("none").unwrap();
+        assert_eq!(context.is_executable(&none).unwrap_err().code, "FileNotFoundError");
+        assert_eq!(context.set_executable(&none, true).unwrap_err().code, "FileNotFoundError");
+    }
+
+    #[test]
+    fn files_move_and_go_away() {
+        let (directory, context) = workspace();
+        let at = |path: &str| context.resolve(path).unwrap();
+        context.rename(&at("text"), &at("deep/er/text")).unwrap();
+        assert_eq!(fs::read_to_string(directory.path().join("deep/er/text")).unwrap(), "ok");
+        let error = context.rename(&at("text"), &at("other/text")).unwrap_err();
+        assert_eq!(error.message, "file not found: text");
+        assert!(!directory.path().join("other").exists());
+        context.remove(&at("deep/er/text")).unwrap();
+        for (path, code) in [("deep/er/text", "FileNotFoundError"), ("deep", "IsADirectoryError")] {
+            assert_eq!(context.remove(&at(path)).unwrap_err().code, code);
+        }
+    }
+
+    #[test]
+    fn links_are_made_and_read_but_not_followed() {
+        let (directory, context) = workspace();
+        let at = |path: &str| context.resolve(path).unwrap();
+        context.create_link(&at("deep/link"), "../text").unwrap();
+        assert_eq!(context.read_link(&at("deep/link")).unwrap(), "../text");
+        assert_eq!(context.read(&at("deep/link")).unwrap(), b"ok");
+        let error = context.create_link(&at("deep/link"), "x").unwrap_err();
+        assert_eq!(error.code, "FileExistsError");
+        context.rename(&at("deep/link"), &at("link")).unwrap();
+        symlink("none", directory.path().join("dangling")).unwrap();
+        context.remove(&at("dangling")).unwrap();
+        context.remove(&at("link")).unwrap();
+        assert_eq!(context.read(&at("text")).unwrap(), b"ok");
+        assert_eq!(context.read_link(&at("text")).unwrap_err().code, "OSError");
+    }
+}

@@ -1,0 +1,191 @@
+//! What is to be run, and within which bounds. A description only: nothing here looks at the
+//! system.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// One run of a program. All paths are absolute and without symbolic links, except that the
+/// last name of a readable path may be one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// The file to execute. The caller has decided which one; nothing is looked up. It can be
+    /// read without being named once more.
+    pub program: PathBuf,
+    /// The arguments after the program's own name. Never seen by a shell.
+    pub arguments: Vec<String>,
+    /// The whole environment. The sandbox adds `TMPDIR`, the private directory for temporary
+    /// files, and replaces one that is given.
+    pub environment: Vec<(String, String)>,
+    /// The working directory. It must be readable or writable.
+    pub directory: PathBuf,
+    /// What the program reads on standard input.
+    #[serde(skip)]
+    pub stdin: Vec<u8>,
+    /// Files and directories, with all beneath, that can be read and executed. What does not
+    /// exist is left out. The root can't be named, neither here nor as writable.
+    pub readable: Vec<PathBuf>,
+    /// Files and directories, with all beneath, that can also be written. They must exist.
+    pub writable: Vec<PathBuf>,
+    /// Files and directories beneath writable ones that stay as they are, with all beneath:
+    /// neither they nor a directory on the way to them can be changed, moved or removed. They
+    /// must exist.
+    ///
+    /// In tier A, a directory on the way becomes a mount, so that moving a file into or out of it
+    /// is a copy. In tier B, such a directory itself takes no new names and loses none; what is
+    /// in it beside the protected path is writable as before.
+    pub protected: Vec<PathBuf>,
+    /// Shows a directory with staged changes on it. Tier A only.
+    pub overlay: Option<Overlay>,
+    /// Keeps all of standard output in a new file, up to `limits.stream`.
+    pub stdout_file: Option<PathBuf>,
+    /// The same for standard error.
+    pub stderr_file: Option<PathBuf>,
+    /// Where the run is stopped.
+    pub limits: Limits,
+}
+
+impl Command {
+    /// A run of `program` in `directory` that can read the system's directories
+    /// ([`system_paths`]) and the directory, and write nothing but temporary files.
+    pub fn new(program: impl Into<PathBuf>, directory: impl Into<PathBuf>) -> Self {
+        let directory = directory.into();
+        let mut readable = system_paths();
+        readable.push(directory.clone());
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory,
+            stdin: Vec::new(),
+            readable,
+            writable: Vec::new(),
+            protected: Vec::new(),
+            overlay: None,
+            stdout_file: None,
+            stderr_file: None,
+            limits: Limits::DEFAULT,
+        }
+    }
+
+    /// What can only be read, as far as it is not beneath something else that is granted.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn read_only(&self) -> impl Iterator<Item = &std::path::Path> {
+        let shown =
+            || self.writable.iter().chain(self.overlay.iter().map(|overlay| &overlay.lower));
+        let written = move |path: &&PathBuf| shown().any(|above| path.starts_with(above));
+        let granted = |path: &&PathBuf| self.readable.iter().any(|above| path.starts_with(above));
+        let program = Some(&self.program).into_iter().filter(move |path| !granted(path));
+        let paths = self.readable.iter().chain(program).filter(move |path| !written(path));
+        paths.map(PathBuf::as_path)
+    }
+}
+
+/// An overlayfs (`userxattr`) in place of a directory: what the program writes goes into `upper`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlay {
+    /// The directory that is shown, and where: programs see the result under this path.
+    pub lower: PathBuf,
+    /// The staged changes, in overlayfs's format.
+    pub upper: PathBuf,
+    /// An empty directory on the same mount as `upper`, for overlayfs itself.
+    pub work: PathBuf,
+}
+
+/// The bounds of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Time from start to end.
+    pub wall: Duration,
+    /// Processor time of each process, in whole seconds.
+    pub cpu_seconds: u64,
+    /// Resident memory of all processes together, in bytes. It is watched: a run can be above
+    /// it for some milliseconds before it ends.
+    pub memory: u64,
+    /// Address space of each process, in bytes: an allocation beyond it fails. None by default,
+    /// since many runtimes reserve far more than they use.
+    pub address_space: Option<u64>,
+    /// The largest file that can be written, in bytes.
+    pub file_size: u64,
+    /// Processes and threads at a time. They are counted while they come and go, so there can be
+    /// some more for a moment.
+    pub processes: u64,
+    /// Open files of each process.
+    pub open_files: u64,
+    /// Bytes that are kept of standard output, and of standard error: its beginning and its end.
+    pub output: usize,
+    /// Bytes that the program may write to standard output, or to standard error, before the
+    /// run is ended.
+    pub stream: u64,
+    /// Temporary files in bytes, which tier A keeps in memory. Tier B has them on disk, where
+    /// only `file_size` bounds them.
+    pub temporary: u64,
+}
+
+impl Limits {
+    /// The limits where nothing else is known.
+    pub const DEFAULT: Self = Self {
+        wall: Duration::from_secs(30),
+        cpu_seconds: 300,
+        memory: 2 << 30,
+        address_space: None,
+        file_size: 256 << 20,
+        processes: 1024,
+        open_files: 1024,
+        output: 1 << 20,
+        stream: 256 << 20,
+        temporary: 512 << 20,
+    };
+}
+
+/// What programs need to start and that holds nothing of a person's: the directories of programs
+/// and libraries, and the part of `/etc` that loaders and the C library read. Left out are home
+/// directories, `/run`, `/var`, `/opt`, and everything in `/etc` that may hold a secret.
+pub fn system_paths() -> Vec<PathBuf> {
+    SYSTEM_PATHS.iter().map(PathBuf::from).collect()
+}
+
+const SYSTEM_PATHS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/locale.alias",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/lsb-release",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+    "/etc/timezone",
+];

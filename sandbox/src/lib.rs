@@ -1,0 +1,80 @@
+//! Runs a native program in an operating system sandbox, within limits, and says how it ended.
+//! Knows nothing of WebAssembly, tools or policies: which program may run, and with what, is
+//! decided before.
+//!
+//! ```no_run
+//! use cofferdam_sandbox::{Command, End, Helper, Sandbox, SandboxError};
+//!
+//! fn version() -> Result<End, SandboxError> {
+//!     let sandbox = Sandbox::open(Helper::current(), None)?;
+//!     let mut command = Command::new("/usr/bin/git", "/usr");
+//!     command.arguments.push("--version".to_owned());
+//!     Ok(sandbox.start(command)?.wait()?.end)
+//! }
+//! ```
+//!
+//! # The processes of a run
+//!
+//! The host starts a helper: its own executable once more, which calls [`run_if_helper`] before
+//! anything else, so that all that happens between fork and exec happens in a process with one
+//! thread. In tier A, the helper starts the first process of a process namespace (`init`), which
+//! starts the program; in tier B, it starts the program itself, and orphans become its children.
+//! Whoever started the program also watches it, collects its output, and kills what is left. The
+//! pipe to the helper stays open during the run; when it closes, because the caller cancelled or
+//! the host died, the run is killed.
+//!
+//! # What bounds memory and processes
+//!
+//! Control groups are to be had by few hosts: one needs a group of its own that was delegated.
+//! RLIMIT_NPROC counts all that the user runs, and nothing of root's. So memory is watched, and
+//! every new process or thread waits until the helper has let it through. A run that would be
+//! above a limit is killed.
+
+#[cfg(target_os = "linux")]
+mod capture;
+mod command;
+mod error;
+mod probe;
+mod program;
+mod protected;
+mod report;
+mod run;
+#[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+mod system;
+mod wire;
+
+use std::io;
+use std::process::ExitCode;
+
+pub use command::{Command, Limits, Overlay, system_paths};
+pub use error::SandboxError;
+pub use probe::{Cgroup, Probe, Tier};
+pub use program::find_program;
+pub use protected::protected_paths;
+pub use report::{Captured, End, Limit, Report};
+pub use run::{Canceller, Helper, Running, Sandbox};
+
+/// The first argument of a helper process.
+const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
+
+/// Does a helper's work if this process was started as one. An executable that is named as
+/// [`Helper`] calls this first of all in `main`, before it starts a thread or opens a file, and
+/// returns the status that it gets.
+pub fn run_if_helper() -> Option<ExitCode> {
+    let helper = std::env::args_os().nth(1).is_some_and(|argument| argument == HELPER_ARGUMENT);
+    helper.then(|| match help() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE, // The host sees that there is no answer.
+    })
+}
+
+fn help() -> io::Result<()> {
+    let mut stdin = io::stdin().lock();
+    let request = wire::read_document(&mut stdin)?;
+    let input = match &request {
+        wire::Request::Run { stdin: length, .. } => wire::read_bytes(&mut stdin, *length)?,
+        wire::Request::Facts | wire::Request::Try { .. } => Vec::new(),
+    };
+    system::serve(request, input, |answer| wire::write_answer(&mut io::stdout().lock(), answer))
+}

@@ -1,0 +1,196 @@
+//! The helper process on Linux. It has one thread.
+
+mod cgroup;
+mod confine;
+mod gate;
+mod mounts;
+mod namespaces;
+mod rules;
+mod supervise;
+mod syscalls;
+mod tree;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
+use tempfile::TempDir;
+
+use crate::capture::Capture;
+use crate::wire::{Answer, Request};
+use crate::{Command, Limits, Report, SandboxError, Tier};
+use confine::Confinement;
+use namespaces::Role;
+use supervise::Run;
+use syscalls::Filters;
+use tree::Tree;
+
+/// See [`Helper::current`](crate::Helper::current).
+pub(crate) fn own_executable() -> PathBuf {
+    "/proc/self/exe".into()
+}
+
+/// Does what is asked and answers it: in tier A not from this process, but from the first one of
+/// the namespaces.
+///
+/// # Errors
+/// The answer can't be given.
+pub(crate) fn serve(
+    request: Request,
+    input: Vec<u8>,
+    answer: impl FnOnce(Result<Answer, SandboxError>) -> io::Result<()>,
+) -> io::Result<()> {
+    confine::forget_the_caller();
+    match request {
+        Request::Facts => {
+            answer(Ok(Answer::Facts { landlock: rules::version(), cgroup: cgroup::find() }))
+        }
+        Request::Try { tier: Tier::A } => {
+            let command = Command::new("/", "/usr");
+            match namespaces::enter(&command) {
+                Ok(Role::Outside) => Ok(()),
+                Ok(Role::Init) => answer(try_tier_a(&command)),
+                Err(error) => answer(Err(error)),
+            }
+        }
+        Request::Try { tier: Tier::B } => answer(try_tier_b(&Command::new("/", "/usr"))),
+        Request::Run { command, tier: Tier::A, .. } => {
+            let entered = prepare(&command, Tier::A, input)
+                .and_then(|run| Ok((run, namespaces::enter(&command)?)));
+            match entered {
+                Ok((_, Role::Outside)) => Ok(()),
+                Ok((run, Role::Init)) => answer(run_in_tier_a(run, &command).map(Answer::Ran)),
+                Err(error) => answer(Err(error)),
+            }
+        }
+        Request::Run { command, tier: Tier::B, scratch, .. } => {
+            // Removed after the answer: what a program leaves there may take a while.
+            let directory = temporary_directory(&scratch);
+            answer(directory.as_ref().map_err(Clone::clone).and_then(|directory| {
+                let run = prepare(&command, Tier::B, input)?;
+                run_in_tier_b(run, &command, directory.path()).map(Answer::Ran)
+            }))
+        }
+    }
+}
+
+/// The confinement of a program in tier A. To be made in the first process of the namespaces.
+fn confinement_a(command: &Command) -> Result<Confinement, SandboxError> {
+    let shown: Vec<PathBuf> = mounts::PRIVATE
+        .iter()
+        .map(PathBuf::from)
+        .chain(command.overlay.iter().map(|overlay| overlay.lower.clone()))
+        .collect();
+    let ruleset = rules::inside(command, &shown)?;
+    Ok(Confinement::new(&command.limits, ruleset, Filters::new(Tier::A)?))
+}
+
+/// The confinement of a program in tier B.
+fn confinement_b(command: &Command, temporary: &Path) -> Result<Confinement, SandboxError> {
+    let ruleset = rules::outside(command, temporary)?;
+    Ok(Confinement::new(&command.limits, ruleset, Filters::new(Tier::B)?))
+}
+
+fn try_tier_a(command: &Command) -> Result<Answer, SandboxError> {
+    try_out(confinement_a(command)?, Tree::Namespace)?;
+    Ok(Answer::Tried)
+}
+
+fn try_tier_b(command: &Command) -> Result<Answer, SandboxError> {
+    try_out(confinement_b(command, Path::new("/usr"))?, Tree::Descendants)?;
+    Ok(Answer::Tried)
+}
+
+/// Confines this process, as a program would be.
+fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError> {
+    tree.members().map_err(|error| {
+        SandboxError::Unavailable(format!("/proc has no list of processes: {error}"))
+    })?;
+    confinement.apply().map(drop).map_err(|error| SandboxError::Unavailable(error.to_string()))
+}
+
+fn run_in_tier_a(run: Run, command: &Command) -> Result<Report, SandboxError> {
+    let confinement = confinement_a(command)?;
+    supervise::run(run, command, Path::new(mounts::PRIVATE[0]), confinement)
+}
+
+fn run_in_tier_b(run: Run, command: &Command, temporary: &Path) -> Result<Report, SandboxError> {
+    if command.overlay.is_some() {
+        return Err(SandboxError::Command("an overlay needs tier A".to_owned()));
+    }
+    let confinement = confinement_b(command, temporary)?;
+    set_child_subreaper(Some(getpid()))
+        .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
+        .map_err(|error| SandboxError::Setup(error.to_string()))?;
+    supervise::run(run, command, temporary, confinement)
+}
+
+fn temporary_directory(scratch: &Path) -> Result<TempDir, SandboxError> {
+    tempfile::Builder::new().prefix("cofferdam-").tempdir_in(scratch).map_err(|error| {
+        SandboxError::Setup(format!("a directory in {}: {error}", scratch.display()))
+    })
+}
+
+/// Checks a command, and opens the files that its output goes to.
+fn prepare(command: &Command, tier: Tier, input: Vec<u8>) -> Result<Run, SandboxError> {
+    check_words(command)?;
+    check_paths(command)?;
+    Ok(Run {
+        tier,
+        input,
+        stdout: capture(&command.limits, command.stdout_file.as_deref())?,
+        stderr: capture(&command.limits, command.stderr_file.as_deref())?,
+    })
+}
+
+fn capture(limits: &Limits, file: Option<&Path>) -> Result<Capture, SandboxError> {
+    let create = |path: &Path| {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let named = |error| SandboxError::Command(format!("{}: {error}", path.display()));
+        options.open(path).map_err(named)
+    };
+    Ok(Capture::new(limits.output, limits.stream, file.map(create).transpose()?))
+}
+
+fn check_words(command: &Command) -> Result<(), SandboxError> {
+    let Command { arguments, environment, .. } = command;
+    let variables = environment.iter().flat_map(|(name, value)| [name, value]);
+    if let Some(word) = arguments.iter().chain(variables).find(|word| word.contains('\0')) {
+        return refuse(format!("{word:?} has a NUL in it, which no program gets"));
+    }
+    let is_name = |name: &str| !name.is_empty() && !name.contains('=');
+    match environment.iter().find(|(name, _)| !is_name(name)) {
+        Some((name, _)) => refuse(format!("{name:?} is no name of a variable")),
+        None => Ok(()),
+    }
+}
+
+fn check_paths(command: &Command) -> Result<(), SandboxError> {
+    let Command { program, directory, readable, writable, protected, overlay, .. } = command;
+    let layers = overlay.iter().flat_map(|overlay| [&overlay.lower, &overlay.upper, &overlay.work]);
+    let paths = [program, directory].into_iter().chain(readable).chain(writable).chain(protected);
+    for path in paths.chain(layers) {
+        let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
+        if !path.is_absolute() || !plain || path.components().any(|part| part.as_os_str() == "..") {
+            let path = path.display();
+            return refuse(format!("{path} is no absolute path without `.`, `..` and `//`"));
+        }
+    }
+    if readable.iter().chain(writable).any(|path| path.parent().is_none()) {
+        return refuse("/ as a whole is not granted; name what is needed".to_owned());
+    }
+    for path in writable {
+        rules::open(path)?;
+    }
+    for path in protected {
+        rules::open_itself(path)?;
+    }
+    Ok(())
+}
+
+fn refuse(reason: String) -> Result<(), SandboxError> {
+    Err(SandboxError::Command(reason))
+}

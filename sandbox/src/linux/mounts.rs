@@ -1,0 +1,296 @@
+//! The file tree that a program sees in tier A: an empty one, with what was granted under its own
+//! paths. Paths are opened and cloned while the host's tree is still there; then everything is
+//! put together in the new one.
+
+use std::ffi::CString;
+use std::io;
+use std::iter;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, symlinkat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    mount_change, move_mount, open_tree, unmount,
+};
+use rustix::process::{chdir, fchdir, pivot_root};
+
+use super::rules;
+use crate::{Command, Overlay, SandboxError};
+
+/// Directories that every program gets for itself.
+pub(super) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
+
+/// No programs that run as their owner, no devices.
+const PLAIN: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+/// What is put under a path of the new tree.
+struct Piece {
+    target: PathBuf,
+    content: Content,
+}
+
+enum Content {
+    /// A mount that is not attached yet, and whether it is of a directory.
+    Mount(OwnedFd, bool),
+    /// A symbolic link.
+    Link(PathBuf),
+}
+
+/// What was cloned from the host's tree.
+pub(super) struct Sources(Vec<Piece>);
+
+impl Sources {
+    /// Clones what a command was granted. With a user namespace, all mounts map what is on disk
+    /// to what the namespace says; the caller is then privileged outside of it.
+    ///
+    /// # Errors
+    /// A writable path that can't be opened; a mount that can't be cloned or mapped.
+    pub(super) fn gather(
+        command: &Command,
+        mapping: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, SandboxError> {
+        let mut pieces = Vec::new();
+        for path in command.read_only() {
+            // What does not exist is left out, as the description says.
+            let Ok(metadata) = path.symlink_metadata() else { continue };
+            let content = if metadata.is_symlink() {
+                Content::Link(
+                    std::fs::read_link(path).map_err(|error| setup(path.display(), error))?,
+                )
+            } else {
+                clone(path, PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY, mapping)?
+            };
+            pieces.push(Piece { target: path.to_owned(), content });
+        }
+        for path in &command.writable {
+            pieces.push(Piece { target: path.clone(), content: clone(path, PLAIN, mapping)? });
+        }
+        for path in rules::DEVICES.map(Path::new) {
+            let content = clone(path, MountAttrFlags::MOUNT_ATTR_NOSUID, None)?;
+            pieces.push(Piece { target: path.to_owned(), content });
+        }
+        if let Some(overlay) = &command.overlay {
+            let content = Content::Mount(overlay_mount(overlay)?, true);
+            pieces.push(Piece { target: overlay.lower.clone(), content });
+        }
+        Ok(Self(pieces))
+    }
+
+    /// Replaces the host's tree by one of these pieces, a `/proc` of this process namespace and
+    /// empty private directories. To be called by the first process of new namespaces.
+    ///
+    /// # Errors
+    /// A mount that the system refuses.
+    pub(super) fn enter(self, command: &Command) -> Result<(), SandboxError> {
+        let mut pieces = self.0;
+        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        pieces.push(new_piece("/proc", "proc", &[], PLAIN | read_only)?);
+        pieces.push(new_piece("/dev", "tmpfs", &[("size", "64k"), ("mode", "755")], PLAIN)?);
+        let size = command.limits.temporary;
+        // A file costs memory even if it is empty.
+        let (size, files) = (size.to_string(), (size / 4096).max(1024).to_string());
+        for target in PRIVATE {
+            let options =
+                [("size", size.as_str()), ("nr_inodes", files.as_str()), ("mode", "1777")];
+            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+        }
+        let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], PLAIN)
+            .map_err(|error| setup("the root", error))?;
+        enter_root(&root).map_err(|error| setup("the root", error))?;
+
+        // What is deeper comes later. The new pieces stand behind; a grant of the same path, such
+        // as `/tmp`, replaces them.
+        pieces.rotate_right(2 + PRIVATE.len());
+        pieces.sort_by_key(|piece| piece.target.components().count());
+        for piece in &pieces {
+            attach(piece).map_err(|error| setup(piece.target.display(), error))?;
+        }
+        for (name, descriptor) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")]
+        {
+            symlinkat(format!("/proc/self/fd{descriptor}"), CWD, format!("/dev/{name}"))
+                .map_err(|error| setup(name, error))?;
+        }
+        let shown =
+            command.writable.iter().chain(command.overlay.iter().map(|overlay| &overlay.lower));
+        for writable in shown {
+            protect(writable, &command.protected)?;
+        }
+        for path in ["/dev", "/"].map(Path::new) {
+            set_attributes(&rules::open(path)?, MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
+                .map_err(|error| setup(path.display(), error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps mounts of this namespace from showing up in the host's, and the other way round.
+///
+/// # Errors
+/// The system refuses.
+pub(super) fn make_private() -> io::Result<()> {
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
+
+/// Makes the protected paths beneath a writable one read-only. A mount can't be moved or removed;
+/// so each directory on the way becomes one as well.
+fn protect(writable: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
+    let mut pins: Vec<&Path> = protected
+        .iter()
+        .filter(|path| path.starts_with(writable))
+        .flat_map(|path| {
+            let on_the_way = path.ancestors().skip(1).take_while(|above| *above != writable);
+            iter::once(path.as_path()).chain(on_the_way.filter(|above| above.starts_with(writable)))
+        })
+        .collect();
+    pins.sort_by_key(|path| path.components().count());
+    pins.dedup();
+    for pin in pins {
+        let attributes = if protected.iter().any(|path| path == pin) {
+            PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY
+        } else {
+            PLAIN
+        };
+        let content = clone(pin, attributes, None)?;
+        attach(&Piece { target: pin.to_owned(), content })
+            .map_err(|error| setup(pin.display(), error))?;
+    }
+    Ok(())
+}
+
+/// A clone of a path of the tree, with all that is mounted beneath.
+fn clone(
+    path: &Path,
+    attributes: MountAttrFlags,
+    mapping: Option<BorrowedFd<'_>>,
+) -> Result<Content, SandboxError> {
+    let file = rules::open_itself(path)?;
+    let kind = fstat(&file).map_err(|error| setup(path.display(), error))?.st_mode;
+    let cloned = || -> io::Result<OwnedFd> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH
+            | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(&file, "", flags)?;
+        set_attributes(&tree, attributes, mapping, libc::AT_RECURSIVE)?;
+        Ok(tree)
+    };
+    let tree = cloned().map_err(|error| setup(path.display(), error))?;
+    Ok(Content::Mount(tree, FileType::from_raw_mode(kind) == FileType::Directory))
+}
+
+/// `mount_setattr(2)` on an open mount: sets `attributes`, and the user namespace of an idmapped
+/// mount.
+fn set_attributes(
+    mount: &OwnedFd,
+    attributes: MountAttrFlags,
+    mapping: Option<BorrowedFd<'_>>,
+    flags: libc::c_int,
+) -> io::Result<()> {
+    let mut set = u64::from(attributes.bits());
+    if mapping.is_some() {
+        set |= u64::from(MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
+    }
+    let change = libc::mount_attr {
+        attr_set: set,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: mapping.map_or(0, |mapping| mapping.as_raw_fd() as u64),
+    };
+    // SAFETY: the path and the structure live during the call, and the size is the structure's.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | flags,
+            &raw const change,
+            size_of_val(&change),
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn new_piece(
+    target: &str,
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> Result<Piece, SandboxError> {
+    let mount = new_mount(kind, options, attributes).map_err(|error| setup(target, error))?;
+    Ok(Piece { target: target.into(), content: Content::Mount(mount, true) })
+}
+
+fn new_mount(
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(context.as_fd(), *key, *value)?;
+    }
+    fsconfig_create(context.as_fd())?;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Mounts an overlay. Its paths are handed over as descriptors, since an option is at most 255
+/// bytes long, and `:` and `,` mean something in it.
+fn overlay_mount(overlay: &Overlay) -> Result<OwnedFd, SandboxError> {
+    let files =
+        [rules::open(&overlay.lower)?, rules::open(&overlay.upper)?, rules::open(&overlay.work)?];
+    let [lower, upper, work] =
+        files.each_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let mounted = || -> io::Result<OwnedFd> {
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        rustix::mount::fsconfig_set_flag(context.as_fd(), "userxattr")?;
+        for (key, value) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
+            fsconfig_set_string(context.as_fd(), key, value)?;
+        }
+        fsconfig_create(context.as_fd())?;
+        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?)
+    };
+    mounted().map_err(|error| setup(format!("the overlay on {}", overlay.lower.display()), error))
+}
+
+/// Makes a mount the root, and lets go of the one before.
+fn enter_root(root: &OwnedFd) -> io::Result<()> {
+    // It must be attached somewhere for a moment; everybody has a /proc.
+    move_mount(root, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    fchdir(root)?;
+    pivot_root(".", ".")?; // The old root is now on top of the new one.
+    unmount(".", UnmountFlags::DETACH)?;
+    Ok(chdir("/")?)
+}
+
+/// Puts a piece into its place, which is made if it is not there.
+fn attach(piece: &Piece) -> io::Result<()> {
+    if let Some(parent) = piece.target.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let target = CString::new(piece.target.as_os_str().as_encoded_bytes())?;
+    match &piece.content {
+        Content::Link(text) => match symlinkat(text, CWD, target.as_c_str()) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        Content::Mount(tree, directory) => {
+            let made = if *directory {
+                mkdirat(CWD, target.as_c_str(), Mode::from(0o755))
+            } else {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
+                openat(CWD, target.as_c_str(), flags, Mode::from(0o644)).map(drop)
+            };
+            // What cannot be made is there already, or the next call says that it is not.
+            let _ = made;
+            move_mount(tree, "", CWD, target.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            Ok(())
+        }
+    }
+}
+
+fn setup(what: impl std::fmt::Display, error: impl Into<io::Error>) -> SandboxError {
+    SandboxError::Setup(format!("mounting {what}: {}", error.into()))
+}

@@ -1,0 +1,183 @@
+//! Tier A: namespaces of a run's own, and the first process in them.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::fs::stat;
+use rustix::process::{
+    DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getgid, getuid, kill_process,
+    set_dumpable_behavior, set_parent_process_death_signal, waitpid,
+};
+use rustix::thread::{
+    LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
+};
+
+use super::mounts::{self, Sources};
+use crate::{Command, SandboxError};
+
+/// Which of the processes this is after [`enter`].
+pub(super) enum Role {
+    /// The helper. The run is over.
+    Outside,
+    /// The first process of the namespaces, in the tree of the command.
+    Init,
+}
+
+/// All namespaces but that of users.
+const SEPARATE: UnshareFlags = UnshareFlags::NEWNS
+    .union(UnshareFlags::NEWPID)
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS)
+    .union(UnshareFlags::NEWCGROUP);
+
+/// The user that root becomes: one of those that systemd's list of user ids leaves unused
+/// (systemd.io/UIDS-GIDS).
+const NOBODY_ELSE: u32 = 2_000_000_000;
+
+/// Enters new namespaces, with the tree that a command sees. Answers twice: in the first process
+/// of the namespaces at once, and in the helper when that has ended.
+///
+/// # Errors
+/// In either process: the system refuses a step.
+pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
+    let sources = match Owner::find(command) {
+        Some(owner) => owner.become_it().map_err(|error| setup("namespaces", error))?,
+        None => own(command)?,
+    };
+    match fork().map_err(|error| setup("a process", error))? {
+        Some(init) => {
+            // It can't fail: there is such a child.
+            let _ = waitpid(Some(init), WaitOptions::empty());
+            Ok(Role::Outside)
+        }
+        None => {
+            start(sources, command)?;
+            Ok(Role::Init)
+        }
+    }
+}
+
+/// What the first process does before it starts a program.
+fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| setup("a signal", error))?;
+    sources.enter(command)?;
+    // The one name that /etc/hosts has for certain.
+    rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
+    loopback_up().map_err(|error| setup("a loopback", error))?;
+    // Its memory and its descriptors are nobody's business.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| setup("a flag", error))
+}
+
+/// Namespaces in which the user stays who it is.
+fn own(command: &Command) -> Result<Sources, SandboxError> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    unshare(UnshareFlags::NEWUSER | SEPARATE).map_err(|error| setup("namespaces", error))?;
+    // Of the caller's groups only one is known inside; without this, none could be named.
+    fs::write("/proc/self/setgroups", "deny")
+        .and_then(|()| fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
+        .and_then(|()| fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")))
+        .and_then(|()| mounts::make_private())
+        .map_err(|error| setup("a user namespace", error))?;
+    Sources::gather(command, None)
+}
+
+/// Who root becomes: the owner of the files that it works on, inside of a user namespace, and
+/// nobody outside. As root, it would still own what belongs to root (`/proc/sys`, for one).
+struct Owner {
+    uid: Uid,
+    gid: Gid,
+    users: OwnedFd,
+    sources: Sources,
+}
+
+impl Owner {
+    /// None for other users, for an overlay (it writes as who mounted it, and its layers are not
+    /// mapped), and where a file system can't be mounted so.
+    fn find(command: &Command) -> Option<Self> {
+        if !getuid().is_root() || command.overlay.is_some() {
+            return None;
+        }
+        let place = stat(command.writable.first().unwrap_or(&command.directory)).ok()?;
+        let (uid, gid) = (Uid::from_raw(place.st_uid), Gid::from_raw(place.st_gid));
+        let users = user_namespace(uid, gid).ok()?;
+        let sources = Sources::gather(command, Some(users.as_fd())).ok()?;
+        Some(Self { uid, gid, users, sources })
+    }
+
+    fn become_it(self) -> io::Result<Sources> {
+        set_thread_groups(&[])?;
+        move_into_link_name_space(self.users.as_fd(), Some(LinkNameSpaceType::User))?;
+        set_thread_res_gid(self.gid, self.gid, self.gid)?;
+        set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        unshare(SEPARATE)?;
+        mounts::make_private()?;
+        Ok(self.sources)
+    }
+}
+
+/// A user namespace that has one user and one group, who are nobody outside.
+fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
+    let (mut ready, done) = io::pipe()?;
+    let Some(child) = fork()? else {
+        let made = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+            && unshare(UnshareFlags::NEWUSER).is_ok();
+        let _ = (&done).write_all(&[u8::from(made)]);
+        loop {
+            std::thread::park(); // Until it is killed.
+        }
+    };
+    drop(done);
+    let mut made = [0];
+    let namespace = ready.read_exact(&mut made).and_then(|()| {
+        if made == [0] {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let process = format!("/proc/{}", child.as_raw_nonzero());
+        fs::write(format!("{process}/uid_map"), format!("{} {NOBODY_ELSE} 1", uid.as_raw()))?;
+        fs::write(format!("{process}/gid_map"), format!("{} {NOBODY_ELSE} 1", gid.as_raw()))?;
+        Ok(fs::File::open(format!("{process}/ns/user"))?.into())
+    });
+    kill_process(child, Signal::KILL)?;
+    waitpid(Some(child), WaitOptions::empty())?;
+    namespace
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: descriptors and the working directory stay shared with nobody: there is one thread.
+    Ok(unsafe { unshare_unsafe(flags) }?)
+}
+
+/// None in the child.
+fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the helper has one thread, so its memory is in order in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
+}
+
+/// Brings the loopback interface of a new network namespace up: netdevice(7).
+fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    use std::os::fd::AsRawFd as _;
+
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: an interface request is plain data, for which zeroes are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request lives during the call, and is of the kind that this call takes.
+    let status =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw mut request) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn setup(what: impl std::fmt::Display, error: impl Into<io::Error>) -> SandboxError {
+    SandboxError::Setup(format!("{what}: {}", error.into()))
+}

@@ -1,0 +1,214 @@
+//! Which files a program can reach (Landlock).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, Scope,
+};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+use crate::{Command, SandboxError, Tier};
+
+/// The rights that are used, as far as the kernel knows them.
+const RIGHTS: ABI = ABI::V9;
+
+/// What tier A needs: moving files between directories. Its mounts keep the rest.
+const NEEDED_IN_A: u32 = 2;
+
+/// What tier B needs: all of files, TCP, abstract sockets and signals.
+const NEEDED_IN_B: u32 = 6;
+
+/// What everybody may read and write.
+pub(super) const DEVICES: [&str; 5] =
+    ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
+
+/// What tier B shows of `/proc`: facts about the machine, nothing about processes.
+const MACHINE: [&str; 8] = [
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys/kernel/osrelease",
+    "/proc/sys/vm/overcommit_memory",
+    "/proc/version",
+];
+
+/// The version of Landlock's interface; 0 without Landlock.
+pub(super) fn version() -> u32 {
+    const VERSION: libc::c_uint = 1; // LANDLOCK_CREATE_RULESET_VERSION
+    // SAFETY: with this flag, the call takes no pointer and answers a number.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION,
+        )
+    };
+    u32::try_from(answer).unwrap_or(0)
+}
+
+/// Says whether this kernel's Landlock is enough for a tier.
+///
+/// # Errors
+/// It is not.
+pub(super) fn require(tier: Tier) -> Result<(), SandboxError> {
+    let (found, needed) = (
+        version(),
+        match tier {
+            Tier::A => NEEDED_IN_A,
+            Tier::B => NEEDED_IN_B,
+        },
+    );
+    if found >= needed {
+        return Ok(());
+    }
+    Err(SandboxError::Unavailable(match found {
+        0 => "the kernel has no Landlock, or it is not enabled".to_owned(),
+        _ => format!("Landlock has version {found}; version {needed} is needed"),
+    }))
+}
+
+/// The rules of tier A, where only what was granted can be seen: all of it can be read, and
+/// written where that was granted. To be made inside of the namespaces.
+///
+/// # Errors
+/// A path that can't be opened.
+pub(super) fn inside(
+    command: &Command,
+    writable: &[PathBuf],
+) -> Result<RulesetCreated, SandboxError> {
+    let mut rules = Rules::new(Tier::A)?;
+    rules.add(open(Path::new("/"))?, AccessFs::from_read(RIGHTS))?;
+    for path in DEVICES.iter().map(Path::new) {
+        rules.add(open(path)?, AccessFs::ReadFile | AccessFs::WriteFile)?;
+    }
+    for path in command.writable.iter().chain(writable) {
+        rules.add(open(path)?, AccessFs::from_all(RIGHTS))?;
+    }
+    Ok(rules.0)
+}
+
+/// The rules of tier B, where everything can be seen, and Landlock alone decides. `temporary` is
+/// the directory for temporary files.
+///
+/// # Errors
+/// A path that can't be opened.
+pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCreated, SandboxError> {
+    let mut rules = Rules::new(Tier::B)?;
+    for path in command.read_only() {
+        // A link grants what it leads to: a system's directories link to each other.
+        if let Ok(file) =
+            openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
+        {
+            rules.add(file, AccessFs::from_read(RIGHTS))?;
+        }
+    }
+    for path in MACHINE.iter().map(Path::new) {
+        if let Ok(file) = open(path) {
+            rules.add(file, AccessFs::ReadFile.into())?;
+        }
+    }
+    for path in DEVICES.iter().map(Path::new) {
+        rules.add(open(path)?, AccessFs::ReadFile | AccessFs::WriteFile)?;
+    }
+    for path in &command.writable {
+        rules.add_unprotected(path, &command.protected)?;
+    }
+    rules.add(open(temporary)?, AccessFs::from_all(RIGHTS))?;
+    Ok(rules.0)
+}
+
+/// Opens a path that has no symbolic links, to name it and nothing more.
+///
+/// # Errors
+/// It does not exist, or has a link.
+pub(super) fn open(path: &Path) -> Result<OwnedFd, SandboxError> {
+    open_beneath_links(path, OFlags::empty())
+}
+
+/// The same for a path whose last name may be a link, and then is the link itself.
+///
+/// # Errors
+/// It does not exist, or goes through a link.
+pub(super) fn open_itself(path: &Path) -> Result<OwnedFd, SandboxError> {
+    open_beneath_links(path, OFlags::NOFOLLOW)
+}
+
+fn open_beneath_links(path: &Path, flags: OFlags) -> Result<OwnedFd, SandboxError> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(|error| {
+        let path = path.display();
+        SandboxError::Command(match error {
+            rustix::io::Errno::LOOP => {
+                format!("{path} is or goes through a symbolic link; name what it leads to")
+            }
+            error => format!("{path}: {error}"),
+        })
+    })
+}
+
+struct Rules(RulesetCreated);
+
+impl Rules {
+    fn new(tier: Tier) -> Result<Self, SandboxError> {
+        require(tier)?;
+        let create = || {
+            let ruleset = Ruleset::default()
+                .handle_access(AccessFs::from_all(RIGHTS))?
+                .scope(Scope::from_all(RIGHTS))?;
+            match tier {
+                Tier::A => ruleset,
+                Tier::B => ruleset.handle_access(AccessNet::from_all(RIGHTS))?,
+            }
+            .create()
+        };
+        create().map(Self).map_err(setup)
+    }
+
+    fn add(&mut self, file: OwnedFd, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {
+        let kind = fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(io);
+        let rights = match kind? {
+            FileType::Directory => rights,
+            FileType::Symlink => return Ok(()), // It has no rights of its own.
+            _ => rights & AccessFs::from_file(RIGHTS),
+        };
+        (&mut self.0).add_rule(PathBeneath::new(file, rights)).map_err(setup)?;
+        Ok(())
+    }
+
+    /// Grants everything to a path, except for what is protected. Rights hold for all that is
+    /// beneath, so a directory with something protected in it can only be read.
+    fn add_unprotected(&mut self, path: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
+        let file = open(path)?;
+        if protected.iter().any(|protected| protected == path) {
+            return self.add(file, AccessFs::from_read(RIGHTS));
+        }
+        if !protected.iter().any(|protected| protected.starts_with(path)) {
+            return self.add(file, AccessFs::from_all(RIGHTS));
+        }
+        self.add(file, AccessFs::from_read(RIGHTS))?;
+        let listed: io::Result<Vec<_>> = std::fs::read_dir(path)
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+        let listed = listed
+            .map_err(|error| SandboxError::Command(format!("{}: {error}", path.display())))?;
+        for entry in listed {
+            if !entry.is_symlink() {
+                self.add_unprotected(&entry, protected)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn setup(error: RulesetError) -> SandboxError {
+    SandboxError::Setup(format!("Landlock: {error}"))
+}
+
+fn io(error: rustix::io::Errno) -> SandboxError {
+    SandboxError::Setup(format!("Landlock: {error}"))
+}

@@ -1,0 +1,312 @@
+//! Runs the program, watches it, and ends it.
+
+use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
+
+use super::confine::Confinement;
+use super::gate::{self, Answered, Gate};
+use super::tree::{self, Tree};
+use crate::capture::Capture;
+use crate::{Command, End, Limit, Limits, Report, SandboxError, Tier};
+
+/// How often memory is looked at.
+const WATCH: Duration = Duration::from_millis(10);
+
+/// How much is read at a time.
+const PIECE: usize = 64 << 10;
+
+/// What a run needs beside its description.
+pub(super) struct Run {
+    pub(super) tier: Tier,
+    pub(super) input: Vec<u8>,
+    pub(super) stdout: Capture,
+    pub(super) stderr: Capture,
+}
+
+/// Runs a program to its end. Afterwards, none of its processes is left.
+///
+/// # Errors
+/// The program can't be started, or not be watched.
+pub(super) fn run(
+    run: Run,
+    command: &Command,
+    temporary: &Path,
+    confinement: Confinement,
+) -> Result<Report, SandboxError> {
+    let tree = match run.tier {
+        Tier::A => Tree::Namespace,
+        Tier::B => Tree::Descendants,
+    };
+    let start = Instant::now();
+    let (child, gate) = spawn(command, temporary, confinement)?;
+    let mut supervisor = Supervisor {
+        tree,
+        limits: &command.limits,
+        deadline: start + command.limits.wall,
+        program: Pid::from_child(&child),
+        status: None,
+        gate: Some(gate),
+        tasks: 1,
+        stdin: child.stdin.map(|pipe| (pipe, run.input, 0)),
+        stdout: Source { pipe: child.stdout, capture: run.stdout },
+        stderr: Source { pipe: child.stderr, capture: run.stderr },
+        buffer: vec![0; PIECE],
+    };
+    let stopped = supervisor.watch();
+    // Whatever went wrong, nothing stays alive.
+    let killed = supervisor.end();
+    let stopped = stopped.and_then(|stopped| Ok((stopped, killed?)));
+    let (stopped, killed) = stopped.map_err(|error| SandboxError::Setup(error.to_string()))?;
+    let end = match (stopped, supervisor.status) {
+        (Some(end), _) => end,
+        (None, Some(status)) => ended(status),
+        (None, None) => {
+            return Err(SandboxError::Setup("the program's status was lost".to_owned()));
+        }
+    };
+    Ok(Report {
+        end,
+        tier: run.tier,
+        stdout: supervisor.stdout.capture.finish(),
+        stderr: supervisor.stderr.capture.finish(),
+        wall: start.elapsed(),
+        killed,
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where a sandboxed program is started")]
+fn spawn(
+    command: &Command,
+    temporary: &Path,
+    mut confinement: Confinement,
+) -> Result<(std::process::Child, Gate), SandboxError> {
+    let setup = |error: io::Error| SandboxError::Setup(error.to_string());
+    let (sender, receiver) = gate::way().map_err(setup)?;
+    let mut program = std::process::Command::new(&command.program);
+    program
+        .args(&command.arguments)
+        .env_clear()
+        .envs(command.environment.iter().map(|(name, value)| (name, value)))
+        .env("TMPDIR", temporary)
+        .current_dir(&command.directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // SAFETY: the helper has one thread, so everything is in order in the child, and it may
+    // allocate.
+    unsafe {
+        program.pre_exec(move || {
+            // A group of its own: a signal that the program sends to its group stays there.
+            setsid()?;
+            sender.send(&confinement.apply()?)
+        })
+    };
+    // When this returns, the program has been executed, or nothing.
+    let spawned = program.spawn();
+    match (spawned, receiver.receive()) {
+        (Ok(child), Ok(gate)) => Ok((child, gate)),
+        (Err(error), Ok(_)) => Err(SandboxError::Program {
+            program: command.program.display().to_string(),
+            reason: error.to_string(),
+        }),
+        (Err(error), Err(_)) => Err(SandboxError::Setup(format!(
+            "working in {}, or being confined: {error}",
+            command.directory.display()
+        ))),
+        (Ok(mut child), Err(error)) => {
+            // Nobody could supervise it. It is alone: nobody lets a process of its own through.
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(setup(error))
+        }
+    }
+}
+
+/// How a program ended by itself. A shell passes on how its last program did.
+fn ended(status: WaitStatus) -> End {
+    const PASSED_ON: i32 = 128;
+    let status = ExitStatus::from_raw(status.as_raw());
+    let signal = status.signal().or(status.code().map(|code| code - PASSED_ON));
+    match (signal, status.signal(), status.code()) {
+        (Some(libc::SIGXCPU), ..) => End::Limit(Limit::CpuTime),
+        (Some(libc::SIGXFSZ), ..) => End::Limit(Limit::FileSize),
+        (_, Some(signal), _) => End::Signalled(signal),
+        (_, None, code) => End::Exited(code.unwrap_or_default()),
+    }
+}
+
+struct Supervisor<'a> {
+    tree: Tree,
+    limits: &'a Limits,
+    deadline: Instant,
+    program: Pid,
+    status: Option<WaitStatus>,
+    /// None when it is closed.
+    gate: Option<Gate>,
+    /// At least as many processes and threads as there are.
+    tasks: usize,
+    /// The pipe, what goes into it, how much has gone.
+    stdin: Option<(ChildStdin, Vec<u8>, usize)>,
+    stdout: Source<ChildStdout>,
+    stderr: Source<ChildStderr>,
+    buffer: Vec<u8>,
+}
+
+/// One of the program's streams. Without a pipe, it has come to its end.
+struct Source<P> {
+    pipe: Option<P>,
+    capture: Capture,
+}
+
+impl<P: Read + AsFd> Source<P> {
+    /// Takes some of what is there, without waiting. Says whether there may be more.
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        let Some(pipe) = &mut self.pipe else { return Ok(false) };
+        match pipe.read(buffer) {
+            Ok(0) => {
+                self.pipe = None;
+                Ok(false)
+            }
+            Ok(length) => self.capture.push(&buffer[..length]).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Waits until the program ends, or says why it must.
+    fn watch(&mut self) -> io::Result<Option<End>> {
+        if let Some((pipe, ..)) = &self.stdin {
+            ioctl_fionbio(pipe, true)?;
+        }
+        if let Some(pipe) = &self.stdout.pipe {
+            ioctl_fionbio(pipe, true)?;
+        }
+        if let Some(pipe) = &self.stderr.pipe {
+            ioctl_fionbio(pipe, true)?;
+        }
+        let program = pidfd_open(self.program, PidfdFlags::empty())?;
+        let mut next_look = Instant::now() + WATCH;
+        loop {
+            self.give()?;
+            self.stdout.take(&mut self.buffer)?;
+            self.stderr.take(&mut self.buffer)?;
+            let now = Instant::now();
+            if self.status.is_some() {
+                return Ok(None);
+            }
+            if now >= self.deadline {
+                return Ok(Some(End::Limit(Limit::WallClock)));
+            }
+            if self.stdout.capture.is_over() || self.stderr.capture.is_over() {
+                return Ok(Some(End::Limit(Limit::Output)));
+            }
+            if now >= next_look {
+                if let Some(limit) = self.look()? {
+                    return Ok(Some(End::Limit(limit)));
+                }
+                // With many processes, looking takes a while; it should not take all the time.
+                next_look = Instant::now() + WATCH.max(now.elapsed() * 4);
+            }
+            if let Some(end) = self.wait(program.as_fd(), self.deadline.min(next_look))? {
+                return Ok(Some(end));
+            }
+            let (of, status) = (self.program, &mut self.status);
+            tree::reap(|pid, ended| note(of, status, pid, ended));
+        }
+    }
+
+    /// Waits until there is something to do, and lets a new process through. Says whether the run
+    /// must end.
+    fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
+        let Some(gate) = &self.gate else { return Ok(None) };
+        // The host says nothing more. Its end of the pipe closes when it cancels, or dies.
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::RDHUP),
+            PollFd::new(gate, PollFlags::IN),
+            PollFd::from_borrowed_fd(program, PollFlags::IN),
+        ];
+        fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        fds.extend(self.stderr.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        fds.extend(self.stdin.iter().map(|(pipe, ..)| PollFd::new(pipe, PollFlags::OUT)));
+        let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now()));
+        match poll(&mut fds, Some(&timeout.map_err(io::Error::other)?)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            return Ok(Some(End::Cancelled));
+        }
+        if fds[1].revents().contains(PollFlags::IN) {
+            let most = usize::try_from(self.limits.processes).unwrap_or(usize::MAX);
+            let (tree, tasks) = (self.tree, &mut self.tasks);
+            let admit = || {
+                if *tasks >= most {
+                    // Some may have ended.
+                    *tasks = Tree::threads(&tree.members()?);
+                }
+                *tasks += 1;
+                Ok(*tasks <= most)
+            };
+            if gate.open_if(admit)? == Answered::Refused {
+                return Ok(Some(End::Limit(Limit::Processes)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the program what it takes of its input.
+    fn give(&mut self) -> io::Result<()> {
+        while let Some((pipe, input, given)) = &mut self.stdin {
+            if *given == input.len() {
+                self.stdin = None;
+                break;
+            }
+            match pipe.write(&input[*given..]) {
+                Ok(length) => *given += length,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::Interrupted => {}
+                    // It does not want more.
+                    io::ErrorKind::BrokenPipe => self.stdin = None,
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what nobody tells.
+    fn look(&self) -> io::Result<Option<Limit>> {
+        let memory = Tree::memory(&self.tree.members()?, self.limits.memory);
+        Ok((memory > self.limits.memory).then_some(Limit::Memory))
+    }
+
+    /// Kills what is left, and takes the last of the output. Says whether there was any.
+    fn end(&mut self) -> io::Result<bool> {
+        self.stdin = None;
+        self.gate = None;
+        let (of, status) = (self.program, &mut self.status);
+        let killed = self.tree.kill(|pid, ended| note(of, status, pid, ended))?;
+        // Nobody writes any more.
+        while self.stdout.take(&mut self.buffer)? {}
+        while self.stderr.take(&mut self.buffer)? {}
+        Ok(killed)
+    }
+}
+
+fn note(program: Pid, status: &mut Option<WaitStatus>, pid: Pid, ended: WaitStatus) {
+    if pid == program {
+        *status = Some(ended);
+    }
+}

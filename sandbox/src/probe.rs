@@ -1,0 +1,63 @@
+//! What this system offers.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The two ways to build a sandbox, the better one first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Tier {
+    /// Namespaces (user, process, mount, network, IPC, host name, cgroup), Landlock, seccomp and
+    /// resource limits. The program sees only the paths it was given, and a loopback of its own.
+    A,
+    /// Landlock, seccomp and resource limits, where namespaces are not to be had. No sockets, no
+    /// overlay, no changing of modes, owners, times or extended attributes by path.
+    B,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "A (namespaces, Landlock, seccomp)",
+            Self::B => "B (Landlock, seccomp)",
+        })
+    }
+}
+
+/// What was found out about the sandboxes of this system. For a tier that does not work, it says
+/// what is missing. Tried out, not guessed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Tier A.
+    pub tier_a: Result<(), String>,
+    /// Tier B.
+    pub tier_b: Result<(), String>,
+    /// The version of Landlock's interface; 0 without Landlock.
+    pub landlock: u32,
+    /// The control group of the host, if there is a version 2 hierarchy.
+    pub cgroup: Option<Cgroup>,
+}
+
+impl Probe {
+    /// The better tier that works.
+    pub fn best(&self) -> Option<Tier> {
+        match (&self.tier_a, &self.tier_b) {
+            (Ok(_), _) => Some(Tier::A),
+            (Err(_), Ok(_)) => Some(Tier::B),
+            (Err(_), Err(_)) => None,
+        }
+    }
+}
+
+/// A version 2 control group. The sandbox reports it and does not use it: see the crate's
+/// documentation for what bounds memory and processes instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The controllers it could hand down.
+    pub controllers: Vec<String>,
+    /// Whether the host may make groups beneath it.
+    pub delegated: bool,
+}

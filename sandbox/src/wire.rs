@@ -1,0 +1,131 @@
+//! What the host and its helper process say to each other.
+//!
+//! To the helper's standard input: the length of a JSON document (8 bytes, little-endian), the
+//! [`Request`], the program's own standard input; then the pipe stays open, and closing it
+//! cancels the run. From its standard output: a length, the answer, the bytes of the program's
+//! standard output and standard error.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Tier};
+
+/// The longest document that is taken, in bytes.
+const MAX_DOCUMENT: u64 = 64 << 20;
+
+/// What the host wants of a helper.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// What can be seen without trying.
+    Facts,
+    /// Builds a sandbox and runs nothing in it.
+    Try { tier: Tier },
+    /// Runs a program. `stdin` bytes follow.
+    Run { command: Box<Command>, tier: Tier, scratch: PathBuf, stdin: u64 },
+}
+
+/// What a helper answers.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// See [`Request::Facts`].
+    Facts { landlock: u32, cgroup: Option<Cgroup> },
+    /// The sandbox works.
+    Tried,
+    /// The program ran.
+    Ran(Report),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Document {
+    Facts { landlock: u32, cgroup: Option<Cgroup> },
+    Tried,
+    Ran { end: End, tier: Tier, killed: bool, wall: Duration, stdout: Stream, stderr: Stream },
+    Failed(SandboxError),
+}
+
+/// A stream that follows the document.
+#[derive(Serialize, Deserialize)]
+struct Stream {
+    length: u64,
+    written: u64,
+    cut: bool,
+}
+
+impl Stream {
+    fn of(captured: &Captured) -> Self {
+        let &Captured { ref bytes, written, cut } = captured;
+        Self { length: bytes.len() as u64, written, cut }
+    }
+
+    fn read(self, input: &mut impl Read) -> io::Result<Captured> {
+        let bytes = read_bytes(input, self.length)?;
+        Ok(Captured { bytes, written: self.written, cut: self.cut })
+    }
+}
+
+pub(crate) fn write_answer(
+    out: &mut impl Write,
+    answer: Result<Answer, SandboxError>,
+) -> io::Result<()> {
+    match answer {
+        Ok(Answer::Facts { landlock, cgroup }) => {
+            write_document(out, &Document::Facts { landlock, cgroup })?;
+        }
+        Ok(Answer::Tried) => write_document(out, &Document::Tried)?,
+        Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed })) => {
+            let (out_head, err_head) = (Stream::of(&stdout), Stream::of(&stderr));
+            let document =
+                Document::Ran { end, tier, killed, wall, stdout: out_head, stderr: err_head };
+            write_document(out, &document)?;
+            out.write_all(&stdout.bytes)?;
+            out.write_all(&stderr.bytes)?;
+        }
+        Err(error) => write_document(out, &Document::Failed(error))?,
+    }
+    out.flush()
+}
+
+pub(crate) fn read_answer(input: &mut impl Read) -> io::Result<Result<Answer, SandboxError>> {
+    Ok(match read_document(input)? {
+        Document::Facts { landlock, cgroup } => Ok(Answer::Facts { landlock, cgroup }),
+        Document::Tried => Ok(Answer::Tried),
+        Document::Ran { end, tier, killed, wall, stdout, stderr } => {
+            let stdout = stdout.read(input)?;
+            let stderr = stderr.read(input)?;
+            Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed }))
+        }
+        Document::Failed(error) => Err(error),
+    })
+}
+
+pub(crate) fn write_document<T: Serialize>(out: &mut impl Write, document: &T) -> io::Result<()> {
+    let json = serde_json::to_vec(document)?;
+    out.write_all(&(json.len() as u64).to_le_bytes())?;
+    out.write_all(&json)
+}
+
+pub(crate) fn read_document<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 8];
+    input.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_DOCUMENT {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a document of {length} bytes"),
+        ));
+    }
+    Ok(serde_json::from_slice(&read_bytes(input, length)?)?)
+}
+
+/// Reads exactly `length` bytes.
+pub(crate) fn read_bytes(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if input.take(length).read_to_end(&mut bytes)? as u64 == length {
+        Ok(bytes)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}

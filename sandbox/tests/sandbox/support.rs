@@ -1,0 +1,179 @@
+//! What the cases stand on: the binary where everybody can execute it, a workspace, a run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cofferdam_sandbox::{Command, Helper, Probe, Report, Running, Sandbox, SandboxError, Tier};
+use libtest_mimic::{Arguments, Trial};
+
+use crate::hostile;
+
+/// The first argument of a process that plays the host.
+pub const HOST_ARGUMENT: &str = "--host";
+
+/// Somebody who is not root.
+const USER: u32 = 65534;
+
+/// One way to run everything.
+#[derive(Clone)]
+pub struct Setting {
+    /// `root` or `user`.
+    pub user: &'static str,
+    pub tier: Tier,
+    pub probe: Arc<Probe>,
+    /// The test binary, where everybody can execute it.
+    pub binary: PathBuf,
+}
+
+impl Setting {
+    pub fn sandbox(&self) -> Sandbox {
+        Sandbox::with(Helper::current(), &self.probe, Some(self.tier)).unwrap()
+    }
+}
+
+/// Runs all cases; as root, as another user as well.
+pub fn run(cases: fn(&Setting) -> Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Limits of time are tested: one after the other.
+    arguments.test_threads.get_or_insert(1);
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = place.path().join("sandbox-test");
+    fs::copy("/proc/self/exe", &binary).unwrap();
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let root = rustix::process::geteuid().is_root();
+    let user = if root { "root" } else { "user" };
+    let probe = Arc::new(Helper::current().probe().unwrap());
+    eprintln!("as {user}: {probe:?}");
+    let mut trials = Vec::new();
+    for (tier, state) in [(Tier::A, &probe.tier_a), (Tier::B, &probe.tier_b)] {
+        let setting = Setting { user, tier, probe: probe.clone(), binary: binary.clone() };
+        if let Err(reason) = state {
+            eprintln!("tier {tier} does not work here, so only its refusal is tested: {reason}");
+            trials.push(refusal(setting));
+        } else {
+            trials.extend(cases(&setting));
+        }
+    }
+    let failed = libtest_mimic::run(&arguments, trials).has_failed();
+    let status = root.then(|| {
+        let mut again = std::process::Command::new(&binary);
+        again.args(std::env::args_os().skip(1)).uid(USER).gid(USER).current_dir("/");
+        again.status().unwrap()
+    });
+    let passed = !failed && status.is_none_or(|status| status.success());
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn refusal(setting: Setting) -> Trial {
+    Trial::test(format!("{}_tier_{:?}_is_refused", setting.user, setting.tier), move || {
+        let error = Sandbox::with(Helper::current(), &setting.probe, Some(setting.tier));
+        assert!(matches!(error, Err(SandboxError::Unavailable(_))), "{error:?}");
+        Ok(())
+    })
+}
+
+/// A directory to work on, and one beside it that is nobody's business.
+pub struct Place {
+    root: tempfile::TempDir,
+    setting: Setting,
+}
+
+impl Place {
+    pub fn new(setting: &Setting) -> Self {
+        // Not in /tmp, so that a private /tmp can't be what hides things.
+        let root = tempfile::Builder::new().prefix("sandbox-").tempdir_in("/var/tmp").unwrap();
+        for name in ["workspace", "outside"] {
+            fs::create_dir(root.path().join(name)).unwrap();
+        }
+        Self { root, setting: setting.clone() }
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.root.path().join("workspace")
+    }
+
+    pub fn outside(&self) -> PathBuf {
+        self.root.path().join("outside")
+    }
+
+    /// The hostile program in the workspace, which it may write, with arguments.
+    pub fn command<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(&self.setting.binary, self.workspace());
+        command.writable.push(self.workspace());
+        command.environment.push(("GRANTED".to_owned(), "yes".to_owned()));
+        // By its mark, each of its processes is found again.
+        command.arguments.push(hostile::ARGUMENT.to_owned());
+        command.arguments.push(self.mark());
+        command.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
+        command
+    }
+
+    pub fn start(&self, command: Command) -> Running {
+        self.setting.sandbox().start(command).unwrap()
+    }
+
+    /// Runs to the end, and makes sure that nothing is left.
+    pub fn run(&self, command: Command) -> Report {
+        let report = self.start(command).wait().unwrap();
+        assert_eq!(self.survivors(), Vec::<String>::new());
+        assert_eq!(report.tier, self.setting.tier);
+        report
+    }
+
+    /// Runs the hostile program with plain limits, and answers what it printed.
+    pub fn output<S: AsRef<str>>(&self, arguments: &[S]) -> String {
+        let report = self.run(self.command(arguments));
+        String::from_utf8(report.stdout.bytes).unwrap()
+            + &String::from_utf8_lossy(&report.stderr.bytes)
+    }
+
+    /// The command lines of hostile programs that still live.
+    pub fn survivors(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            if line.contains(hostile::ARGUMENT) && line.contains(&self.mark()) {
+                found.push(format!("{}: {line}", entry.path().display()));
+            }
+        }
+        found
+    }
+
+    fn mark(&self) -> String {
+        self.root.path().display().to_string()
+    }
+}
+
+/// Writes a file, with its directories.
+pub fn write(path: impl AsRef<Path>, text: &str) {
+    let path = path.as_ref();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A process of the same user that sleeps for a minute, with a variable in its environment.
+pub fn sleeper(name: &str, value: &str) -> std::process::Child {
+    std::process::Command::new("/proc/self/exe")
+        .args([hostile::ARGUMENT, "sleeper", "sleep"])
+        .env(name, value)
+        .spawn()
+        .unwrap()
+}
+
+/// A process that plays the host.
+pub fn host(arguments: &[&str]) -> std::process::Child {
+    std::process::Command::new("/proc/self/exe").args(arguments).spawn().unwrap()
+}
+
+/// Runs a program without a sandbox.
+pub fn plain(program: &str) {
+    let status = std::process::Command::new(program).env_clear().status().unwrap();
+    assert!(status.success());
+}

@@ -1,0 +1,84 @@
+//! `wasi:filesystem` as a plugin sees it, beside what a native program gets from Linux.
+//!
+//! A script (`tests/guests/filesystem` has the language) is played four times: by a native
+//! program in a directory of its own; by the guest on files that are on the disk; by the guest
+//! on files that the same call has made; and by the guest on files that an earlier call of the
+//! same transaction has made. All of them have to come to the same, step by step, and leave the
+//! same tree.
+//!
+//! [`scenarios`] are written down with what they come to, [`random`] ones are made up.
+
+mod native;
+mod random;
+mod refactoring;
+mod scenarios;
+#[path = "guests/filesystem/src/step.rs"]
+mod step;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use cofferdam::outcome::Outcome;
+use serde_json::{Value, json};
+
+use self::step::Step;
+use crate::hostile::component::Packed;
+use crate::hostile::trial::Trial;
+use crate::support::Place;
+
+/// Grants the guest everything that it requests.
+const ALL: &str = "[grants.filesystem]\nfiles = 'write'\n";
+
+/// A host with the guest, on a workspace of its own.
+fn trial() -> Trial {
+    Trial::with(Place::new(), vec![Packed::guest("filesystem")], ALL)
+}
+
+/// Plays a script with the guest.
+fn play(trial: &Trial, tool: &str, steps: &[&str]) -> Vec<String> {
+    match trial.call(tool, json!({ "steps": steps })) {
+        Outcome::Executed(output) => results(&output),
+        failed => panic!("{failed:?}"),
+    }
+}
+
+fn results(output: &Value) -> Vec<String> {
+    let results = output["results"].as_array().unwrap();
+    results.iter().map(|result| result.as_str().unwrap().to_owned()).collect()
+}
+
+fn parse(steps: &[&str]) -> Vec<Step> {
+    steps.iter().map(|step| Step::parse(step).unwrap()).collect()
+}
+
+/// Everything below a directory but the host's own: path, permissions, and what it is.
+fn tree(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(root, "", &mut found);
+    found.sort();
+    found
+}
+
+fn collect(root: &Path, below: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(root.join(below)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = if below.is_empty() { name } else { format!("{below}/{name}") };
+        if path == ".cofferdam" {
+            continue;
+        }
+        let metadata = entry.metadata().unwrap();
+        let mode = metadata.permissions().mode() & 0o7777;
+        if metadata.is_dir() {
+            found.push(format!("{path} {mode:o} directory"));
+            collect(root, &path, found);
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(entry.path()).unwrap();
+            found.push(format!("{path} link {}", target.display()));
+        } else {
+            let contents = fs::read(entry.path()).unwrap();
+            found.push(format!("{path} {mode:o} {}", contents.escape_ascii()));
+        }
+    }
+}

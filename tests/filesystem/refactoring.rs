@@ -1,0 +1,50 @@
+//! A plugin that only uses the standard library: its changes are all made, or none.
+
+use std::fs;
+
+use cofferdam::outcome::Status;
+use serde_json::json;
+
+use super::{tree, trial};
+use crate::hostile::trial::{Trial, assert_failed};
+
+/// A trial with files to rename a word in.
+fn project() -> Trial {
+    let trial = trial();
+    for number in 0..20 {
+        let path = format!("src/old_{number:02}.txt");
+        trial.place.write(&path, format!("old {number} and old\n"));
+    }
+    trial.place.write("src/deep/keep.txt", "nothing here\n");
+    trial.place.write("a_old.txt", "old");
+    trial
+}
+
+fn refactor(trial: &Trial) -> cofferdam::outcome::Outcome {
+    trial.call("filesystem.refactor", json!({"from": "old", "to": "new"}))
+}
+
+#[test]
+fn an_ordinary_program_changes_everything() {
+    let trial = project();
+    let outcome = refactor(&trial);
+    assert_eq!(outcome, cofferdam::outcome::Outcome::Executed(json!({"files": 21})));
+    assert_eq!(trial.place.read("src/new_07.txt"), "new 7 and new\n");
+    assert_eq!(trial.place.read("a_new.txt"), "new");
+    assert!(!trial.place.workspace().join("src/old_07.txt").exists());
+}
+
+#[test]
+fn an_ordinary_program_that_fails_midway_changes_nothing() {
+    let trial = project();
+    // It comes upon this one when it has changed ten others.
+    let midway = trial.place.workspace().join("src/old_10.txt");
+    fs::write(&midway, b"old \xff").unwrap();
+    let before = tree(&trial.place.workspace());
+    assert_failed(refactor(&trial), Status::Error, "Unfinished", "UTF-8");
+    assert_eq!(tree(&trial.place.workspace()), before);
+    // Nothing stands in the way of a second attempt.
+    fs::write(&midway, "old").unwrap();
+    assert!(matches!(refactor(&trial), cofferdam::outcome::Outcome::Executed(_)));
+    assert_eq!(trial.place.read("src/new_10.txt"), "new");
+}

@@ -1,0 +1,51 @@
+//! Attempts through the standard library, with absolute paths: what a program in any language
+//! does that knows nothing of this host.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::Tried;
+
+/// Tries one thing; `None` for what is none of these.
+pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
+    let done = |()| String::new();
+    let tried = match what {
+        "plain-read" => fs::read_to_string(path),
+        "plain-list" => list(Path::new(path)),
+        "plain-write" => fs::write(path, "hostile").map(done),
+        "plain-rename" => fs::rename(path, target).map(done),
+        "plain-copy" => fs::copy(path, target).map(|size| size.to_string()),
+        "plain-mkdir" => fs::create_dir_all(path).map(done),
+        "plain-unlink" => fs::remove_file(path).map(done),
+        // Writes, and looks again.
+        "plain-keep" => fs::write(path, target).and_then(|()| fs::read_to_string(path)),
+        "file-to-directory" => file_to_directory(Path::new(path)).map(done),
+        "directory-to-file" => directory_to_file(Path::new(path)).map(done),
+        _ => return None,
+    };
+    Some(tried.map_err(|error| error.kind().to_string()))
+}
+
+/// The names in a directory, a line each.
+fn list(directory: &Path) -> io::Result<String> {
+    let names = fs::read_dir(directory)?;
+    let names: io::Result<Vec<String>> =
+        names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect();
+    let mut names = names?;
+    names.sort();
+    Ok(names.join("\n"))
+}
+
+fn file_to_directory(path: &Path) -> io::Result<()> {
+    let contents = fs::read(path)?;
+    fs::remove_file(path)?;
+    fs::create_dir(path)?;
+    fs::write(path.join("below"), contents)
+}
+
+fn directory_to_file(path: &Path) -> io::Result<()> {
+    let contents = fs::read(path.join("below"))?;
+    fs::remove_dir_all(path)?;
+    fs::write(path, contents)
+}

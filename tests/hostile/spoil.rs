@@ -1,0 +1,112 @@
+//! Calls that write and then do not end well: nothing of what they wrote is there.
+
+use std::fs;
+use std::path::Path;
+
+use cofferdam::outcome::{Outcome, Status};
+use serde_json::{Value, json};
+
+use super::files::{Entry, without_journal};
+use super::trial::{ALL, Trial, assert_failed};
+use crate::support::Place;
+
+/// Short enough to wait for.
+const LIMITS: &str = "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\n";
+
+/// A workspace with files to write over.
+fn trial() -> Trial {
+    let place = Place::new();
+    for path in ["a", "b", "sub/c"] {
+        place.write(path, path);
+    }
+    place.write(".git/config", "original");
+    Trial::of_guest(place, &format!("{ALL}{LIMITS}"))
+}
+
+/// Three files that are there, and three that are not.
+const PATHS: [&str; 6] = ["a", "b", "sub/c", "new", "sub/new", "sub/newer"];
+
+fn spoil(trial: &Trial, paths: &[&str], then: &str) -> Outcome {
+    trial.call("hostile.spoil", json!({"paths": paths, "then": then}))
+}
+
+/// What is being written lies here until it is committed, or given up.
+fn staged(workspace: &Path) -> usize {
+    fs::read_dir(workspace.join(".cofferdam/transactions")).map_or(0, Iterator::count)
+}
+
+fn assert_as_before(trial: &Trial, before: &[Entry], what: &str) {
+    let workspace = trial.place.workspace();
+    assert_eq!(without_journal(&workspace), before, "{what}");
+    assert_eq!(staged(&workspace), 0, "{what}");
+    assert!(!workspace.join(".cofferdam/history").exists(), "{what}");
+}
+
+#[test]
+fn calls_that_end_badly_change_nothing() {
+    let trial = trial();
+    let before = without_journal(&trial.place.workspace());
+    for (then, status, code) in [
+        ("fail", Status::Error, "Spoiled"),
+        ("crash", Status::Trap, "PluginCrashed"),
+        ("exit", Status::Trap, "PluginCrashed"),
+        ("loop", Status::Limit, "WallClockLimit"),
+        ("write", Status::Limit, "WallClockLimit"),
+        ("call", Status::Limit, "HostCallLimit"),
+        ("grow", Status::Limit, "MemoryLimit"),
+        ("lie", Status::Trap, "InvalidOutput"),
+        ("shout", Status::Limit, "OutputLimit"),
+    ] {
+        // Writing on and on is stopped by whichever limit comes first.
+        let outcome = spoil(&trial, &PATHS, then);
+        match outcome {
+            Outcome::Failed(failure) if then == "write" => {
+                assert_eq!(failure.status, Status::Limit, "{failure:?}");
+            }
+            outcome => assert_failed(outcome, status, code, ""),
+        }
+        assert_as_before(&trial, &before, then);
+    }
+    // The same files, by a call that ends well.
+    let outcome = spoil(&trial, &PATHS, "succeed");
+    assert_eq!(outcome, Outcome::Executed(json!({"ok": true})));
+    for path in PATHS {
+        assert!(trial.place.read(path).starts_with("hostile"), "{path}");
+    }
+}
+
+/// Several files, of which the host refuses one.
+#[test]
+fn one_refusal_discards_everything() {
+    let trial = trial();
+    let before = without_journal(&trial.place.workspace());
+    for refused in [".git/config", "../outside", "/etc/passwd", "sub", ".cofferdam/lock"] {
+        let mut paths = PATHS.to_vec();
+        paths.insert(3, refused);
+        assert_failed(spoil(&trial, &paths, "succeed"), Status::Denied, "Refused", refused);
+        assert_as_before(&trial, &before, refused);
+    }
+}
+
+/// In an envelope of one transaction, a call that ends badly takes the others with it.
+#[test]
+fn one_bad_call_discards_a_transaction() {
+    let trial = trial();
+    let before = without_journal(&trial.place.workspace());
+    let call = |path: &str, then: &str| {
+        json!({"type": "hostile.spoil", "paths": [path], "then": then})
+    };
+    for then in ["fail", "crash", "exit", "loop", "call", "lie"] {
+        let actions: [Value; 3] = [call("a", "succeed"), call("b", then), call("new", "succeed")];
+        let outcomes = trial.run_atomic(&json!({ "actions": actions }));
+        let codes: Vec<&str> = outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Failed(failure) => failure.code.as_str(),
+                Outcome::Executed(_) => "-",
+            })
+            .collect();
+        assert_eq!((codes[0], codes[2]), ("RolledBack", "Skipped"), "{then}: {codes:?}");
+        assert_as_before(&trial, &before, then);
+    }
+}
