@@ -121,6 +121,7 @@ fn every_command_explains_itself_with_examples() {
         "run",
         "schema",
         "tools",
+        "undo",
         "validate",
     ];
     assert_eq!(seen, wanted);

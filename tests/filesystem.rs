@@ -7,7 +7,10 @@
 //! same tree.
 //!
 //! [`scenarios`] are written down with what they come to, [`random`] ones are made up.
+//! [`differences`] are what this host does otherwise, and [`refactoring`] is a plugin that knows
+//! nothing but the standard library.
 
+mod differences;
 mod native;
 mod random;
 mod refactoring;

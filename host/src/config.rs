@@ -10,9 +10,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::workspace::Workspace;
 use crate::plugin::cache::digest;
 use crate::policy::Settings;
+use crate::workspace::Workspace;
 
 /// The file's name, in the workspace and in the user's configuration.
 pub const FILE: &str = "cofferdam.toml";

@@ -10,9 +10,6 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::workspace::{
-    History, Purpose, Transaction, Workspace, WorkspaceError,
-};
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{CommitRecord, Entry, Journal, Record};
@@ -22,6 +19,7 @@ use crate::plugin::cache::CodeCache;
 use crate::plugin::registry::{Registry, RegistryError};
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Settings};
 use crate::runtime::{Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::workspace::{History, Purpose, Transaction, Workspace, WorkspaceError};
 
 /// What a host is opened with.
 pub struct Config {
@@ -281,7 +279,8 @@ impl Host {
         let checked = self.check_call(tool, args, role);
         let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let (mut answers, diff) = self.run_calls(vec![call], self.role(role)?, options).await?;
-        let answer = answers.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))?;
+        let answer =
+            answers.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))?;
         Ok(Single { answer, diff })
     }
 
@@ -338,7 +337,8 @@ impl Host {
                 let calls = staged(&mut ended).map(|(_, record)| record.call.clone()).collect();
                 match self.commit(transaction, calls).await {
                     Ok(commit) => {
-                        staged(&mut ended).for_each(|(_, record)| record.commit.clone_from(&commit));
+                        staged(&mut ended)
+                            .for_each(|(_, record)| record.commit.clone_from(&commit));
                     }
                     Err(failure) => discard(&mut ended, &failure),
                 }
@@ -434,7 +434,13 @@ impl Host {
             let tree = self.workspace.plain();
             return Ok((self.executor().execute(id, call, tree, cancelled).await, None));
         }
-        let transaction = self.begin(call.time()).await?;
+        let mut cancelled = std::pin::pin!(cancelled);
+        let transaction = tokio::select! {
+            begun = self.begin(call.time()) => begun?,
+            () = &mut cancelled => {
+                return Err(Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"));
+            }
+        };
         let tree = Arc::clone(transaction.overlay());
         match self.executor().execute(id, call, &tree, cancelled).await {
             Outcome::Executed(output) => {
@@ -492,7 +498,7 @@ impl Host {
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
         self.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
-        if self.commits.fetch_add(1, Ordering::Relaxed) % PRUNING == 0 {
+        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
             let history = History::new(Arc::clone(&self.workspace));
             if let Err(error) = history.prune(self.policy.retention()) {
                 tracing::warn!("old commits could not be removed: {error}");

@@ -12,7 +12,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-
 use crate::outcome::{Failure, Outcome, Status};
 use crate::workspace::{Manifest, OWN, Workspace, summary};
 

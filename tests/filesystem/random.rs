@@ -2,7 +2,7 @@
 //! guest and a native program have to come to the same.
 
 use super::native::Native;
-use super::scenarios::{WAYS, play_as};
+use super::scenarios::{WAYS, Way, play_as};
 use super::{parse, tree};
 
 /// How many scripts are played, and how long each is.
@@ -84,39 +84,57 @@ impl Random {
     }
 }
 
+/// A script that the guest and a native program did not play alike.
+struct Difference {
+    /// In short.
+    what: String,
+    /// What was played, to the step that came to something else.
+    script: String,
+}
+
+/// Plays one script in one way.
+fn difference(way: Way, before: &[&str], steps: &[&str], native: &Played) -> Option<Difference> {
+    let (results, tree) = play_as(way, before, steps);
+    let script = |end: usize| format!("{}\n---\n{}", before.join("\n"), steps[..end].join("\n"));
+    let pairs = results.iter().zip(&native.results).zip(steps).enumerate();
+    for (at, ((result, wanted), step)) in pairs {
+        if result != wanted {
+            let what = format!("{way:?}: {step}: {result:?}, not {wanted:?}");
+            return Some(Difference { what, script: script(at + 1) });
+        }
+    }
+    let what = format!("{way:?}: {tree:#?}, not {:#?}", native.tree);
+    (tree != native.tree).then(|| Difference { what, script: script(steps.len()) })
+}
+
+/// What a native program came to.
+struct Played {
+    results: Vec<String>,
+    tree: Vec<String>,
+}
+
+fn natively(before: &[&str], steps: &[&str]) -> Played {
+    let directory = tempfile::tempdir().unwrap();
+    let mut native = Native::new(directory.path());
+    native.play_all(&parse(before));
+    let results = native.play_all(&parse(steps));
+    Played { results, tree: tree(directory.path()) }
+}
+
 #[test]
 fn what_random_scripts_do_is_what_linux_does() {
-    let mut wrong = Vec::new();
+    let mut differences = Vec::new();
     for seed in 1..=SCRIPTS {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (before, steps) = (random.script(BEFORE), random.script(STEPS));
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-
-        let directory = tempfile::tempdir().unwrap();
-        let mut native = Native::new(directory.path());
-        native.play_all(&parse(&before));
-        let wanted = native.play_all(&parse(&steps));
-        let wanted_tree = tree(directory.path());
-        for way in WAYS {
-            let (results, tree) = play_as(way, &before, &steps);
-            let different = results.iter().zip(&wanted).position(|(result, wanted)| result != wanted);
-            if let Some(at) = different {
-                wrong.push(format!(
-                    "seed {seed}, {way:?}: {:?}, not {:?}, after\n{}\n---\n{}",
-                    results[at],
-                    wanted[at],
-                    before.join("\n"),
-                    steps[..=at].join("\n")
-                ));
-            } else if tree != wanted_tree {
-                wrong.push(format!(
-                    "seed {seed}, {way:?}: {tree:#?}, not {wanted_tree:#?}, after\n{}\n---\n{}",
-                    before.join("\n"),
-                    steps.join("\n")
-                ));
-            }
-        }
+        let native = natively(&before, &steps);
+        differences
+            .extend(WAYS.iter().filter_map(|way| difference(*way, &before, &steps, &native)));
     }
-    assert!(wrong.is_empty(), "{} wrong, such as\n{}", wrong.len(), wrong[0]);
+    if let Some(first) = differences.first() {
+        let all: Vec<&str> = differences.iter().map(|found| found.what.as_str()).collect();
+        panic!("{}\n\nthe first after\n{}", all.join("\n"), first.script);
+    }
 }

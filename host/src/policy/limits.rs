@@ -136,11 +136,8 @@ pub struct Retention {
 
 impl Retention {
     /// What is kept where nothing is configured.
-    pub const DEFAULT: Self = Self {
-        commits: 1_000,
-        age: Duration::from_secs(30 * DAY),
-        bytes: 1024 * MIB as u64,
-    };
+    pub const DEFAULT: Self =
+        Self { commits: 1_000, age: Duration::from_secs(30 * DAY), bytes: 1024 * MIB as u64 };
 
     /// This with what the operator sets.
     #[must_use]

@@ -40,6 +40,8 @@ fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<
         use rustix::fs::ResolveFlags;
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // No link is followed anyway; with NOFOLLOW, one at the end would be ENOTDIR for some.
+        let flags = flags.difference(OFlags::NOFOLLOW);
         loop {
             match rustix::fs::openat2(root, place, flags, Mode::empty(), resolve) {
                 // Something was renamed while the kernel looked.
@@ -59,10 +61,21 @@ fn open_by_names(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result
     let mut parent: Option<OwnedFd> = None;
     for directory in directories.split('/').filter(|name| !name.is_empty()) {
         let from = parent.as_ref().map_or(root, AsFd::as_fd);
-        parent = Some(rustix::fs::openat(from, directory, TRAVERSE, Mode::empty())?);
+        parent = Some(open_name(from, directory, TRAVERSE)?);
     }
-    let from = parent.as_ref().map_or(root, AsFd::as_fd);
-    Ok(rustix::fs::openat(from, name, flags, Mode::empty())?)
+    open_name(parent.as_ref().map_or(root, AsFd::as_fd), name, flags)
+}
+
+fn open_name(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        // Said of links as well, where a directory is wanted.
+        Err(Errno::NOTDIR) => {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let is_link = file_type(&stat) == FileType::Symlink;
+            Err(if is_link { Errno::LOOP } else { Errno::NOTDIR }.into())
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// A place as its directory, open, and the name in it.
@@ -175,12 +188,7 @@ pub(super) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io:
 
 /// Gives something another name in the same directory, or in another one, in place of what may
 /// be there.
-pub(super) fn rename(
-    from: impl AsFd,
-    name: &str,
-    to: impl AsFd,
-    new_name: &str,
-) -> io::Result<()> {
+pub(super) fn rename(from: impl AsFd, name: &str, to: impl AsFd, new_name: &str) -> io::Result<()> {
     step()?;
     Ok(rustix::fs::renameat(from, name, to, new_name)?)
 }
@@ -248,6 +256,16 @@ pub(super) fn entries(
 pub(super) fn timespec(time: i64) -> Timespec {
     let second = 1_000_000_000;
     Timespec { tv_sec: time.div_euclid(second), tv_nsec: time.rem_euclid(second) }
+}
+
+/// When what was looked at was last read and written, as the kernel takes it.
+pub(super) fn times(stat: &Stat) -> Timestamps {
+    let time =
+        |seconds, rest| Timespec { tv_sec: seconds, tv_nsec: i64::try_from(rest).unwrap_or(0) };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
 }
 
 /// The modification time of what was looked at, in nanoseconds since the epoch.

@@ -179,8 +179,9 @@ impl History {
         let mut bytes = 0_u64;
         for (index, commit) in kept(&history)?.iter().rev().enumerate() {
             bytes = bytes.saturating_add(commit.bytes);
-            let is_kept =
-                index < retention.commits && bytes <= retention.bytes && commit.age() <= retention.age;
+            let is_kept = index < retention.commits
+                && bytes <= retention.bytes
+                && commit.age() <= retention.age;
             if !is_kept {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 disk::remove_all_in(disk::open(&history, &commit.name, flags)?.as_fd())?;
@@ -235,10 +236,7 @@ fn kept(history: &OwnedFd) -> io::Result<Vec<Kept>> {
     Ok(kept)
 }
 
-fn latest(
-    history: &OwnedFd,
-    kept: &[Kept],
-) -> Result<Option<(Manifest, OwnedFd)>, HistoryError> {
+fn latest(history: &OwnedFd, kept: &[Kept]) -> Result<Option<(Manifest, OwnedFd)>, HistoryError> {
     let mut undone = BTreeSet::new();
     for commit in kept.iter().rev() {
         let (manifest, images) = read(history, commit)?;

@@ -195,7 +195,8 @@ impl Manifest {
 
     /// How much room the images of files take, in bytes.
     pub(super) fn size(&self) -> u64 {
-        let images = self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
+        let images =
+            self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
         images.filter(|image| image.kind == Kind::File).map(|image| image.size).sum()
     }
 }

@@ -143,9 +143,7 @@ impl State {
 
     fn below(&self, place: &str) -> impl Iterator<Item = (&String, &Entry)> {
         let prefix = if place.is_empty() { String::new() } else { format!("{place}/") };
-        self.entries
-            .range(prefix.clone()..)
-            .take_while(move |(path, _)| path.starts_with(&prefix))
+        self.entries.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix))
     }
 }
 
@@ -264,7 +262,13 @@ impl Overlay {
     }
 
     fn open_disk(&self, place: &str) -> io::Result<File> {
-        Ok(disk::open(&*self.disk, place, OFlags::RDONLY)?.into())
+        match disk::open(&*self.disk, place, OFlags::RDONLY) {
+            // A socket can't even be opened.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                Err(Refused::unsupported(format!("{place} is no regular file")))
+            }
+            file => Ok(file?.into()),
+        }
     }
 
     /// What is at a place, a link not followed.
@@ -322,9 +326,9 @@ impl Overlay {
     pub fn open_write(&self, place: &str, opening: Opening, quota: &Quota) -> io::Result<File> {
         let mut truncate = false;
         let id = match self.find(place)? {
+            Found::Staged(..) if opening.exclusive => return Err(Errno::EXIST.into()),
             Found::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
             Found::Staged(_, FileType::Symlink) => return Err(Errno::LOOP.into()),
-            Found::Staged(..) if opening.exclusive => return Err(Errno::EXIST.into()),
             Found::Staged(id, kind) => {
                 // What was staged just now is empty; ext4 would sync a file that was truncated
                 // when it is closed.
@@ -645,6 +649,9 @@ impl Overlay {
         if replaced.is_none() {
             self.prepare_new(to)?;
         }
+        if let Found::Disk = self.find(from)? {
+            self.open_parent(disk::split(from).0)?;
+        }
         // Everything is staged before the first entry changes place.
         let mut moved = Vec::new();
         self.stage_tree(from, "", kind, allow, to, quota, &mut moved)?;
@@ -691,14 +698,10 @@ impl Overlay {
                 disk::create_directory(self.stage()?, &id.to_string())?;
                 let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
                 rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?;
+                self.set_staged_times(id, &disk::times(&stat))?;
                 id
             }
-            (Found::Disk, FileType::Symlink) => {
-                self.observe(&place, Some(&disk::stat(&*self.disk, &place)?))?;
-                let id = self.new_id(quota)?;
-                disk::create_link(self.stage()?, &id.to_string(), &self.read_link(&place)?)?;
-                id
-            }
+            (Found::Disk, FileType::Symlink) => self.stage_link(&place, quota)?,
             (Found::Disk, _) => {
                 return Err(Refused::unsupported(format!(
                     "{place} is no regular file, directory or link"
@@ -764,8 +767,24 @@ impl Overlay {
     /// [`Refused`] for a directory that is on the disk; those of staging.
     pub fn set_times(&self, place: &str, times: &Timestamps, quota: &Quota) -> io::Result<()> {
         let id = self.staged(place, quota)?;
+        self.set_staged_times(id, times)
+    }
+
+    fn set_staged_times(&self, id: u32, times: &Timestamps) -> io::Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         Ok(rustix::fs::utimensat(self.stage()?, id.to_string(), times, flags)?)
+    }
+
+    /// Stages the disk's link at `place`, with its times.
+    fn stage_link(&self, place: &str, quota: &Quota) -> io::Result<u32> {
+        self.open_parent(disk::split(place).0)?;
+        let stat = disk::stat(&*self.disk, place)?;
+        self.observe(place, Some(&stat))?;
+        let target = self.read_link(place)?;
+        let id = self.new_id(quota)?;
+        disk::create_link(self.stage()?, &id.to_string(), &target)?;
+        self.set_staged_times(id, &disk::times(&stat))?;
+        Ok(id)
     }
 
     /// Whether the owner may execute the file at `place`.
@@ -809,14 +828,7 @@ impl Overlay {
                             if place.is_empty() { "." } else { place }
                         )));
                     }
-                    FileType::Symlink => {
-                        let target = self.read_link(place)?;
-                        self.open_parent(disk::split(place).0)?;
-                        self.observe(place, Some(&stat))?;
-                        let id = self.new_id(quota)?;
-                        disk::create_link(self.stage()?, &id.to_string(), &target)?;
-                        id
-                    }
+                    FileType::Symlink => self.stage_link(place, quota)?,
                     _ => self.stage_file(place, true, quota)?,
                 };
                 self.insert(place, Entry::Staged(id, kind));
@@ -939,7 +951,7 @@ impl Overlay {
 }
 
 /// Gives `to` what `from` is: content, permissions and, as far as this user may, owner and
-/// extended attributes. With its content, a file keeps its time.
+/// extended attributes. With its content, a file keeps its times.
 pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> io::Result<()> {
     if content {
         // The size is the one that was counted, should the file be growing.
@@ -958,9 +970,7 @@ pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> i
     }
     copy_attributes(from, to);
     if content {
-        let modified = disk::timespec(disk::modified(stat));
-        let times = Timestamps { last_access: modified, last_modification: modified };
-        rustix::fs::futimens(to, &times)?;
+        rustix::fs::futimens(to, &disk::times(stat))?;
     }
     Ok(())
 }

@@ -12,9 +12,11 @@ pub const MAX_PATH: usize = 4096;
 /// Checks what can be checked without looking at any tree.
 ///
 /// # Errors
-/// A path that is too long, absolute, or holds a NUL.
+/// A path that is empty, too long, absolute, or holds a NUL.
 pub(super) fn check(path: &str) -> io::Result<()> {
-    if path.len() > MAX_PATH {
+    if path.is_empty() {
+        Err(Errno::NOENT.into())
+    } else if path.len() > MAX_PATH {
         Err(Errno::NAMETOOLONG.into())
     } else if path.contains('\0') {
         Err(Refused::denied(format!("{path:?} holds a NUL character")))
@@ -25,14 +27,38 @@ pub(super) fn check(path: &str) -> io::Result<()> {
     }
 }
 
+/// How a path ends, where that is no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With a name.
+    Name,
+    /// With a slash: what it names is a directory.
+    Slash,
+    /// With `.`: a directory by another name.
+    Dot,
+    /// With `..`.
+    DotDot,
+}
+
+/// How a path ends.
+pub fn ending(path: &str) -> Ending {
+    match path.trim_end_matches('/').rsplit('/').next() {
+        Some(".") => Ending::Dot,
+        Some("..") => Ending::DotDot,
+        _ if path.ends_with('/') => Ending::Slash,
+        _ => Ending::Name,
+    }
+}
+
 /// The place that a path beneath `base` names by its names alone: what it stands for, unless
-/// a symbolic link is on the way. None where only looking can tell (`..`, a slash at the end).
+/// a symbolic link is on the way. None where only looking can tell (`..`, an end that is no
+/// name).
 ///
 /// # Errors
 /// As [`check`].
 pub fn by_names(base: &str, path: &str) -> io::Result<Option<String>> {
     check(path)?;
-    if path.split('/').any(|name| name == "..") || path.ends_with('/') {
+    if path.split('/').any(|name| name == "..") || (path != "." && ending(path) != Ending::Name) {
         return Ok(None);
     }
     let names = base.split('/').chain(path.split('/'));

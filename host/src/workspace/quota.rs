@@ -1,8 +1,8 @@
 //! How much one call may write.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 

@@ -139,7 +139,9 @@ impl Transaction {
         }
     }
 
-    pub(super) fn try_begin(workspace: &Arc<Workspace>) -> io::Result<Option<(Self, Vec<Manifest>)>> {
+    pub(super) fn try_begin(
+        workspace: &Arc<Workspace>,
+    ) -> io::Result<Option<(Self, Vec<Manifest>)>> {
         let own = workspace.own()?;
         let lock = open_lock(&own)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -267,10 +269,14 @@ impl Transaction {
         let after = now();
         let directories = parents
             .into_iter()
-            .filter(|path| !matches!(net.get(*path), Some((_, None))))
             .map(|path| {
-                let before =
-                    disk::stat(self.overlay.disk(), path).map_or(0, |stat| disk::modified(&stat));
+                let stat = disk::stat(self.overlay.disk(), path);
+                let before = stat.map_or(0, |stat| disk::modified(&stat));
+                let after = match net.get(path) {
+                    // One of the transaction's own keeps the time that it has there.
+                    Some((_, Some(image))) if image.kind == Kind::Directory => image.modified,
+                    _ => after,
+                };
                 Directory { path: path.to_owned(), before, after }
             })
             .collect();
@@ -317,9 +323,9 @@ impl<'a> Plan<'a> {
 
     /// Adds an entry; those of a directory come after the directory's own.
     fn add(&mut self, place: &str, entry: Entry) -> io::Result<()> {
-        let is_covered = place
-            .match_indices('/')
-            .any(|(end, _)| self.covers.binary_search_by(|cover| (**cover).cmp(&place[..end])).is_ok());
+        let is_covered = place.match_indices('/').any(|(end, _)| {
+            self.covers.binary_search_by(|cover| (**cover).cmp(&place[..end])).is_ok()
+        });
         let on_disk = if is_covered { None } else { self.look(place)? };
         self.covers.push(place.to_owned());
         let staged = match entry {
@@ -449,12 +455,10 @@ fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), CommitError> {
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..SYNCS.min(slots.len())).map(|_| scope.spawn(work)).collect();
-        let results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        results
-            .map(|result| {
-                result.unwrap_or_else(|_| Err(failed(super::OWN, io::Error::other("no thread"))))
-            })
-            .collect()
+        let mut results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        results.try_for_each(|result| {
+            result.unwrap_or_else(|_| Err(failed(super::OWN, io::Error::other("no thread"))))
+        })
     })
 }
 
@@ -579,9 +583,8 @@ fn at(spot: &Spot<'_>) -> io::Result<Option<Stat>> {
 /// The spot of a path of the workspace. A directory that is not there any more, or not one any
 /// more, is somebody else's doing.
 fn spot<'a>(root: &'a OwnedFd, path: &'a str) -> Result<Spot<'a>, Trouble> {
-    Spot::of(root, path).map_err(|error| {
-        if is_gone(&error) { Trouble::Conflict } else { Trouble::Io(error) }
-    })
+    Spot::of(root, path)
+        .map_err(|error| if is_gone(&error) { Trouble::Conflict } else { Trouble::Io(error) })
 }
 
 /// Makes one change, unless it was made already.

@@ -27,11 +27,15 @@ pub(super) const ASKS: &[c_long] = &[
 pub(super) struct Gate(OwnedFd);
 
 impl Gate {
-    /// Lets the next call through if `admit` says so. Without one that waits, nothing happens.
+    /// Lets the call through that waits, if there is one and `admit` says so. One that is not let
+    /// through waits on, and fails when the gate is closed. Says whether there is none such.
     ///
     /// # Errors
     /// The kernel refuses, or `admit` fails.
-    pub(super) fn open_if(&self, admit: impl FnOnce() -> io::Result<bool>) -> io::Result<Answered> {
+    pub(super) fn let_through_if(
+        &self,
+        admit: impl FnOnce() -> io::Result<bool>,
+    ) -> io::Result<bool> {
         // SAFETY: a notification is plain data, and the call wants it to be zero.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: the structure is the one that the call fills.
@@ -41,13 +45,13 @@ impl Gate {
         if received != 0 {
             return match io::Error::last_os_error() {
                 // Who waited is dead.
-                error if error.raw_os_error() == Some(libc::ENOENT) => Ok(Answered::Nothing),
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(Answered::Nothing),
+                error if error.raw_os_error() == Some(libc::ENOENT) => Ok(true),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
                 error => Err(error),
             };
         }
         if !admit()? {
-            return Ok(Answered::Refused);
+            return Ok(false);
         }
         let mut answer = libc::seccomp_notif_resp {
             id: call.id,
@@ -61,8 +65,8 @@ impl Gate {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut answer)
         };
         match io::Error::last_os_error() {
-            _ if sent == 0 => Ok(Answered::Admitted),
-            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(Answered::Nothing),
+            _ if sent == 0 => Ok(true),
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(true),
             error => Err(error),
         }
     }
@@ -72,17 +76,6 @@ impl AsFd for Gate {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// What became of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answered {
-    /// There was none.
-    Nothing,
-    /// It goes on.
-    Admitted,
-    /// It waits, and will fail when the gate is closed.
-    Refused,
 }
 
 /// Applies a filter that answers "ask" to some calls, for good, and gives what they ask. The

@@ -12,7 +12,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
-use super::gate::{self, Answered, Gate};
+use super::gate::{self, Gate};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Command, End, Limit, Limits, Report, SandboxError, Tier};
@@ -166,7 +166,7 @@ struct Source<P> {
     capture: Capture,
 }
 
-impl<P: Read + AsFd> Source<P> {
+impl<P: Read> Source<P> {
     /// Takes some of what is there, without waiting. Says whether there may be more.
     fn take(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
@@ -258,7 +258,7 @@ impl Supervisor<'_> {
                 *tasks += 1;
                 Ok(*tasks <= most)
             };
-            if gate.open_if(admit)? == Answered::Refused {
+            if !gate.let_through_if(admit)? {
                 return Ok(Some(End::Limit(Limit::Processes)));
             }
         }

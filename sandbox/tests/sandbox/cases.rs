@@ -51,6 +51,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("the_helper_survives", the_helper_survives),
         ("each_limit_has_its_code", each_limit_has_its_code),
         ("memory_is_counted_over_all_processes", memory_is_counted_over_all_processes),
+        ("shared_memory_is_counted_once", shared_memory_is_counted_once),
         ("protected_paths_stay", protected_paths_stay),
         ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),
         ("only_three_descriptors_are_inherited", only_three_descriptors_are_inherited),
@@ -428,7 +429,7 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
 fn processes_within_the_limit_are_fine(setting: &Setting) {
     let place = Place::new(setting);
     // Many one after the other, and always as many as are allowed.
-    let mut command = place.command(&["fork-within", "1000", "9"]);
+    let mut command = place.command(&["fork-within", "200", "9"]);
     command.limits.processes = 10;
     assert_eq!(place.run(command).end, End::Exited(0));
     let mut command = place.command(&["fork-within", "10", "10"]);
@@ -554,15 +555,15 @@ fn the_helper_survives(setting: &Setting) {
 
 fn each_limit_has_its_code(setting: &Setting) {
     let place = Place::new(setting);
-    let table: &[(&[&str], Limit)] = &[
-        (&["file-size"], Limit::FileSize),
-        (&["memory"], Limit::Memory),
-        (&["spin"], Limit::CpuTime),
-        (&["sleep"], Limit::WallClock),
+    let table: &[(&[&str], u64, Limit)] = &[
+        (&["file-size"], 30, Limit::FileSize),
+        (&["memory"], 30, Limit::Memory),
+        (&["spin"], 30, Limit::CpuTime),
+        (&["sleep"], 1, Limit::WallClock),
     ];
-    for (arguments, limit) in table {
+    for (arguments, seconds, limit) in table {
         let mut command = place.command(arguments);
-        command.limits.wall = Duration::from_secs(3);
+        command.limits.wall = Duration::from_secs(*seconds);
         command.limits.cpu_seconds = 1;
         command.limits.memory = 100 << 20;
         command.limits.file_size = 10 << 20;
@@ -583,9 +584,15 @@ fn each_limit_has_its_code(setting: &Setting) {
 fn memory_is_counted_over_all_processes(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["memory-of-children"]);
-    command.limits.wall = Duration::from_secs(3);
     command.limits.memory = 100 << 20;
     assert_eq!(place.run(command).end, End::Limit(Limit::Memory));
+}
+
+fn shared_memory_is_counted_once(setting: &Setting) {
+    let place = Place::new(setting);
+    let mut command = place.command(&["shared-memory"]);
+    command.limits.memory = 150 << 20;
+    assert_eq!(place.run(command).end, End::Exited(0));
 }
 
 fn protected_paths_stay(setting: &Setting) {
@@ -766,5 +773,6 @@ fn a_start_takes_some_milliseconds(setting: &Setting) {
         "{} in tier {:?}: /bin/true takes {plain:?} plain and {sandboxed:?} sandboxed (median of 50)",
         setting.user, setting.tier
     );
-    assert!(sandboxed < Duration::from_millis(100), "{sandboxed:?}");
+    // Far more than is expected, for machines that are busy.
+    assert!(sandboxed < Duration::from_millis(300), "{sandboxed:?}");
 }

@@ -24,6 +24,8 @@ pub(super) use wasi::add_to_linker;
 pub(crate) struct FileState {
     workspace: Arc<Workspace>,
     tree: Arc<Overlay>,
+    /// `/tmp`, once somebody asked for directories.
+    private: Option<Arc<Overlay>>,
     capabilities: Capabilities,
     scope: Scope,
     quota: Arc<Quota>,
@@ -39,6 +41,7 @@ struct Open {
     tree: Arc<Overlay>,
     place: String,
     is_directory: bool,
+    is_writable: bool,
     /// Device and inode: what it is, whatever its name.
     object: (u64, u64),
 }
@@ -71,6 +74,7 @@ impl FileState {
         Self {
             workspace,
             tree,
+            private: None,
             capabilities,
             scope,
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
@@ -163,8 +167,8 @@ impl FileState {
             }
             Files::Read | Files::Write => {}
         }
-        let is_in_sight = matches!(access, Access::Look | Access::Lead)
-            && self.scope.leads_on_from(place);
+        let is_in_sight =
+            matches!(access, Access::Look | Access::Lead) && self.scope.leads_on_from(place);
         if !self.scope.allows(place) && !is_in_sight {
             let path = or_dot(Path::new(path)).display();
             return Err(Refused::denied(format!(

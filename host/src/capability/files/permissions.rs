@@ -17,9 +17,8 @@ pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Re
 
 impl Host for CallState {
     fn is_executable(&mut self, path: String) -> Result<std::result::Result<bool, Error>> {
-        let found = self.files.at("", &path, true, Access::Read, |tree, place| {
-            tree.is_executable(place)
-        });
+        let found =
+            self.files.at("", &path, true, Access::Read, |tree, place| tree.is_executable(place));
         let found = found.map(|(_, executable)| executable);
         Ok(self.files.noted(found).map_err(|error| failure(&path, &error)))
     }

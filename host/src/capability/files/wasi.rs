@@ -25,6 +25,7 @@ use super::writer::{Counted, count_write};
 use super::{Access, FileState, Open};
 use crate::policy::Files;
 use crate::runtime::CallState;
+use crate::workspace::path::{Ending, ending};
 use crate::workspace::{Opening, Overlay, Refused};
 
 /// The names of the trees as a plugin sees them.
@@ -94,7 +95,8 @@ impl<'a> FilesView<'a> {
             (FsPerms::ReadOnly, OpenMode::READ)
         };
         let fd = self.wasi.table.push(Descriptor::Dir(Dir::new(directory, perms, mode, true)))?;
-        let open = Open { tree, place, is_directory: true, object: object(&stat) };
+        let open =
+            Open { tree, place, is_directory: true, is_writable: false, object: object(&stat) };
         self.state.open.insert(fd.rep(), open);
         Ok(fd)
     }
@@ -110,10 +112,22 @@ impl<'a> FilesView<'a> {
         let mut mode = OpenMode::empty();
         mode.set(OpenMode::READ, flags.contains(types::DescriptorFlags::READ));
         mode.set(OpenMode::WRITE, flags.contains(types::DescriptorFlags::WRITE));
+        let is_writable = perms == FsPerms::ReadWrite;
         let fd = self.wasi.table.push(Descriptor::File(File::new(file, perms, mode, true)))?;
-        let open = Open { tree, place, is_directory: false, object: object(&stat) };
+        let open = Open { tree, place, is_directory: false, is_writable, object: object(&stat) };
         self.state.open.insert(fd.rep(), open);
         Ok(fd)
+    }
+
+    /// The call's own `/tmp`, and its top.
+    fn private(&mut self) -> io::Result<(Arc<Overlay>, (std::fs::File, Stat))> {
+        let private = match &self.state.private {
+            Some(private) => Arc::clone(private),
+            None => Arc::new(Overlay::private()?),
+        };
+        self.state.private = Some(Arc::clone(&private));
+        let opened = private.open_read("")?;
+        Ok((private, opened))
     }
 
     /// The file of a descriptor.
@@ -188,7 +202,10 @@ fn describe(stat: &Stat) -> types::DescriptorStat {
     }
 }
 
-fn timestamps(accessed: types::NewTimestamp, modified: types::NewTimestamp) -> FsResult<Timestamps> {
+fn timestamps(
+    accessed: types::NewTimestamp,
+    modified: types::NewTimestamp,
+) -> FsResult<Timestamps> {
     let time = |time: types::NewTimestamp| {
         let special = |tv_nsec| Ok(Timespec { tv_sec: 0, tv_nsec });
         match time {
@@ -214,9 +231,9 @@ impl preopens::Host for FilesView<'_> {
         let opened = workspace.open_read("")?;
         let workspace = self.push_directory(workspace, String::new(), opened)?;
         let mut directories = vec![(workspace, WORKSPACE.to_owned())];
-        match Overlay::private().and_then(|tree| Ok((tree.open_read("")?, tree))) {
-            Ok((opened, private)) => {
-                let private = self.push_directory(Arc::new(private), String::new(), opened)?;
+        match self.private() {
+            Ok((private, opened)) => {
+                let private = self.push_directory(private, String::new(), opened)?;
                 directories.push((private, PRIVATE.to_owned()));
             }
             Err(error) => tracing::debug!("no {PRIVATE} for a call: {error}"),
@@ -319,7 +336,7 @@ impl types::HostDescriptor for FilesView<'_> {
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        let (_, entries) = self.at(&fd, "", true, Access::Read, Overlay::list)?;
+        let (_, entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
         // The handle is the bindings' type, what is behind it this host's own.
         let listing = self.wasi.table.push(Listing::new(entries))?;
         Ok(Resource::new_own(listing.rep()))
@@ -333,10 +350,19 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         let times = timestamps(accessed, modified)?;
         let open = self.state.open.get(&fd.rep()).cloned().ok_or(ErrorCode::BadDescriptor)?;
+        if open.is_writable {
+            // It is staged, under whatever name or none by now.
+            return Ok(rustix::fs::futimens(self.file(&fd)?, &times).map_err(io::Error::from)?);
+        }
         let quota = Arc::clone(&self.state.quota);
-        let Open { tree, place, .. } = open;
-        let set = self.state.at_in(&tree, "", &place, false, Access::Change, |tree, place| {
-            tree.set_times(place, &times, &quota)
+        let Open { tree, place, object: opened, .. } = open;
+        let path = if place.is_empty() { "." } else { &place };
+        let set = self.state.at_in(&tree, "", path, false, Access::Change, |tree, place| {
+            match tree.stat(place) {
+                Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
+                // Nobody sees any more what was opened.
+                _ => Ok(()),
+            }
         });
         self.noted(set.map(|_| ()))
     }
@@ -372,6 +398,9 @@ impl types::HostDescriptor for FilesView<'_> {
         if wants_directory {
             return Err(ErrorCode::Invalid.into());
         }
+        if create.contains(types::OpenFlags::CREATE) && ending(&path) != Ending::Name {
+            return Err(ErrorCode::IsDirectory.into());
+        }
         let opening = Opening {
             read: flags.contains(types::DescriptorFlags::READ),
             create: create.contains(types::OpenFlags::CREATE),
@@ -395,9 +424,8 @@ impl types::HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<types::DescriptorStat> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let (_, stat) = self.at(&fd, &path, follow, Access::Look, |tree, place| {
-            looked_at(tree, place, follow)
-        })?;
+        let (_, stat) = self
+            .at(&fd, &path, follow, Access::Look, |tree, place| looked_at(tree, place, follow))?;
         Ok(describe(&stat))
     }
 
@@ -408,9 +436,8 @@ impl types::HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let (_, stat) = self.at(&fd, &path, follow, Access::Look, |tree, place| {
-            looked_at(tree, place, follow)
-        })?;
+        let (_, stat) = self
+            .at(&fd, &path, follow, Access::Look, |tree, place| looked_at(tree, place, follow))?;
         Ok(hash(object(&stat)))
     }
 
@@ -447,6 +474,11 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        match ending(&path) {
+            Ending::Dot => return Err(ErrorCode::Invalid.into()),
+            Ending::DotDot => return Err(ErrorCode::NotEmpty.into()),
+            Ending::Slash | Ending::Name => {}
+        }
         self.at(&fd, &path, false, Access::Change, Overlay::remove_directory)?;
         Ok(())
     }
@@ -467,12 +499,20 @@ impl types::HostDescriptor for FilesView<'_> {
         if !Arc::ptr_eq(&tree, &self.directory(&new_fd)?.0) {
             return Err(ErrorCode::CrossDevice.into());
         }
-        let resolved = |tree: &Overlay, place: &str| match tree.stat(place) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            stat => stat.map(|_| ()),
+        let endings = [ending(&path), ending(&new_path)];
+        if endings.iter().any(|ending| matches!(ending, Ending::Dot | Ending::DotDot)) {
+            return Err(ErrorCode::Busy.into());
+        }
+        let look = |tree: &Overlay, place: &str| match tree.stat(place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            stat => Ok(Some(FileType::from_raw_mode(stat?.st_mode))),
         };
-        let (source, ()) = self.at(&fd, &path, false, Access::Change, resolved)?;
-        let (target, ()) = self.at(&new_fd, &new_path, false, Access::Change, resolved)?;
+        let (source, kind) = self.at(&fd, &path, false, Access::Change, look)?;
+        let (target, _) = self.at(&new_fd, &new_path, false, Access::Change, look)?;
+        let is_file = kind.is_some_and(|kind| kind != FileType::Directory);
+        if is_file && endings.contains(&Ending::Slash) {
+            return Err(ErrorCode::NotDirectory.into());
+        }
         let state = &self.state;
         let allow = |place: &str| state.allow(&tree, place, place, Access::Change);
         let renamed = tree.rename(&source, &target, &allow, &state.quota);
@@ -506,8 +546,13 @@ impl types::HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<()> {
         let (tree, base) = self.directory(&fd)?;
+        let is_name = ending(&path) == Ending::Name;
         let state = &self.state;
         let made = state.at_in(&tree, &base, &path, false, Access::Change, |tree, place| {
+            if !is_name && tree.stat(place).is_err() {
+                // What is not there is no directory either.
+                return Err(Errno::NOENT.into());
+            }
             state.allow_target(tree, place, &target)?;
             tree.create_link(&target, place, &state.quota)
         });

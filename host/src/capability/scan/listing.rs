@@ -8,17 +8,17 @@ use std::sync::{Mutex, PoisonError};
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
+use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::merged::{Problem, Walk};
 use super::rules::Rules;
 use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
-use crate::workspace::Workspace;
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
+use crate::workspace::Workspace;
 
 /// How many files a listing may hold: about 200 MB of paths.
 pub(super) const MAX_FILES: usize = 1_000_000;
@@ -55,8 +55,9 @@ pub(super) fn list(
     control: &Control,
     query: &Query,
 ) -> Result<Vec<Found>, Error> {
+    let root = if query.root.is_empty() { "." } else { &query.root };
     let (root, kind) = files
-        .at("", &query.root, true, Access::Look, |tree, place| {
+        .at("", root, true, Access::Look, |tree, place| {
             let kind = FileType::from_raw_mode(tree.stat(place)?.st_mode);
             if kind == FileType::Symlink { Err(Errno::LOOP.into()) } else { Ok(kind) }
         })

@@ -160,12 +160,12 @@ impl<'a> Walk<'a> {
     /// first one's.
     fn ignored(&self, full: &Path, is_directory: bool) -> Option<bool> {
         (0..=NAMES.len()).find_map(|kind| {
-            self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(|rules| {
-                match rules.matched(full, is_directory) {
+            self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(
+                |rules| match rules.matched(full, is_directory) {
                     Match::None => None,
                     decided => Some(decided.is_ignore()),
-                }
-            })
+                },
+            )
         })
     }
 
@@ -178,7 +178,8 @@ impl<'a> Walk<'a> {
         let full = self.top.join(path);
         let names = NAMES.iter().rev().chain([&EXCLUDE]);
         let rules = names.map(|name| {
-            let file = if place.is_empty() { (*name).to_owned() } else { format!("{place}/{name}") };
+            let file =
+                if place.is_empty() { (*name).to_owned() } else { format!("{place}/{name}") };
             self.read(&full, &file)
         });
         let rules = rules.collect::<Result<_, _>>()?;

@@ -21,8 +21,7 @@ pub(super) const MAX_SIZE: u64 = 4 << 20;
 pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
 
 /// What is wrong with one that can't be compiled.
-pub(super) const TOO_MUCH: &str =
-    "is too large, or nests too deeply; scan without ignore files";
+pub(super) const TOO_MUCH: &str = "is too large, or nests too deeply; scan without ignore files";
 
 /// Smaller files can't nest deeply enough to do harm; in bytes.
 const HARMLESS: u64 = 512;

@@ -40,8 +40,10 @@ impl Tree {
             return Ok((metadata.len(), u64::try_from(modified).unwrap_or(u64::MAX)));
         }
         let stat = self.overlay.stat(&self.place(path)?)?;
-        let modified =
-            stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
+        let modified = stat
+            .st_mtime
+            .saturating_mul(1000)
+            .saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
         Ok((stat.st_size.unsigned_abs(), u64::try_from(modified).unwrap_or(0)))
     }
 

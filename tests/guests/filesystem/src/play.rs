@@ -198,11 +198,13 @@ fn following(follow: bool) -> PathFlags {
     if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() }
 }
 
-/// What is left of a listing, sorted.
+/// What is left of a listing, sorted. The host's own directory is not the script's business.
 fn rest(listing: &DirectoryEntryStream) -> Result<Vec<String>, ErrorCode> {
     let mut names = Vec::new();
     while let Some(entry) = listing.read_directory_entry()? {
-        names.push(format!("{}:{}", entry.name, kind(entry.type_)));
+        if entry.name != ".cofferdam" {
+            names.push(format!("{}:{}", entry.name, kind(entry.type_)));
+        }
     }
     names.sort();
     Ok(names)

@@ -65,7 +65,7 @@ pub fn run(spoil: &Spoil) -> Result<Value, ToolError> {
             }
         }
         Then::Lie => return Ok(json!({"ok": "perhaps"})),
-        Then::Shout => return Ok(json!({"ok": true, "data": "x".repeat(16 << 20)})),
+        Then::Shout => return Ok(json!({"ok": true, "data": "x".repeat(1 << 20)})),
     }
     Ok(json!({"ok": true}))
 }
