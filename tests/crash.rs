@@ -169,7 +169,8 @@ fn two_hosts_with_a_hundred_edits_each_lose_nothing() {
         fs::write(&file, edits(who)).unwrap();
         file
     });
-    let children = files.map(|file| place.command(&["run", file.to_str().unwrap()]).spawn().unwrap());
+    let children =
+        files.map(|file| place.command(&["run", file.to_str().unwrap()]).spawn().unwrap());
     // Meanwhile nobody ever sees a half of a file.
     let shared = place.workspace().join("shared.txt");
     let mut looks = 0;

@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 
 use self::step::Step;
 use crate::hostile::component::Packed;
-use crate::hostile::trial::Trial;
 use crate::support::Place;
+use crate::trial::Trial;
 
 /// Grants the guest everything that it requests.
 const ALL: &str = "[grants.filesystem]\nfiles = 'write'\n";

@@ -20,4 +20,3 @@ mod protected;
 mod race;
 mod schemas;
 mod spoil;
-pub mod trial;

@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod support;
+mod trial;
 
 mod cases;
 mod cli;

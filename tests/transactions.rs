@@ -231,10 +231,7 @@ fn a_failure_discards_an_atomic_envelope() {
         &[write("fresh", "F"), read("a"), patch(PATCH), read("missing"), write("later", "L")],
     );
     assert_eq!(ended.status, 1, "{ended:?}");
-    assert_eq!(
-        codes(&ended),
-        ["RolledBack", "-", "RolledBack", "FileNotFoundError", "Skipped"]
-    );
+    assert_eq!(codes(&ended), ["RolledBack", "-", "RolledBack", "FileNotFoundError", "Skipped"]);
     assert_eq!(tree(&place), before);
     assert_eq!(place.commits(), Vec::<Value>::new());
     // The journal tells what became of the calls, not what they had answered.
@@ -247,7 +244,10 @@ fn a_failure_discards_an_atomic_envelope() {
         .collect();
     assert_eq!(logged, ["RolledBack", "-", "RolledBack", "FileNotFoundError", "Skipped"]);
     let ended = place.play(&["--atomic", "--role", "reader"], &[read("a"), write("a", "A")]);
-    assert_eq!((ended.status, codes(&ended)), (3, vec!["-".to_owned(), "ToolNotInRole".to_owned()]));
+    assert_eq!(
+        (ended.status, codes(&ended)),
+        (3, vec!["-".to_owned(), "ToolNotInRole".to_owned()])
+    );
     assert_eq!(tree(&place), before);
 }
 
@@ -325,7 +325,10 @@ fn commits_are_listed_shown_and_undone() {
     assert_eq!(changes(&commits[1]), [("sub/b", "changed")]);
     let text = place.run(&["log", "--commits", "--format", "text"]).stdout;
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(text.lines().last().unwrap().ends_with(&format!("{}  changed sub/b", ids[1])), "{text}");
+    assert!(
+        text.lines().last().unwrap().ends_with(&format!("{}  changed sub/b", ids[1])),
+        "{text}"
+    );
     assert_eq!(place.run(&["log", "--commits", "-n", "1"]).json()["records"], json!([commits[1]]));
 
     let shown = place.run(&["log", "--diff", ids[1], "--format", "text"]).stdout;
@@ -465,7 +468,8 @@ fn commits_are_kept_as_long_as_the_settings_say() {
         place.run(&["policy", "accept"]);
         for round in 0..5 {
             // A little less than half a MiB, of which the history has the state before as well.
-            let content = round.to_string().repeat(if settings.contains("mb") { 200 << 10 } else { 9 });
+            let content =
+                round.to_string().repeat(if settings.contains("mb") { 200 << 10 } else { 9 });
             place.done(write("a", &content));
         }
         if settings.contains("days = 0") {
@@ -524,9 +528,7 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o555)).unwrap();
     }
     let before = tree(&place);
-    let Some(reading) = as_ordinary_user(&place, &read("a")) else {
-        panic!("setpriv is missing")
-    };
+    let Some(reading) = as_ordinary_user(&place, &read("a")) else { panic!("setpriv is missing") };
     assert_eq!((reading.status, codes(&reading)), (0, vec!["-".to_owned()]), "{reading:?}");
     let writing = as_ordinary_user(&place, &write("a", "A")).unwrap();
     assert_eq!(codes(&writing), ["WorkspaceError"], "{writing:?}");
@@ -587,7 +589,10 @@ fn a_busy_workspace_is_waited_for_and_then_said_to_be_busy() {
     let lock = fs::File::open(place.workspace().join(".cofferdam/lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let ended = place.play(&["--call-ms", "300"], &[read("a"), write("a", "second")]);
-    assert_eq!((ended.status, codes(&ended)), (1, vec!["-".to_owned(), "WorkspaceBusy".to_owned()]));
+    assert_eq!(
+        (ended.status, codes(&ended)),
+        (1, vec!["-".to_owned(), "WorkspaceBusy".to_owned()])
+    );
     assert_eq!(place.read("a"), "first");
 
     let child = place.command(&["call", "write_file", r#"{"path": "a", "content": "third"}"#]);

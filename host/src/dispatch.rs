@@ -424,10 +424,13 @@ pub fn not_begun(error: &BeginError) -> Failure {
 
 /// What a call answers whose changes were not committed.
 pub fn not_committed(error: &CommitError) -> Failure {
-    let message = format!("nothing was changed: {error}");
+    let unchanged = || format!("nothing was changed: {error}");
     match error {
-        CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", message),
-        CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", message),
+        CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", unchanged()),
+        CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
+        CommitError::Unfinished { .. } => {
+            Failure::new(Status::Failed, "CommitUnfinished", error.to_string())
+        }
     }
 }
 

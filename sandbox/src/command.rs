@@ -91,7 +91,8 @@ pub struct Overlay {
     pub lower: PathBuf,
     /// The staged changes, in overlayfs's format.
     pub upper: PathBuf,
-    /// An empty directory on the same mount as `upper`, for overlayfs itself.
+    /// An empty directory on the same mount as `upper`, for overlayfs itself, which leaves a
+    /// directory `work` without any permission in it.
     pub work: PathBuf,
 }
 

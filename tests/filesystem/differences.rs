@@ -1,23 +1,22 @@
 //! Where a plugin sees something else than a native program would, on purpose: what is on the
 //! disk is never changed before the commit, and a call has a `/tmp` of its own.
 
-use super::play;
+use std::fs;
+
+use super::native::Native;
 use super::scenarios::{WAYS, Way, play_as};
-use super::trial;
+use super::{parse, play, trial};
 
 /// Steps, each with what it comes to for files on the disk and for those that are staged.
 type Steps = &'static [(&'static str, &'static str, &'static str)];
 
 /// A file and a directory.
-const BEFORE: [&str; 5] =
-    ["open f a wc", "write f 0 old", "close f", "mkdir d", "symlink a l"];
+const BEFORE: [&str; 5] = ["open f a wc", "write f 0 old", "close f", "mkdir d", "symlink a l"];
 
 #[track_caller]
 fn assert_played(steps: Steps) {
     let lines: Vec<&str> = steps.iter().map(|(step, ..)| *step).collect();
-    for (way, is_staged) in
-        [(Way::OnDisk, false), (Way::Staged, true), (Way::StagedBefore, true)]
-    {
+    for (way, is_staged) in [(Way::OnDisk, false), (Way::Staged, true), (Way::StagedBefore, true)] {
         let (results, _) = play_as(way, &BEFORE, &lines);
         for ((step, on_disk, staged), result) in steps.iter().zip(&results) {
             let wanted = if is_staged { staged } else { on_disk };
@@ -125,7 +124,8 @@ fn a_call_that_only_reads_changes_nothing() {
         ("open t /tmp>x rwc", "ok"),
         ("write t 0 private", "7"),
         ("rename /tmp>x /tmp>y", "ok"),
-        ("unlink /tmp>y", "ok"),
+        ("unlink /tmp>x", "ok"),
+        ("symlink x /tmp>l", "ok"),
     ] {
         let steps = ["open r a r", "open d d rd", "open t /tmp>x rwc", step];
         let results = play(&trial, "filesystem.script_read", &steps);
@@ -136,13 +136,34 @@ fn a_call_that_only_reads_changes_nothing() {
     assert!(!trial.place.workspace().join("new").exists());
 }
 
+/// Nothing is left out, and nothing said twice, however many entries there are.
+#[test]
+fn large_directories_are_listed_whole() {
+    let trial = trial();
+    Native::new(&trial.place.workspace()).play_all(&parse(&["mkdir big", "fill big 3000"]));
+    let steps = [
+        "count big",
+        "unlink big/7",
+        "rename big/8 big/eight",
+        "open f big/new wc",
+        "open f big/newer wc",
+        "count big",
+        "mkdir /tmp>big",
+        "fill /tmp>big 3000",
+        "unlink /tmp>big/7",
+        "count /tmp>big",
+    ];
+    let results = play(&trial, "filesystem.script", &steps);
+    assert_eq!(results, ["3000", "ok", "ok", "ok", "ok", "3001", "ok", "ok", "ok", "2999"]);
+    assert_eq!(fs::read_dir(trial.place.workspace().join("big")).unwrap().count(), 3001);
+}
+
 /// A name has at most 255 bytes, a path 4,096, and 40 links may be on the way, as in Linux.
 #[test]
 fn names_paths_and_chains_of_links_have_an_end() {
     let longest = "n".repeat(255);
     let (long, deep) = ("n".repeat(256), "d/".repeat(2049));
-    let chain: Vec<String> =
-        (0..=40).map(|link| format!("symlink {} {link}", link + 1)).collect();
+    let chain: Vec<String> = (0..=40).map(|link| format!("symlink {} {link}", link + 1)).collect();
     let steps = [
         format!("open f {longest} wc"),
         format!("mkdir {longest}"),

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
-    UTIME_NOW, UTIME_OMIT,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT,
 };
 use rustix::io::Errno;
 
@@ -40,7 +40,9 @@ impl Native {
         let done = |()| "ok".to_owned();
         let played = match step {
             Step::Open { handle, place, flags } => self.open(handle, place, *flags),
-            Step::Close { handle } => self.handles.remove(handle).map(drop).map(done).ok_or(Errno::BADF),
+            Step::Close { handle } => {
+                self.handles.remove(handle).map(drop).map(done).ok_or(Errno::BADF)
+            }
             Step::Read { handle, offset, length } => self.handle(handle).and_then(|file| {
                 let mut bytes = vec![0; usize::try_from(*length).unwrap()];
                 let length = file.read_at(&mut bytes, *offset).map_err(|error| errno(&error))?;
@@ -164,7 +166,10 @@ impl Native {
     fn fill(&self, place: &Place, count: u64) -> Result<(), Errno> {
         for number in 0..count {
             let path = format!("{}/{number}", place.path);
-            self.openat(&Place { base: place.base.clone(), path }, OFlags::WRONLY | OFlags::CREATE)?;
+            self.openat(
+                &Place { base: place.base.clone(), path },
+                OFlags::WRONLY | OFlags::CREATE,
+            )?;
         }
         Ok(())
     }

@@ -92,13 +92,21 @@ struct Difference {
     script: String,
 }
 
+/// Whether a step came to the same. Of a rename with two things wrong, either may be said; and
+/// wasmtime's own code says in other words that a directory can't be read as a file.
+fn is_alike(step: &str, here: &str, native: &str) -> bool {
+    here == native
+        || (step.starts_with("rename") && here != "ok" && native != "ok")
+        || (here, native) == ("bad-descriptor", "is-directory")
+}
+
 /// Plays one script in one way.
 fn difference(way: Way, before: &[&str], steps: &[&str], native: &Played) -> Option<Difference> {
     let (results, tree) = play_as(way, before, steps);
     let script = |end: usize| format!("{}\n---\n{}", before.join("\n"), steps[..end].join("\n"));
     let pairs = results.iter().zip(&native.results).zip(steps).enumerate();
     for (at, ((result, wanted), step)) in pairs {
-        if result != wanted {
+        if !is_alike(step, result, wanted) {
             let what = format!("{way:?}: {step}: {result:?}, not {wanted:?}");
             return Some(Difference { what, script: script(at + 1) });
         }

@@ -6,7 +6,7 @@ use cofferdam::outcome::Status;
 use serde_json::json;
 
 use super::{tree, trial};
-use crate::hostile::trial::{Trial, assert_failed};
+use crate::trial::{Trial, assert_failed};
 
 /// A trial with files to rename a word in.
 fn project() -> Trial {

@@ -4,7 +4,7 @@
 use super::native::Native;
 use super::step::unescaped;
 use super::{parse, play, results, tree, trial};
-use crate::hostile::trial::Trial;
+use crate::trial::Trial;
 
 use cofferdam::outcome::Outcome;
 use serde_json::json;
@@ -159,7 +159,7 @@ const SCENARIOS: &[Scenario] = &[
             readlink dir/file => invalid
             readlink none => no-entry
             open f l rd => ok
-            open f l rdn => not-directory
+            open f l rdn => loop | native not-directory
             open f l rn => loop
             open f lf rn => loop
             open f lf wn => loop
@@ -176,9 +176,8 @@ const SCENARIOS: &[Scenario] = &[
             mkdir l => exist
             mkdir l/ => exist
             rmdir l => not-directory
-            rmdir l/ => not-directory
-            unlink l/ => not-directory
-            rename l/ x => not-directory
+            rmdir l/ => not-empty | native not-directory
+            unlink l/ => is-directory | native not-directory
             unlink l => ok
             stat l/file => no-entry
             list . => dir:directory,far:link,lf:link
@@ -448,21 +447,21 @@ const SCENARIOS: &[Scenario] = &[
         ",
     },
     Scenario {
-        name: "large directories are listed whole",
+        name: "large directories move whole",
         before: "
             mkdir big
-            fill big 3000
+            mkdir big/below
+            fill big 300
+            fill big/below 100
         ",
         steps: "
-            count big => 3000
             unlink big/7 => ok
-            open f big/new wc => ok
-            open f big/newer wc => ok
-            count big => 3001
             rename big bigger => ok
-            count bigger => 3001
-            stat bigger/2999 => file 0
+            count bigger => 300
+            count bigger/below => 100
+            stat bigger/299 => file 0
             stat bigger/7 => no-entry
+            stat big => no-entry
         ",
     },
     Scenario {
@@ -606,6 +605,9 @@ const SCENARIOS: &[Scenario] = &[
             fstat g => file 0
             same f g => false
             write g 0 new => 3
+            set-times a 5 6 => ok
+            fset-times f 1 2 => ok
+            times a => 5 6
             read f 0 100 => OF_a
             close f => ok
             stat a => file 3
@@ -629,25 +631,27 @@ const SCENARIOS: &[Scenario] = &[
             same f g => false
         ",
     },
+    // The times of reading lie in the future: such ones are not changed by reading.
     Scenario {
         name: "times are set as they are told",
         before: "
             open f a wc
             close f
             symlink a l
-            set-times a 100 200
-            set-times l 300 400
+            set-times a 4000000000 200
+            set-times l 4000000000 400
         ",
         steps: "
-            times a => 100 200
-            times l => 300 400
+            times a => 4000000000 200
+            times l => 4000000000 400
             set-times a - 500 => ok
-            times a => 100 500
             set-times a 600 - => ok
             times a => 600 500
+            set-times a - 550 => ok
+            times a => 600 550
             set-times l 700 800 => ok
             times l => 700 800
-            times a => 600 500
+            times a => 600 550
             set-times none 1 2 => no-entry
             open f a rw => ok
             fset-times f 900 1000 => ok
@@ -666,17 +670,17 @@ const SCENARIOS: &[Scenario] = &[
             open f d/a wc
             write f 0 x
             close f
-            set-times d/a 100 200
+            set-times d/a 4000000000 200
             symlink a d/l
-            set-times d/l 300 400
+            set-times d/l 4000000000 400
         ",
         steps: "
             rename d/a d/b => ok
-            times d/b => 100 200
+            times d/b => 4000000000 200
             rename d/l l => ok
-            times l => 300 400
+            times l => 4000000000 400
             rename d e => ok
-            times e/b => 100 200
+            times e/b => 4000000000 200
         ",
     },
     Scenario {

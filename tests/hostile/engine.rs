@@ -6,8 +6,8 @@ use cofferdam::outcome::{Outcome, Status};
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};
-use super::trial::{Trial, assert_failed, configure, run_measured};
 use crate::support::Place;
+use crate::trial::{Trial, assert_failed, configure, run_measured};
 
 /// What a guest does that has nothing else to do.
 pub const ANSWER: &str = "(call $answer (i32.const 0) (i32.const 2))";
@@ -262,7 +262,7 @@ fn answers_that_cannot_be_read_are_traps() {
         ("neither ok nor error", format!("{}(i32.const 64)", store(64, 2))),
         ("no kind of error", error_of_kind(99)),
     ] {
-        let failure = super::trial::failure(run(&Component::new(&body)));
+        let failure = crate::trial::failure(run(&Component::new(&body)));
         assert_eq!(
             (failure.status, failure.code.as_str()),
             (Status::Trap, "PluginCrashed"),

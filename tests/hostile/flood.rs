@@ -9,8 +9,8 @@ use cofferdam::outcome::{Outcome, Status};
 use serde_json::json;
 
 use super::files::without_journal;
-use super::trial::{ALL, Trial, assert_failed};
 use crate::support::Place;
+use crate::trial::{ALL, Trial, assert_failed};
 
 const LIMITS: &str = "[limits]\nwrite-mb = 4\nfiles = 200\nhost-calls = 10000000\n";
 

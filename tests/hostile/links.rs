@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::files::{Beside, CHANGING, READING, SECRET, outside, relink};
-use super::trial::{ALL, said};
+use crate::trial::{ALL, said};
 
 /// Case 20.
 #[test]
@@ -58,9 +58,7 @@ fn links_that_leave_are_denied() {
         beside.assert_out_of_reach(path, make);
     }
     make();
-    let attempt = |what: &str, path: &str| {
-        beside.trial.attempt("hostile.attempt", what, path, "")
-    };
+    let attempt = |what: &str, path: &str| beside.trial.attempt("hostile.attempt", what, path, "");
     for (what, path, reason) in [
         ("read", "absolute/secret.txt", "absolute is a link that leaves the workspace"),
         ("overwrite", "absolute/secret.txt", "absolute is a link that leaves the workspace"),
@@ -155,10 +153,9 @@ fn links_that_leave_can_not_be_made() {
         assert!(found.contains(reason), "{link} -> {target}: {found}");
     }
     // What a link's names don't tell is decided where the link leads, when it is used.
-    for (target, link, beyond) in [
-        ("ld/../../outside", "a", "a/secret.txt"),
-        ("inner", "b", "b/../../outside/secret.txt"),
-    ] {
+    for (target, link, beyond) in
+        [("ld/../../outside", "a", "a/secret.txt"), ("inner", "b", "b/../../outside/secret.txt")]
+    {
         let _ = beside.trial.attempt("hostile.attempt", "symlink", target, link);
         beside.assert_out_of_reach(beyond, || {});
     }
@@ -192,7 +189,8 @@ fn files_with_other_names_are_not_changed() {
     let workspace = beside.trial.place.workspace();
     let elsewhere = outside(&beside.trial.place).join("secret.txt");
     fs::hard_link(&elsewhere, workspace.join("same")).unwrap();
-    let wanted = "same is a file with several hard links; changing it would change a file elsewhere";
+    let wanted =
+        "same is a file with several hard links; changing it would change a file elsewhere";
     for what in
         ["write", "overwrite", "truncate", "append", "grow", "times", "set-executable", "rename"]
     {

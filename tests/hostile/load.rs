@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use super::component::{Component, Packed, manifest};
 use super::engine::ANSWER;
-use super::trial::{Trial, assert_failed, cache};
 use crate::support::Place;
+use crate::trial::{Trial, assert_failed, cache};
 
 /// What a host says to a plugin file that it does not take.
 fn refusal(bytes: &[u8]) -> String {
@@ -210,7 +210,11 @@ fn imports_that_are_not_granted_are_refused_by_name() {
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
         // Scanning is reading: without files there is nothing to scan.
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
-        ("cofferdam:host/scan@0.1.0", "[grants.other]\nfiles = 'write'\nscan = true\n", "scan = true"),
+        (
+            "cofferdam:host/scan@0.1.0",
+            "[grants.other]\nfiles = 'write'\nscan = true\n",
+            "scan = true",
+        ),
     ] {
         let component =
             Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));

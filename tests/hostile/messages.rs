@@ -6,8 +6,8 @@ use cofferdam::outcome::{Outcome, Status, neutralise};
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};
-use super::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
 use crate::support::{Ended, Place, guest};
+use crate::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
 
 /// What the guest shouts, made harmless.
 const INERT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";

@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::files::{SECRET, outside};
-use super::trial::{ALL, Trial, said};
 use crate::support::Place;
+use crate::trial::{ALL, Trial, said};
 
 /// What a call leaves there nobody finds: not the next call, not the machine.
 #[test]
@@ -53,12 +53,9 @@ fn the_machines_tmp_can_not_be_seen() {
 fn tmp_is_another_device() {
     let trial = Trial::of_guest(Place::new(), ALL);
     trial.place.write("inside.txt", "inside");
-    let attempt = |what: &str, path: &str, target: &str| {
-        trial.attempt("hostile.attempt", what, path, target)
-    };
-    for (from, to) in
-        [("/workspace/inside.txt", "/tmp/inside.txt"), ("/tmp", "/workspace/new")]
-    {
+    let attempt =
+        |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
+    for (from, to) in [("/workspace/inside.txt", "/tmp/inside.txt"), ("/tmp", "/workspace/new")] {
         let tried = attempt("plain-rename", from, to);
         assert!(tried.is_err(), "{from} {to}: {tried:?}");
     }
@@ -67,6 +64,14 @@ fn tmp_is_another_device() {
     assert_eq!(attempt("plain-copy", "/workspace/inside.txt", "/tmp/copy").as_deref(), Ok("6"));
     assert_eq!(trial.place.read("inside.txt"), "inside");
     assert!(!trial.place.workspace().join("new").exists());
+}
+
+/// However a plugin gets at it, it is one.
+#[test]
+fn a_call_has_one_tmp() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    let tried = trial.attempt("hostile.attempt", "plain-then-bare", "private", "x");
+    assert_eq!(tried.as_deref(), Ok("private"));
 }
 
 /// A tool that has nothing to do with files has no `/tmp` either.

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::files::{Beside, CHANGING, Entry, entries, without_journal};
-use super::trial::{ALL, Trial, said};
 use crate::support::Place;
+use crate::trial::{ALL, Trial, said};
 
 /// Names of what is protected, and ways to it.
 const PROTECTED: &[&str] = &[
@@ -81,9 +81,8 @@ fn watched(trial: &Trial) -> Vec<Entry> {
 fn protected_places_are_not_changed() {
     let beside = Beside::on(place(), ALL);
     let trial = &beside.trial;
-    let attempt = |what: &str, path: &str, target: &str| {
-        trial.attempt("hostile.attempt", what, path, target)
-    };
+    let attempt =
+        |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
     // So that the host's own directory is there.
     attempt("write", "payload", "").unwrap();
     let before = watched(trial);
@@ -122,9 +121,16 @@ fn protected_files_are_not_changed_through_links() {
     let trial = Trial::of_guest(place(), ALL);
     let before = watched(&trial);
     for link in ["alias-file", "policy", "alias/config"] {
-        for what in
-            ["write", "overwrite", "truncate", "append", "grow", "times", "set-executable", "create"]
-        {
+        for what in [
+            "write",
+            "overwrite",
+            "truncate",
+            "append",
+            "grow",
+            "times",
+            "set-executable",
+            "create",
+        ] {
             let tried = trial.attempt("hostile.attempt", what, link, "0");
             assert!(tried.is_err(), "{what} {link}");
         }

@@ -13,8 +13,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::files::{SECRET, entries, outside};
-use super::trial::{ALL, Trial, failure, tried};
 use crate::support::Place;
+use crate::trial::{ALL, Trial, failure, tried};
 
 /// How long one race takes, in milliseconds.
 const TIME: u32 = 3300;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};
 use super::engine::ANSWER;
-use super::trial::{Trial, cache};
 use crate::support::Place;
+use crate::trial::{Trial, cache};
 
 /// A plugin whose tool has these schemas.
 fn plugin(input: &Value, output: &Value) -> Packed {

@@ -7,11 +7,12 @@ use cofferdam::outcome::{Outcome, Status};
 use serde_json::{Value, json};
 
 use super::files::{Entry, without_journal};
-use super::trial::{ALL, Trial, assert_failed};
 use crate::support::Place;
+use crate::trial::{ALL, Trial, assert_failed};
 
 /// Short enough to wait for.
-const LIMITS: &str = "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\noutput-kb = 64\n";
+const LIMITS: &str =
+    "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\noutput-kb = 64\n";
 
 /// A workspace with files to write over.
 fn trial() -> Trial {
@@ -93,9 +94,8 @@ fn one_refusal_discards_everything() {
 fn one_bad_call_discards_a_transaction() {
     let trial = trial();
     let before = without_journal(&trial.place.workspace());
-    let call = |path: &str, then: &str| {
-        json!({"type": "hostile.spoil", "paths": [path], "then": then})
-    };
+    let call =
+        |path: &str, then: &str| json!({"type": "hostile.spoil", "paths": [path], "then": then});
     for then in ["fail", "crash", "exit", "loop", "call", "lie"] {
         let actions: [Value; 3] = [call("a", "succeed"), call("b", then), call("new", "succeed")];
         let outcomes = trial.run_atomic(&json!({ "actions": actions }));

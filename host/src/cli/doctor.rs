@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cofferdam_sandbox::Helper;
 use serde::Serialize;
 use serde_json::json;
 
@@ -36,7 +37,7 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         cache(),
         workspace(global),
         settings(global),
-        native_programs(),
+        sandbox(),
     ];
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
@@ -150,10 +151,20 @@ fn settings(global: &Global) -> Finding {
     finding("settings", result, Verdict::Warning)
 }
 
-fn native_programs() -> Finding {
-    Finding {
-        what: "native programs",
-        verdict: Verdict::Ok,
-        detail: "this version gives no plugin a way to start one".to_owned(),
-    }
+/// Whether programs could be started in a sandbox here. The sandbox is there, but so far no plugin
+/// has a way to start a program.
+fn sandbox() -> Finding {
+    let result = Helper::current()
+        .probe()
+        .map_err(|error| error.to_string())
+        .and_then(|probe| {
+            let tier = |name: &str, tier: &Result<(), String>| match tier {
+                Ok(()) => format!("tier {name} works"),
+                Err(why) => format!("tier {name} does not work: {why}"),
+            };
+            let tiers = [tier("A", &probe.tier_a), tier("B", &probe.tier_b)].join("; ");
+            let detail = format!("{tiers}; Landlock {}", probe.landlock);
+            if probe.best().is_some() { Ok(detail) } else { Err(detail) }
+        });
+    finding("sandbox for native programs", result, Verdict::Warning)
 }

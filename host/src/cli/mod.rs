@@ -33,6 +33,10 @@ use output::Output;
 
 /// Reads the command line, does what it says, and returns the exit status.
 pub fn main() -> ExitCode {
+    // The sandbox for native programs starts this binary anew, as its helper.
+    if let Some(status) = cofferdam_sandbox::run_if_helper() {
+        return status;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -37,7 +37,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             json!({"role": role.name(), "description": role.description(), "tools": tools, "scope": if role.scope().is_everything() { "everything".into() } else { json!(role.scope()) }})
         })
         .collect();
-    let limits = policy.limits();
+    let (limits, retention) = (policy.limits(), policy.retention());
     output.document(&json!({
         "grants": grants,
         "roles": roles,
@@ -45,10 +45,17 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             "call-ms": limits.call.as_millis() as u64,
             "memory-mb": limits.memory >> 20,
             "host-calls": limits.host_calls,
+            "write-mb": limits.write >> 20,
+            "files": limits.files,
             "output-kb": limits.output >> 10,
             "messages-kb": limits.messages >> 10,
             "envelope-mb": limits.envelope >> 20,
             "calls": limits.calls,
+        },
+        "history": {
+            "commits": retention.commits,
+            "days": retention.age.as_secs() / (24 * 60 * 60),
+            "mb": retention.bytes >> 20,
         },
     }))?;
     Ok(exit::OK)

@@ -176,10 +176,16 @@ pub(super) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
     Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
-pub(super) fn create_directory(directory: impl AsFd, name: &str) -> io::Result<()> {
+pub(super) fn create_directory(directory: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
     step()?;
-    Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o777))?)
+    Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode))?)
 }
+
+/// The permissions of any new directory: what the process' umask leaves of them.
+pub(super) const ANYBODY: u32 = 0o777;
+
+/// The permissions of a directory that is nobody else's business.
+pub(super) const OWNER_ONLY: u32 = 0o700;
 
 pub(super) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io::Result<()> {
     step()?;

@@ -443,12 +443,7 @@ impl Overlay {
             FileType::Directory => return Err(Errno::ISDIR.into()),
             _ => return Err(Refused::unsupported(format!("{place} is no regular file"))),
         }
-        if stat.st_nlink > 1 {
-            return Err(Refused::unsupported(format!(
-                "{place} is a file with several hard links; changing it would change a file \
-                 elsewhere"
-            )));
-        }
+        check_names(place, &stat)?;
         let (parent, name) = disk::split(place);
         let parent = self.open_parent(parent)?;
         rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -513,6 +508,7 @@ impl Overlay {
                 if disk::file_type(&stat) == FileType::Directory {
                     return Err(Errno::ISDIR.into());
                 }
+                check_names(place, &stat)?;
                 self.open_parent(disk::split(place).0)?;
                 self.observe(place, Some(&stat))?;
             }
@@ -537,7 +533,7 @@ impl Overlay {
         }
         self.prepare_new(place)?;
         let id = self.new_id(quota)?;
-        disk::create_directory(self.stage()?, &id.to_string())?;
+        disk::create_directory(self.stage()?, &id.to_string(), disk::ANYBODY)?;
         self.insert(place, Entry::Staged(id, FileType::Directory));
         Ok(())
     }
@@ -695,7 +691,7 @@ impl Overlay {
                 let stat = disk::stat(&*self.disk, &place)?;
                 self.observe(&place, Some(&stat))?;
                 let id = self.new_id(quota)?;
-                disk::create_directory(self.stage()?, &id.to_string())?;
+                disk::create_directory(self.stage()?, &id.to_string(), disk::ANYBODY)?;
                 let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
                 rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?;
                 self.set_staged_times(id, &disk::times(&stat))?;
@@ -948,6 +944,17 @@ impl Overlay {
     pub(super) fn seen(&self, place: &str) -> Option<Option<Stamp>> {
         self.state().seen.get(place).cloned()
     }
+}
+
+/// Refuses a file with several names: changing it would change a file elsewhere, and the history
+/// would be one more place.
+fn check_names(place: &str, stat: &Stat) -> io::Result<()> {
+    if stat.st_nlink > 1 && disk::file_type(stat) != FileType::Directory {
+        return Err(Refused::unsupported(format!(
+            "{place} is a file with several hard links; changing it would change a file elsewhere"
+        )));
+    }
+    Ok(())
 }
 
 /// Gives `to` what `from` is: content, permissions and, as far as this user may, owner and

@@ -64,8 +64,8 @@ pub struct Transaction {
 pub enum BeginError {
     /// Somebody else has one.
     #[error(
-        "somebody else has been changing the workspace for {} s; one changes it at a time",
-        .0.as_secs()
+        "somebody else has been changing the workspace for {:.1} s; one changes it at a time",
+        .0.as_secs_f32()
     )]
     Busy(Duration),
     /// The system said no.
@@ -73,7 +73,8 @@ pub enum BeginError {
     Io(#[from] io::Error),
 }
 
-/// Why a transaction was not committed. The workspace is as it was.
+/// Why a transaction was not committed. But for [`CommitError::Unfinished`], the workspace is as
+/// it was.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// Somebody else changed what the transaction has read or wanted to change.
@@ -85,6 +86,17 @@ pub enum CommitError {
         /// Where.
         place: String,
         /// Why.
+        source: io::Error,
+    },
+    /// The system said no, and again when what was done by then should have been taken back.
+    #[error(
+        "{place}: {source}; the commit is half done, and the next call that changes something \
+         finishes it"
+    )]
+    Unfinished {
+        /// Where.
+        place: String,
+        /// Why it could not be taken back.
         source: io::Error,
     },
 }
@@ -154,7 +166,7 @@ impl Transaction {
         let make = {
             let (id, transactions) = (id.clone(), Arc::clone(&transactions));
             move || {
-                disk::create_directory(&transactions, &id)?;
+                disk::create_directory(&transactions, &id, disk::OWNER_ONLY)?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 Staging::new(disk::open(&transactions, &id, flags)?, None)
             }
@@ -657,7 +669,7 @@ fn take_back(
     for change in changes.iter().rev() {
         if let Err(Trouble::Io(source)) = unmake(root, stage, change) {
             // The manifest stays: recovery tries again.
-            return Err(CommitError::Io { place: change.path.clone(), source });
+            return Err(CommitError::Unfinished { place: change.path.clone(), source });
         }
     }
     for directory in directories.iter().filter(|directory| directory.before != 0) {
@@ -665,7 +677,7 @@ fn take_back(
         let _ = set_directory_time(root, &directory.path, directory.before);
     }
     disk::remove(stage, FILE, AtFlags::empty())
-        .map_err(|source| CommitError::Io { place: super::OWN.to_owned(), source })
+        .map_err(|source| CommitError::Unfinished { place: super::OWN.to_owned(), source })
 }
 
 fn unmake(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Trouble> {
@@ -780,12 +792,13 @@ fn open_lock(own: &OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// A directory in the host's own one, made where it is missing.
+/// A directory of the host's own, made where it is missing. What was in files that others may
+/// not read is nobody else's business there either.
 pub(super) fn directory(own: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     match disk::open(own, name, flags) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match disk::create_directory(own, name) {
+            match disk::create_directory(own, name, disk::OWNER_ONLY) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
                 _ => disk::open(own, name, flags),
             }

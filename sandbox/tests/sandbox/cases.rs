@@ -675,6 +675,8 @@ fn an_overlay_takes_the_changes(setting: &Setting) {
         return;
     }
     let report = place.run(command);
+    // Else it could not be removed.
+    fs::set_permissions(overlay.work.join("work"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(
         String::from_utf8(report.stdout.bytes).unwrap(),
         "stagedchanged\nfile\nnew\nstaged\n",

@@ -5,6 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use wasip2::filesystem::preopens::get_directories;
+use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
+
 use crate::Tried;
 
 /// Tries one thing; `None` for what is none of these.
@@ -20,6 +23,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "plain-unlink" => fs::remove_file(path).map(done),
         // Writes, and looks again.
         "plain-keep" => fs::write(path, target).and_then(|()| fs::read_to_string(path)),
+        "plain-then-bare" => fs::write("/tmp/x", path).and_then(|()| bare(target)),
         "file-to-directory" => file_to_directory(Path::new(path)).map(done),
         "directory-to-file" => directory_to_file(Path::new(path)).map(done),
         _ => return None,
@@ -35,6 +39,17 @@ fn list(directory: &Path) -> io::Result<String> {
     let mut names = names?;
     names.sort();
     Ok(names.join("\n"))
+}
+
+/// Reads a file of the call's own `/tmp` through the bare interface.
+fn bare(name: &str) -> io::Result<String> {
+    let mut directories = get_directories().into_iter();
+    let tmp = directories.find(|(_, name)| name == "/tmp").ok_or(io::ErrorKind::NotFound)?.0;
+    let flags = (OpenFlags::empty(), DescriptorFlags::READ);
+    tmp.open_at(PathFlags::empty(), name, flags.0, flags.1)
+        .and_then(|file| file.read(1 << 10, 0))
+        .map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|error| io::Error::other(error.name()))
 }
 
 fn file_to_directory(path: &Path) -> io::Result<()> {

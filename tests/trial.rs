@@ -1,4 +1,4 @@
-//! A host with one hostile plugin, and words for how its calls end.
+//! A host with plugins from `tests/guests` or from text, and words for how its calls end.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tracing::Level;
 
-use super::component::Packed;
+use crate::hostile::component::Packed;
 use crate::support::{Ended, Place};
 
-/// Grants the Rust guest everything that it requests.
+/// Grants the guest `hostile` everything that it requests.
 pub const ALL: &str = "[grants.hostile]\nfiles = 'write'\nscan = true\n";
 
 /// A host on a place of its own.
@@ -63,7 +63,7 @@ impl Trial {
         Self::with(Place::new(), vec![plugin], settings)
     }
 
-    /// A host with the Rust guest under `settings`, on the workspace of `place`.
+    /// A host with the guest `hostile` under `settings`, on the workspace of `place`.
     pub fn of_guest(place: Place, settings: &str) -> Self {
         Self::with(place, vec![Packed::guest("hostile")], settings)
     }
@@ -124,7 +124,7 @@ impl Trial {
         run.answers.into_iter().map(|answer| answer.outcome).collect()
     }
 
-    /// Why the host refuses what the Rust guest attempts.
+    /// Why the host refuses what the guest `hostile` attempts.
     pub fn reason(&self, what: &str, path: &str, target: &str) -> String {
         let args = json!({"what": what, "path": path, "target": target});
         match self.call("hostile.attempt", args) {
@@ -135,7 +135,7 @@ impl Trial {
         }
     }
 
-    /// What the Rust guest got with one of its tools, or what the host told it.
+    /// What the guest `hostile` got with one of its tools, or what the host told it.
     pub fn attempt(
         &self,
         tool: &str,
@@ -158,7 +158,7 @@ impl Trial {
     }
 }
 
-/// What the Rust guest reports.
+/// What the guest `hostile` reports.
 pub fn tried(outcome: Outcome) -> Result<String, String> {
     let Outcome::Executed(output) = outcome else { panic!("{outcome:?}") };
     let text = |name: &str| output[name].as_str().unwrap_or_default().to_owned();
@@ -186,7 +186,7 @@ pub fn assert_failed(outcome: Outcome, status: Status, code: &str, message: &str
     assert!(failure.message.contains(message), "{failure:?}");
 }
 
-/// Compiled code that the tests share: the Rust guest takes longer to compile than to run.
+/// Compiled code that the tests share: the guest `hostile` takes longer to compile than to run.
 pub fn cache() -> PathBuf {
     crate::support::built().join("guests/code")
 }
