@@ -729,7 +729,7 @@ fn the_doctor_finds_a_healthy_machine() {
         "cache of compiled code",
         "workspace",
         "settings",
-        "native programs",
+        "sandbox for native programs",
     ];
     assert_eq!(each(findings, "what"), names);
     assert_eq!(each(findings, "verdict"), ["ok"; 6], "{document:#}");

@@ -187,20 +187,9 @@ impl Workspace {
     /// A workspace that can't be written, or something else under that name.
     pub(crate) fn append_own(&self, name: &str) -> io::Result<std::fs::File> {
         let own = self.own()?;
-        let flags = OFlags::WRONLY | OFlags::APPEND;
-        let file: std::fs::File = match disk::open(&own, name, flags) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match disk::create(&own, name) {
-                    Ok(_) => disk::open(&own, name, flags)?.into(),
-                    // Somebody else was faster.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        disk::open(&own, name, flags)?.into()
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            file => file?.into(),
-        };
+        let open = || disk::open(&own, name, OFlags::WRONLY | OFlags::APPEND);
+        let create = || disk::create(&own, name).map(drop);
+        let file: std::fs::File = transaction::open_or_create(name, open, create)?.into();
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
     }
 

@@ -49,10 +49,10 @@ const SYNCS: usize = 8;
 
 /// Staged changes, with the workspace locked for them.
 pub struct Transaction {
-    workspace: Arc<Workspace>,
     overlay: Arc<Overlay>,
     id: String,
     transactions: Arc<OwnedFd>,
+    history: OwnedFd,
     /// Whether the staging is the history's by now, or recovery's.
     is_handed_over: bool,
     /// Unlocks when it is closed.
@@ -161,7 +161,9 @@ impl Transaction {
             locked => locked?,
         }
         let transactions = Arc::new(directory(&own, TRANSACTIONS)?);
-        let recovered = recover(workspace, &own, &transactions)?;
+        // Where a commit goes in the end is looked at before there is one.
+        let history = directory(&own, history::DIRECTORY)?;
+        let recovered = recover(workspace, &history, &transactions)?;
         let id = uuid::Uuid::now_v7().to_string();
         let make = {
             let (id, transactions) = (id.clone(), Arc::clone(&transactions));
@@ -172,10 +174,10 @@ impl Transaction {
             }
         };
         let transaction = Self {
-            workspace: Arc::clone(workspace),
             overlay: Arc::new(Overlay::changing(Arc::clone(workspace.disk()), make)),
             id,
             transactions,
+            history,
             is_handed_over: false,
             _lock: lock,
         };
@@ -255,8 +257,7 @@ impl Transaction {
         carried_out?;
         let placed = manifest.changes.iter().filter(|change| change.after.is_some()).count();
         let is_tidy = placed == self.overlay.staged_inodes();
-        let own = self.workspace.own();
-        let kept = own.and_then(|own| finish(&own, &self.transactions, stage, &manifest, is_tidy));
+        let kept = finish(&self.history, &self.transactions, stage, &manifest, is_tidy);
         if let Err(error) = kept {
             // What was committed stays so; recovery moves it to the history.
             tracing::warn!("the commit {} is not in the history yet: {error}", self.id);
@@ -711,7 +712,7 @@ fn unmake(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Troubl
 
 /// Moves a finished transaction to the history.
 fn finish(
-    own: &OwnedFd,
+    history: &OwnedFd,
     transactions: &OwnedFd,
     stage: &OwnedFd,
     manifest: &Manifest,
@@ -720,8 +721,7 @@ fn finish(
     if !is_tidy {
         tidy(stage, manifest)?;
     }
-    let history = directory(own, history::DIRECTORY)?;
-    disk::rename(transactions, &manifest.id, &history, &history::name_of(manifest))
+    disk::rename(transactions, &manifest.id, history, &history::name_of(manifest))
 }
 
 /// Removes what was staged and then dropped again: no change names it.
@@ -746,7 +746,7 @@ fn tidy(stage: &OwnedFd, manifest: &Manifest) -> io::Result<()> {
 /// Finishes or removes what others left: the lock is held, so nobody is at work on it.
 fn recover(
     workspace: &Arc<Workspace>,
-    own: &OwnedFd,
+    history: &OwnedFd,
     transactions: &OwnedFd,
 ) -> io::Result<Vec<Manifest>> {
     let mut recovered = Vec::new();
@@ -764,7 +764,7 @@ fn recover(
                 carry_out(workspace.disk(), &stage, &mut manifest, true).map_err(|error| {
                     io::Error::other(format!("the commit {name} can't be finished: {error}"))
                 })?;
-                finish(own, transactions, &stage, &manifest, false)?;
+                finish(history, transactions, &stage, &manifest, false)?;
                 recovered.push(manifest);
             }
             _ => {
@@ -777,32 +777,33 @@ fn recover(
 }
 
 fn open_lock(own: &OwnedFd) -> io::Result<OwnedFd> {
-    match disk::open(own, LOCK, OFlags::RDONLY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match disk::create(own, LOCK) {
-                Ok(file) => Ok(file.into()),
-                // Somebody else was faster.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    disk::open(own, LOCK, OFlags::RDONLY)
-                }
-                Err(error) => Err(error),
-            }
-        }
-        lock => lock,
-    }
+    let open = || disk::open(own, LOCK, OFlags::RDONLY);
+    let create = || disk::create(own, LOCK).map(drop);
+    open_or_create(LOCK, open, create)
 }
 
 /// A directory of the host's own, made where it is missing. What was in files that others may
 /// not read is nobody else's business there either.
-pub(super) fn directory(own: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    match disk::open(own, name, flags) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match disk::create_directory(own, name, disk::OWNER_ONLY) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => disk::open(own, name, flags),
-            }
-        }
-        directory => directory,
-    }
+pub(super) fn directory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let open = || disk::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
+    open_or_create(name, open, create)
+}
+
+pub(super) fn open_or_create(
+    name: &str,
+    open: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let opened = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match create() {
+            // Somebody else may have been faster.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => open(),
+        },
+        opened => opened,
+    };
+    opened.map_err(|error| {
+        io::Error::new(error.kind(), format!("'{name}' of the host's own files: {error}"))
+    })
 }

@@ -176,12 +176,12 @@ impl FileState {
                 self.scope.paths().join(", ")
             )));
         }
-        match protected(place) {
-            Some(why) if access.changes() => {
-                Err(Refused::denied(format!("{path} is protected: {why}")))
-            }
-            _ => Ok(()),
+        if access.changes()
+            && let Some(why) = protected(place)
+        {
+            return Err(Refused::denied(format!("{path} is protected: {why}")));
         }
+        Ok(())
     }
 
     /// Whether a new link at `place` may point to `target`: not out of the workspace or the
