@@ -565,14 +565,11 @@ fn a_planted_directory_of_the_hosts_is_refused() {
         }
         let before = tree(&place);
         let ended = place.play(&[], &[read("a"), write("a", "A")]);
-        let is_whole = planted == "history";
-        if is_whole {
-            // Kept where it was staged, until there is a history.
-            assert_eq!(codes(&ended), ["-", "-"], "{planted}: {ended:?}");
-        } else {
-            assert_eq!(codes(&ended), ["-", "WorkspaceError"], "{planted}: {ended:?}");
-            assert_eq!(tree(&place), before, "{planted}");
-        }
+        assert_eq!(codes(&ended), ["-", "WorkspaceError"], "{planted}: {ended:?}");
+        let message = ended.json()["results"][1]["message"].clone();
+        let named = if own.is_dir() && !own.is_symlink() { planted } else { ".cofferdam" };
+        assert!(message.as_str().unwrap().contains(named), "{planted}: {message}");
+        assert_eq!(tree(&place), before, "{planted}");
         let names: Vec<_> =
             fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["file"], "{planted}");
