@@ -168,6 +168,4 @@ pub fn commit(setup: &Setup, table: &mut Table) {
             if files == 1 { "<= 1.3" } else { "" },
         );
     }
-    // What was kept for an undo.
-    fs::remove_dir_all(folder.join(".cofferdam")).unwrap();
 }

@@ -51,6 +51,9 @@ fn main() {
             part(&setup, &mut table);
         }
     }
+    // What was kept for an undo. Not before the end: ext4 is slow to make files where many were
+    // removed a moment ago.
+    let _ = fs::remove_dir_all(setup.scratch.join("workspace/.cofferdam"));
     let text = table.to_markdown();
     println!("{text}");
     fs::write(setup.scratch.join("table.md"), text).unwrap();

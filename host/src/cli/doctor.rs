@@ -31,14 +31,8 @@ struct Finding {
 pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let loaded = load_plugins();
     let resident = resident_kib();
-    let findings = [
-        engine(),
-        plugins(loaded),
-        cache(),
-        workspace(global),
-        settings(global),
-        sandbox(),
-    ];
+    let findings =
+        [engine(), plugins(loaded), cache(), workspace(global), settings(global), sandbox()];
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -154,17 +148,14 @@ fn settings(global: &Global) -> Finding {
 /// Whether programs could be started in a sandbox here. The sandbox is there, but so far no plugin
 /// has a way to start a program.
 fn sandbox() -> Finding {
-    let result = Helper::current()
-        .probe()
-        .map_err(|error| error.to_string())
-        .and_then(|probe| {
-            let tier = |name: &str, tier: &Result<(), String>| match tier {
-                Ok(()) => format!("tier {name} works"),
-                Err(why) => format!("tier {name} does not work: {why}"),
-            };
-            let tiers = [tier("A", &probe.tier_a), tier("B", &probe.tier_b)].join("; ");
-            let detail = format!("{tiers}; Landlock {}", probe.landlock);
-            if probe.best().is_some() { Ok(detail) } else { Err(detail) }
-        });
+    let result = Helper::current().probe().map_err(|error| error.to_string()).and_then(|probe| {
+        let tier = |name: &str, tier: &Result<(), String>| match tier {
+            Ok(()) => format!("tier {name} works"),
+            Err(why) => format!("tier {name} does not work: {why}"),
+        };
+        let tiers = [tier("A", &probe.tier_a), tier("B", &probe.tier_b)].join("; ");
+        let detail = format!("{tiers}; Landlock {}", probe.landlock);
+        if probe.best().is_some() { Ok(detail) } else { Err(detail) }
+    });
     finding("sandbox for native programs", result, Verdict::Warning)
 }

@@ -139,6 +139,10 @@ impl History {
                 Some(image) if image.kind == Kind::Link => {
                     Content::read(self.workspace.disk(), path, image)?
                 }
+                Some(Image { text: Some(text), mode, .. }) => Content::File {
+                    executable: mode & 0o100 != 0,
+                    bytes: text.clone().into_bytes(),
+                },
                 Some(image) => Content::read(&images, &kept_copy(image), image)?,
                 None => Content::Nothing,
             };

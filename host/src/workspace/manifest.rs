@@ -72,6 +72,9 @@ pub struct Image {
     /// SHA-256 of a file's content or a link's target, in hexadecimal; of what a commit places.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) digest: Option<String>,
+    /// The content of a small text file that a commit places; others are copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
 }
 
 /// What something is.
@@ -117,6 +120,7 @@ impl Image {
             inode: stat.st_ino,
             modified: disk::modified(stat),
             digest: None,
+            text: None,
         }
     }
 

@@ -319,6 +319,16 @@ impl Overlay {
         Ok((file, stat))
     }
 
+    /// The top of the tree, open.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn top(&self) -> io::Result<(File, Stat)> {
+        let top = self.disk.try_clone()?;
+        let stat = rustix::fs::fstat(&top)?;
+        Ok((top.into(), stat))
+    }
+
     /// Opens a file for writing: a staged one, made from the disk's where there is none yet.
     ///
     /// # Errors

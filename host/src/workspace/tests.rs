@@ -514,6 +514,7 @@ fn a_manifest_from_elsewhere_does_no_harm() {
         });
         fs::write(planted.join("manifest.json"), manifest.to_string()).unwrap();
         fs::write(root.join(OWN).join("lock"), "").unwrap();
+        fs::create_dir(root.join(OWN).join("history")).unwrap();
         let before = tree(directory.path());
         let error = begin_now(&open(&root)).err().unwrap().to_string();
         assert!(error.contains("a manifest that changes"), "{error}");

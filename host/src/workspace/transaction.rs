@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,6 +40,12 @@ const LOCK: &str = "lock";
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
+
+/// Where a manifest of several changes is written before it counts.
+const TEMPORARY: &str = "manifest.json.new";
+
+/// The text of a file up to this size goes into the manifest, in bytes: a file less to make.
+const SMALL: u64 = 4 << 10;
 
 /// A file of at least this size is read while it is synced, in bytes.
 const LARGE: u64 = 256 << 10;
@@ -244,11 +250,15 @@ impl Transaction {
         let Purpose { calls, undoes, .. } = purpose;
         let mut manifest = Manifest::new(self.id.clone(), calls, undoes, changes, directories);
         let is_single = manifest.changes.len() == 1;
-        write_manifest(stage, &manifest, !is_single).map_err(own)?;
-        // The last moment at which there is nothing to take back.
-        self.plan()?;
-        disk::rename(stage, &temporary(), stage, FILE).map_err(own)?;
-        if !is_single {
+        if is_single {
+            self.plan()?;
+            write_manifest(stage, FILE, &manifest).map_err(own)?;
+        } else {
+            write_manifest(stage, TEMPORARY, &manifest).and_then(disk::sync).map_err(own)?;
+            disk::sync(stage).map_err(own)?;
+            // The last moment at which there is nothing to take back.
+            self.plan()?;
+            disk::rename(stage, TEMPORARY, stage, FILE).map_err(own)?;
             disk::sync(stage).map_err(own)?;
         }
         let carried_out = carry_out(self.overlay.disk(), stage, &mut manifest, false);
@@ -494,10 +504,23 @@ fn record_image(stage: &OwnedFd, image: &mut Image) -> io::Result<()> {
     let content = match image.kind {
         Kind::File => {
             let mut file: File = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
-            let mut copy = disk::create(stage, &kept_copy(image))?;
-            io::copy(&mut file, &mut copy)?;
-            io::Seek::rewind(&mut file)?;
-            digest(file)?
+            if image.size <= SMALL {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                let content = digest(&bytes[..])?;
+                match String::from_utf8(bytes) {
+                    Ok(text) => image.text = Some(text),
+                    Err(error) => {
+                        disk::create(stage, &kept_copy(image))?.write_all(error.as_bytes())?;
+                    }
+                }
+                content
+            } else {
+                let mut copy = disk::create(stage, &kept_copy(image))?;
+                io::copy(&mut file, &mut copy)?;
+                file.rewind()?;
+                digest(file)?
+            }
         }
         Kind::Link => digest(&Spot::of(stage, &image.name)?.read_link()?[..])?,
         Kind::Directory | Kind::Other => return Ok(()),
@@ -514,19 +537,10 @@ pub(super) fn hex(digest: &[u8]) -> String {
     })
 }
 
-fn temporary() -> String {
-    format!("{FILE}.new")
-}
-
-fn write_manifest(stage: &OwnedFd, manifest: &Manifest, sync: bool) -> io::Result<()> {
-    disk::remove(stage, &temporary(), AtFlags::empty())?;
-    let mut file = disk::create(stage, &temporary())?;
+fn write_manifest(stage: &OwnedFd, name: &str, manifest: &Manifest) -> io::Result<File> {
+    let mut file = disk::create(stage, name)?;
     file.write_all(&manifest.text()?)?;
-    if sync {
-        disk::sync(&file)?;
-        disk::sync(stage)?;
-    }
-    Ok(())
+    Ok(file)
 }
 
 /// Makes all changes of a manifest. Where one can't be made, takes all of them back; when
@@ -565,8 +579,10 @@ fn carry_out(
         manifest.changes.retain(|change| !conflicts.contains(&change.path));
         manifest.conflicts = conflicts;
         let place = super::OWN.to_owned();
-        write_manifest(stage, manifest, true)
-            .and_then(|()| disk::rename(stage, &temporary(), stage, FILE))
+        disk::remove(stage, TEMPORARY, AtFlags::empty())
+            .and_then(|()| write_manifest(stage, TEMPORARY, manifest))
+            .and_then(disk::sync)
+            .and_then(|()| disk::rename(stage, TEMPORARY, stage, FILE))
             .map_err(|source| CommitError::Io { place, source })?;
     }
     Ok(())

@@ -126,7 +126,7 @@ impl<'a> FilesView<'a> {
             None => Arc::new(Overlay::private()?),
         };
         self.state.private = Some(Arc::clone(&private));
-        let opened = private.open_read("")?;
+        let opened = private.top()?;
         Ok((private, opened))
     }
 
@@ -228,7 +228,7 @@ impl preopens::Host for FilesView<'_> {
             return Ok(Vec::new());
         }
         let workspace = Arc::clone(&self.state.tree);
-        let opened = workspace.open_read("")?;
+        let opened = workspace.top()?;
         let workspace = self.push_directory(workspace, String::new(), opened)?;
         let mut directories = vec![(workspace, WORKSPACE.to_owned())];
         match self.private() {
