@@ -11,10 +11,11 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::diff::{self, Side};
 use super::disk::{self, Spot};
-use super::manifest::{Change, Image, Kind, Manifest};
+use super::manifest::{Change, Image, Kind, Manifest, net};
 use super::quota::Quota;
-use super::stamp::digest;
-use super::transaction::{CommitError, Purpose, Transaction, hex, kept_copy, net};
+use super::settle::kept_copy;
+use super::stamp::{digest, hex};
+use super::transaction::{CommitError, Purpose, Transaction};
 use super::{DIFF_TIME, Overlay, Workspace};
 use crate::policy::Retention;
 
@@ -332,7 +333,7 @@ fn restore(
                 if !is_directory(after) {
                     overlay.create_directory(path, &quota)?;
                     overlay.set_mode(path, Mode::from_raw_mode(image.mode))?;
-                    times.insert((*path).to_owned(), image.modified);
+                    overlay.set_modified(path, image.modified)?;
                 }
             }
             Kind::File => {

@@ -1,6 +1,7 @@
 //! What a commit does, written down before it is done: `manifest.json` in the directory of a
 //! transaction, and later of the history. The images of changed files lie beside it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -203,4 +204,14 @@ impl Manifest {
             self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
         images.filter(|image| image.kind == Kind::File).map(|image| image.size).sum()
     }
+}
+
+/// What each path was before all of the changes and is after them.
+pub(super) fn net(changes: &[Change]) -> BTreeMap<&str, (Option<&Image>, Option<&Image>)> {
+    let mut net: BTreeMap<&str, (Option<&Image>, Option<&Image>)> = BTreeMap::new();
+    for change in changes {
+        let entry = net.entry(change.path.as_str()).or_insert((change.before.as_ref(), None));
+        entry.1 = change.after.as_ref();
+    }
+    net
 }

@@ -5,20 +5,26 @@
 //! | module | what |
 //! |---|---|
 //! | [`overlay`] | the tree with what a transaction has changed on top |
-//! | [`transaction`] | commit, recovery, lock |
+//! | [`transaction`] | begin, commit, recover: the protocol |
+//! | [`plan`], [`settle`], [`apply`] | its steps: what to do, files on the disk, renames |
 //! | [`manifest`] | what a commit does, as it is written down |
 //! | [`history`] | the commits that are kept, and taking one back |
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
 //! | [`disk`] | system calls that follow no link |
+//! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
+mod apply;
 mod diff;
 mod disk;
 mod history;
 mod manifest;
 mod overlay;
+mod own;
 pub mod path;
+mod plan;
 mod quota;
+mod settle;
 mod stamp;
 mod transaction;
 
@@ -189,7 +195,7 @@ impl Workspace {
         let own = self.own()?;
         let open = || disk::open(&own, name, OFlags::WRONLY | OFlags::APPEND);
         let create = || disk::create(&own, name).map(drop);
-        let file: std::fs::File = transaction::open_or_create(name, open, create)?.into();
+        let file: std::fs::File = own::open_or_create(name, open, create)?.into();
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
     }
 
@@ -201,7 +207,7 @@ impl Workspace {
         if let Some(own) = self.existing_own()? {
             return Ok(own);
         }
-        let own = transaction::directory(&self.disk, OWN)?;
+        let own = own::directory(&self.disk, OWN)?;
         match disk::create(&own, ".gitignore") {
             Ok(mut file) => io::Write::write_all(&mut file, b"*\n")?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -63,6 +63,15 @@ pub(super) fn digest(mut content: impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
+/// A digest in hexadecimal.
+pub(super) fn hex(digest: &[u8]) -> String {
+    use std::fmt::Write as _;
+    digest.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// The time in nanoseconds since the epoch.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,0 +1,44 @@
+//! The host's own files in a workspace: opened, or made where they are missing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::OFlags;
+
+use super::disk;
+
+/// What processes lock, in the host's own directory.
+const LOCK: &str = "lock";
+
+/// What processes lock.
+pub(super) fn lock(own: &OwnedFd) -> io::Result<OwnedFd> {
+    let open = || disk::open(own, LOCK, OFlags::RDONLY);
+    let create = || disk::create(own, LOCK).map(drop);
+    open_or_create(LOCK, open, create)
+}
+
+/// A directory of the host's own, made where it is missing. What was in files that others may
+/// not read is nobody else's business there either.
+pub(super) fn directory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let open = || disk::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
+    open_or_create(name, open, create)
+}
+
+pub(super) fn open_or_create(
+    name: &str,
+    open: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let opened = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match create() {
+            // Somebody else may have been faster.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => open(),
+        },
+        opened => opened,
+    };
+    opened.map_err(|error| {
+        io::Error::new(error.kind(), format!("'{name}' of the host's own files: {error}"))
+    })
+}

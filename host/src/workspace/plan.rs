@@ -1,0 +1,148 @@
+//! What a transaction has to do to the disk: its entries as changes in order, and whether the
+//! disk is still what was seen.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FileType, OFlags, Stat};
+
+use super::CommitError;
+use super::apply::is_gone;
+use super::disk;
+use super::manifest::{Change, Directory, Image, Kind, net};
+use super::overlay::{Entry, Overlay};
+use super::stamp::now;
+
+/// What has to be done to the disk, in order, and the directories that it changes.
+pub(super) fn plan(overlay: &Overlay) -> Result<(Vec<Change>, Vec<Directory>), CommitError> {
+    let mut plan = Plan::new(overlay);
+    for (place, entry) in overlay.entries() {
+        plan.add(&place, entry).map_err(|source| CommitError::Io { place, source })?;
+    }
+    if !plan.conflicts.is_empty() {
+        return Err(CommitError::Conflict(plan.conflicts));
+    }
+    let Plan { mut removals, placements, .. } = plan;
+    removals.extend(placements);
+    let parents: BTreeSet<&str> =
+        removals.iter().map(|change| disk::split(&change.path).0).collect();
+    let net = net(&removals);
+    let after = now();
+    let directories = parents
+        .into_iter()
+        .map(|path| {
+            let stat = disk::stat(overlay.disk(), path);
+            let before = stat.map_or(0, |stat| disk::modified(&stat));
+            let after = match net.get(path) {
+                // One of the transaction's own keeps the time that it has there.
+                Some((_, Some(image))) if image.kind == Kind::Directory => image.modified,
+                _ => after,
+            };
+            Directory { path: path.to_owned(), before, after }
+        })
+        .collect();
+    Ok((removals, directories))
+}
+
+/// Turns entries into changes, and compares the disk with what was seen.
+struct Plan<'a> {
+    overlay: &'a Overlay,
+    removals: Vec<Change>,
+    placements: Vec<Change>,
+    conflicts: Vec<String>,
+    /// Places whose entries hide what the disk has below.
+    covers: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(overlay: &'a Overlay) -> Self {
+        Self {
+            overlay,
+            removals: Vec::new(),
+            placements: Vec::new(),
+            conflicts: Vec::new(),
+            covers: Vec::new(),
+        }
+    }
+
+    /// Adds an entry; those of a directory come after the directory's own.
+    fn add(&mut self, place: &str, entry: Entry) -> io::Result<()> {
+        let is_covered = place.match_indices('/').any(|(end, _)| {
+            self.covers.binary_search_by(|cover| (**cover).cmp(&place[..end])).is_ok()
+        });
+        let on_disk = if is_covered { None } else { self.look(place)? };
+        self.covers.push(place.to_owned());
+        let staged = match entry {
+            Entry::Gone => None,
+            Entry::Staged(id, kind) => {
+                let stat = disk::stat(self.overlay.stage()?, &id.to_string())?;
+                Some((Image::of(&stat, id.to_string()), kind))
+            }
+        };
+        match (on_disk, staged) {
+            (None, None) => {}
+            (Some(stat), None) => self.remove_tree(place, &stat)?,
+            (None, Some((after, _))) => self.place(place, None, after),
+            (Some(stat), Some((after, kind))) => {
+                let is_directory = |kind| kind == FileType::Directory;
+                if is_directory(kind) || is_directory(disk::file_type(&stat)) {
+                    self.remove_tree(place, &stat)?;
+                    self.place(place, None, after);
+                } else {
+                    let before = Image::of(&stat, after.name.clone());
+                    self.place(place, Some(before), after);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, place: &str, before: Option<Image>, after: Image) {
+        self.placements.push(Change { path: place.to_owned(), before, after: Some(after) });
+    }
+
+    /// What the disk has at a place; a conflict if that is not what was seen there.
+    fn look(&mut self, place: &str) -> io::Result<Option<Stat>> {
+        let stat = match disk::stat(self.overlay.disk(), place) {
+            Ok(stat) => Some(stat),
+            Err(error) if is_gone(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let holds = match (self.overlay.seen(place), &stat) {
+            (Some(None), None) => true,
+            (Some(Some(seen)), Some(stat)) => seen.holds(stat, || {
+                disk::open(self.overlay.disk(), place, OFlags::RDONLY).map(File::from)
+            })?,
+            // Nobody looked: something of somebody else's.
+            _ => false,
+        };
+        if !holds {
+            self.conflicts.push(place.to_owned());
+        }
+        Ok(stat)
+    }
+
+    /// Removes what is on the disk, what is in a directory before the directory.
+    fn remove_tree(&mut self, place: &str, stat: &Stat) -> io::Result<()> {
+        if disk::file_type(stat) == FileType::Directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let directory = disk::open(self.overlay.disk(), place, flags)?;
+            for entry in disk::entries(&directory)? {
+                let (name, _) = entry?;
+                let Some(name) = name.to_str() else {
+                    self.conflicts.push(format!("{place}/{}", name.display()));
+                    continue;
+                };
+                let below = format!("{place}/{name}");
+                if let Some(stat) = self.look(&below)? {
+                    self.remove_tree(&below, &stat)?;
+                }
+            }
+        }
+        let name = format!("r{}", self.removals.len());
+        let before = Some(Image::of(stat, name));
+        self.removals.push(Change { path: place.to_owned(), before, after: None });
+        Ok(())
+    }
+}
