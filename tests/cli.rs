@@ -106,6 +106,9 @@ fn every_command_explains_itself_with_examples() {
     seen.sort();
     let wanted = [
         "",
+        "backend",
+        "backend compare",
+        "backend list",
         "call",
         "completions",
         "doctor",
@@ -115,6 +118,7 @@ fn every_command_explains_itself_with_examples() {
         "plugin inspect",
         "plugin list",
         "plugin pack",
+        "plugin test",
         "policy",
         "policy accept",
         "policy show",
@@ -380,8 +384,9 @@ fn tools_are_listed_in_the_format_of_each_client() {
         assert!(!examples.is_empty(), "{name} has no examples");
         examples.iter().for_each(|example| assert_valid(&tool["inputSchema"], example));
         jsonschema::validator_for(&tool["outputSchema"]).unwrap();
-        let reads_only = !["edit__", "report__"].iter().any(|plugin| name.starts_with(plugin))
-            && name != "files__write_file";
+        let writers = ["build__", "edit__", "report__", "shell__"];
+        let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
+            && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
     }
     let schema_of =
@@ -411,7 +416,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// Every tool that comes with the host.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 26] = [
+    "build.build_project",
     "edit.apply_patch",
     "edit.atomic_replace",
     "edit.edit_code",
@@ -422,9 +428,21 @@ const TOOLS: [&str; 13] = [
     "files.read_file",
     "files.read_tree",
     "files.write_file",
+    "git.git_diff",
+    "git.git_status",
     "grep.grep",
     "grep.search_text",
+    "lint.lint_backend",
+    "lint.run_linter",
+    "lint_agent.apply_fix",
+    "lint_agent.read_file",
+    "lint_agent.ruff_config",
+    "lint_agent.run_linter",
+    "lint_agent.submit",
     "report.save_agent_report",
+    "shell.bash",
+    "shell.run_command",
+    "tests.run_tests",
 ];
 
 #[test]
@@ -480,7 +498,12 @@ fn answers_fit_the_published_schemas() {
             }),
         ),
     ];
-    assert_eq!(calls.each_ref().map(|(tool, _)| *tool), TOOLS);
+    // Those that run programs are called in `quality`.
+    let here = |tool: &&str| {
+        ["edit.", "files.", "grep.", "report."].iter().any(|plugin| tool.starts_with(plugin))
+    };
+    let wanted: Vec<&str> = TOOLS.into_iter().filter(here).collect();
+    assert_eq!(Vec::from(calls.each_ref().map(|(tool, _)| *tool)), wanted);
     for (tool, args) in calls {
         let ended = place.run(&["call", tool, &args.to_string()]);
         assert_eq!(ended.status, 0, "{tool}: {ended:?}");
@@ -514,11 +537,23 @@ fn plugins_are_listed_and_inspected() {
     let place = Place::new();
     let listed = place.run(&["plugin", "list"]).json();
     let listed = array(&listed, "/plugins");
-    assert_eq!(each(listed, "name"), ["edit", "files", "grep", "report"]);
-    assert_eq!(listed[2]["granted"], json!({"files": "read", "scan": true}));
+    let mut names = each(listed, "name");
+    // Built only where their languages are to be had.
+    names.retain(|name| !["eslint", "pyflakes"].contains(name));
+    let wanted = "build builders deno_lint edit files git grep lint lint_agent native-linters report \
+                  ruff shell test-runners tests";
+    assert_eq!(names.join(" "), wanted);
+    let granted = |name: &str| {
+        listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()
+    };
+    assert_eq!(granted("grep"), json!({"files": "read", "scan": true}));
+    assert_eq!(granted("git"), json!({"files": "read", "scan": false, "process": ["git"]}));
+    // A shell is granted by a person, never by default.
+    assert_eq!(granted("shell"), json!({"files": "write", "scan": false}));
     let text = place.run(&["plugin", "list", "--format", "text"]).stdout;
-    assert_eq!(text.lines().count(), 4, "{text}");
-    assert!(text.starts_with("edit       0.1.0      4 tools  "), "{text}");
+    assert_eq!(text.lines().count(), listed.len(), "{text}");
+    assert!(text.contains("\nedit           0.1.0      4 tools   0 backends  "), "{text}");
+    assert!(text.contains("\ntest-runners   0.1.0      0 tools   5 backends  "), "{text}");
 
     let by_name = place.run(&["plugin", "inspect", "grep"]).json();
     assert_eq!(
@@ -960,7 +995,7 @@ fn the_users_own_settings_count_everywhere() {
     assert_eq!(of("grep")["requests"], json!({"files": "read", "scan": true}));
     assert_eq!(of("grep")["granted"], json!({"files": "read", "scan": false}));
     assert_eq!(of("files")["granted"], of("files")["requests"]);
-    assert_eq!(each(array(&policy, "/roles"), "role"), ["designer", "main", "reader"]);
+    assert_eq!(each(array(&policy, "/roles"), "role"), ["designer", "lint", "main", "reader"]);
     assert_eq!((place.read("a").as_str(), place.names()), ("A", vec!["a".to_owned()]));
 }
 

@@ -4,6 +4,8 @@
 //! `tests/guests`.
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod programs;
+mod projects;
 mod support;
 mod trial;
 
@@ -12,4 +14,6 @@ mod cli;
 mod crash;
 mod filesystem;
 mod hostile;
+mod process;
+mod quality;
 mod transactions;

@@ -66,9 +66,14 @@ impl Place {
     }
 
     /// The command, in the workspace, with a home of its own.
-    #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(built().join("cofferdam"));
+        self.command_at(&built().join("cofferdam"), args)
+    }
+
+    /// The same, where the command is somewhere else.
+    #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
+    pub fn command_at(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(args)
             .current_dir(self.workspace())

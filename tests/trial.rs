@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cofferdam::dispatch::Refusal;
 use cofferdam::envelope::Mode;
-use cofferdam::host::{Config, Host, OpenError, RunOptions};
+use cofferdam::host::{Config, Helper, Host, OpenError, RunOptions};
 use cofferdam::outcome::{Failure, Outcome, Status};
 use cofferdam::policy::Settings;
 use cofferdam::runtime::Observer;
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::Level;
 
 use crate::hostile::component::Packed;
-use crate::support::{Ended, Place};
+use crate::support::{Ended, Place, built};
 
 /// Grants the guest `hostile` everything that it requests.
 pub const ALL: &str = "[grants.hostile]\nfiles = 'write'\nscan = true\n";
@@ -72,21 +72,42 @@ impl Trial {
         Self::open(place, plugins, settings, cache()).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// A host that can run native programs, with an environment of which some can be granted.
+    pub fn with_programs(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
+        let granted = [("GRANTED_TOKEN", "a-token-of-some"), ("UNGRANTED", "not for programs")];
+        let config = Config {
+            sandbox: Some(Helper::at(built().join("cofferdam"))),
+            environment: granted.map(|(name, value)| (name.into(), value.into())).into(),
+            cache: Some(cache()),
+            ..Config::new(place.workspace())
+        };
+        Self::configured(place, plugins, settings, config).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     pub fn open(
         place: Place,
         plugins: Vec<Packed>,
         settings: &str,
         cache: PathBuf,
     ) -> Result<Self, OpenError> {
+        let config = Config { cache: Some(cache), ..Config::new(place.workspace()) };
+        Self::configured(place, plugins, settings, config)
+    }
+
+    fn configured(
+        place: Place,
+        plugins: Vec<Packed>,
+        settings: &str,
+        config: Config,
+    ) -> Result<Self, OpenError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let heard = Arc::new(Heard::default());
         let config = Config {
             plugins: plugins.iter().map(|plugin| plugin.path.clone()).collect(),
             settings: vec![Settings::parse(settings).unwrap()],
-            cache: Some(cache),
             observer: heard.clone(),
             workers: Some(2),
-            ..Config::new(place.workspace())
+            ..config
         };
         let host = {
             let _timers = runtime.enter();
@@ -188,7 +209,7 @@ pub fn assert_failed(outcome: Outcome, status: Status, code: &str, message: &str
 
 /// Compiled code that the tests share: the guest `hostile` takes longer to compile than to run.
 pub fn cache() -> PathBuf {
-    crate::support::built().join("guests/code")
+    built().join("guests/code")
 }
 
 /// Runs the command and measures the most memory it had, in MiB.

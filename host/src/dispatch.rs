@@ -12,12 +12,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::capability::Programs;
 use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
-use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role};
+use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use crate::runtime::{
-    CallRequest, Control, ErrorKind, LoadError, Observer, Runtime, Stop, ToolError, Workers,
+    Backends, CallRequest, Control, ErrorKind, LoadError, Observer, Rights, Runtime, Stop,
+    Surroundings, ToolError, Workers,
 };
 use crate::schema::Problem;
 use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
@@ -44,8 +46,8 @@ pub struct Refusal {
 /// One thing that is wrong with an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallProblem {
-    /// `InvalidEnvelope`, `UnknownTool`, `AmbiguousTool`, `InvalidArguments`, `TooLarge` or
-    /// `UnknownRole`.
+    /// `InvalidEnvelope`, `UnknownTool`, `AmbiguousTool`, `InvalidArguments`, `TooLarge`,
+    /// `InvalidScope` or `UnknownRole`.
     pub code: &'static str,
     /// Which call, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,7 +240,7 @@ pub fn resolve(
     }
 }
 
-/// Decides what a call may do; `limits` lower its own.
+/// Decides what a call may do; `limits` and `scope` narrow its own.
 ///
 /// # Errors
 /// Why it may not be made at all.
@@ -247,8 +249,16 @@ pub fn grant(
     valid: ValidCall,
     role: Option<&Role>,
     limits: &LimitSettings,
+    scope: &Scope,
 ) -> Result<GrantedCall, Denial> {
     let mut grant = policy.decide(&valid.tool.subject(), role)?;
+    grant.scope = grant.scope.narrowed(scope).map_err(|path| Denial {
+        code: "OutOfScope",
+        message: format!(
+            "'{path}', to which this run is narrowed, is outside of the role's scope: {}",
+            grant.scope.paths().join(", ")
+        ),
+    })?;
     grant.limits = grant.limits.lowered(limits);
     Ok(GrantedCall { valid, grant })
 }
@@ -265,6 +275,10 @@ pub struct Executor<'a> {
     pub workspace: &'a Arc<Workspace>,
     /// Whoever listens.
     pub observer: &'a Arc<dyn Observer>,
+    /// What answers tools that ask for backends.
+    pub backends: &'a Arc<Backends>,
+    /// Runs native programs.
+    pub programs: &'a Arc<Programs>,
 }
 
 impl Executor<'_> {
@@ -279,29 +293,35 @@ impl Executor<'_> {
     ) -> Outcome {
         let tool = &call.valid.tool;
         let plugin = &tool.plugin;
-        let granted = self.policy.capabilities(
-            &plugin.manifest.name,
-            plugin.built_in,
-            plugin.manifest.requests,
-        );
-        let prepared = match self.runtime.prepare(plugin, granted) {
+        let name = &plugin.manifest.name;
+        let granted = self.policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
+        let prepared = match self.runtime.prepare(plugin, &granted) {
             Ok(prepared) => prepared,
             Err(error) => return Outcome::Failed(load_failure(&error)),
         };
         let control = Arc::new(Control::new(call.grant.limits.call));
+        let limits = call.grant.limits.clone();
         let request = CallRequest {
-            id: id.to_owned(),
             tool: tool.tool().name.clone(),
             args: call.valid.args.to_string(),
-            capabilities: call.grant.capabilities,
-            scope: call.grant.scope.clone(),
-            workspace: Arc::clone(self.workspace),
-            tree: Arc::clone(tree),
-            control: Arc::clone(&control),
-            observer: Arc::clone(self.observer),
-            limits: call.grant.limits,
+            rights: Rights {
+                plugin: name.clone(),
+                capabilities: call.grant.capabilities,
+                sight: call.grant.scope.clone(),
+                scope: call.grant.scope,
+                environment: self.policy.environment(name).map(str::to_owned).collect(),
+            },
+            surroundings: Surroundings {
+                id: id.to_owned(),
+                limits: call.grant.limits,
+                workspace: Arc::clone(self.workspace),
+                tree: Arc::clone(tree),
+                control: Arc::clone(&control),
+                observer: Arc::clone(self.observer),
+                backends: Arc::clone(self.backends),
+                programs: Arc::clone(self.programs),
+            },
         };
-        let limits = request.limits.clone();
         let mut running = std::pin::pin!(self.workers.run(prepared, request));
         let answer = tokio::select! {
             answer = &mut running => answer,
@@ -416,10 +436,11 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
 
 /// What a call answers that could not begin to change the workspace.
 pub fn not_begun(error: &BeginError) -> Failure {
-    match error {
-        BeginError::Busy(_) => Failure::new(Status::Error, "WorkspaceBusy", error.to_string()),
-        BeginError::Io(_) => Failure::new(Status::Failed, "WorkspaceError", error.to_string()),
-    }
+    let status = match error {
+        BeginError::Busy(_) => Status::Error,
+        BeginError::Io(_) => Status::Failed,
+    };
+    Failure::new(status, error.code(), error.to_string())
 }
 
 /// What a call answers whose changes were not committed.

@@ -1,5 +1,8 @@
 //! The facade: open a host on a workspace, give it an envelope, get the results.
 
+mod backends;
+
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +13,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::capability::Programs;
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{CommitRecord, Entry, Journal, Record};
@@ -17,9 +21,12 @@ use crate::metrics::Metrics;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::registry::{Registry, RegistryError};
-use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Settings};
-use crate::runtime::{Observer, Quiet, Runtime, RuntimeError, Workers};
-use crate::workspace::{History, Purpose, Transaction, Workspace, WorkspaceError};
+use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
+use crate::runtime::{Backends, Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
+
+/// Starts the sandbox of native programs.
+pub use cofferdam_sandbox::Helper;
 
 /// What a host is opened with.
 pub struct Config {
@@ -37,6 +44,10 @@ pub struct Config {
     pub workers: Option<usize>,
     /// Whoever listens to running calls.
     pub observer: Arc<dyn Observer>,
+    /// How the sandbox of native programs is started; `None`: no native program runs.
+    pub sandbox: Option<Helper>,
+    /// The variables of which the settings can pass some on to native programs.
+    pub environment: HashMap<String, String>,
 }
 
 impl Config {
@@ -50,6 +61,8 @@ impl Config {
             cache: None,
             workers: None,
             observer: Arc::new(Quiet),
+            sandbox: None,
+            environment: HashMap::new(),
         }
     }
 }
@@ -91,6 +104,9 @@ pub struct RunOptions {
     pub dry_run: bool,
     /// Limits of every call, below those that hold anyway.
     pub limits: LimitSettings,
+    /// The files and directories that calls may touch, of those that the role's scope holds;
+    /// empty: all of them.
+    pub scope: Vec<String>,
     /// Turns true when the run should end early.
     pub cancel: Option<watch::Receiver<bool>>,
 }
@@ -142,7 +158,9 @@ impl Run {
 pub struct Host {
     registry: Registry,
     policy: Policy,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
+    backends: Arc<Backends>,
+    programs: Arc<Programs>,
     workers: Workers,
     workspace: Arc<Workspace>,
     journal: Journal,
@@ -176,10 +194,15 @@ impl Host {
                 .ok()
         });
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
+        let runtime = Arc::new(Runtime::new(workers, cache)?);
+        let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
+        let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
         Ok(Self {
             registry,
             policy,
-            runtime: Runtime::new(workers, cache)?,
+            runtime,
+            backends: Arc::new(backends),
+            programs: Arc::new(programs),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,
@@ -292,16 +315,17 @@ impl Host {
         options: &RunOptions,
     ) -> Result<(Vec<Answer>, Option<Vec<u8>>), Refusal> {
         let shared = if options.atomic || options.dry_run {
-            let begun = self.begin(self.policy.limits().call).await.map_err(|failure| {
-                let Failure { code, message, .. } = failure;
-                let free = "a workspace that can be changed";
-                let code = if code == "WorkspaceBusy" { "WorkspaceBusy" } else { "WorkspaceError" };
-                Refusal::whole(code, free, message)
+            let begun = self.begin(self.policy.limits().call).await.map_err(|error| {
+                Refusal::whole(error.code(), "a workspace that can be changed", error.to_string())
             });
             Some(begun.inspect_err(|refusal| self.record_refusal(refusal, options))?)
         } else {
             None
         };
+        let scope = Scope::new(&options.scope).map_err(|error| {
+            Refusal::whole("InvalidScope", "paths relative to the workspace", error.to_string())
+        });
+        let scope = scope.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let fail_fast = options.fail_fast || options.atomic;
         let mut ended: Vec<Ended> = Vec::with_capacity(calls.len());
         let mut calls = calls.into_iter().peekable();
@@ -314,7 +338,10 @@ impl Host {
                 }
             }
             let done: Vec<Ended> = stream::iter(group)
-                .map(|call| self.answer(call, role, options, failed && fail_fast, shared.as_ref()))
+                .map(|call| {
+                    let skip = failed && fail_fast;
+                    self.answer(call, role, options, &scope, skip, shared.as_ref())
+                })
                 .buffered(self.workers.count())
                 .collect()
                 .await;
@@ -380,6 +407,7 @@ impl Host {
         call: ValidCall,
         role: Option<&Role>,
         options: &RunOptions,
+        scope: &Scope,
         skip: bool,
         shared: Option<&Transaction>,
     ) -> Ended {
@@ -393,7 +421,7 @@ impl Host {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
-            match dispatch::grant(&self.policy, call, role, &options.limits) {
+            match dispatch::grant(&self.policy, call, role, &options.limits, scope) {
                 Err(denial) => (dispatch::denied(&denial), None),
                 Ok(granted) => {
                     let performed = match shared {
@@ -436,7 +464,9 @@ impl Host {
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
-            begun = self.begin(call.time()) => begun?,
+            begun = self.begin(call.time()) => {
+                begun.map_err(|error| dispatch::not_begun(&error))?
+            }
             () = &mut cancelled => {
                 return Err(Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"));
             }
@@ -474,13 +504,14 @@ impl Host {
             policy: &self.policy,
             workspace: &self.workspace,
             observer: &self.observer,
+            backends: &self.backends,
+            programs: &self.programs,
         }
     }
 
     /// Begins a transaction, and records what had to be recovered before.
-    async fn begin(&self, patience: Duration) -> Result<Transaction, Failure> {
-        let begun = Transaction::begin(&self.workspace, patience).await;
-        let (transaction, recovered) = begun.map_err(|error| dispatch::not_begun(&error))?;
+    async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
+        let (transaction, recovered) = Transaction::begin(&self.workspace, patience).await?;
         for commit in recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
             self.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));

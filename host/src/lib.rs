@@ -14,6 +14,8 @@ pub mod cli;
 #[cfg(feature = "engine")]
 pub mod config;
 #[cfg(feature = "engine")]
+pub mod conformance;
+#[cfg(feature = "engine")]
 pub mod dispatch;
 pub mod envelope;
 #[cfg(feature = "engine")]

@@ -17,7 +17,7 @@ pub struct Command {
     /// The arguments after the program's own name. Never seen by a shell.
     pub arguments: Vec<String>,
     /// The whole environment. The sandbox adds `TMPDIR`, the private directory for temporary
-    /// files, and replaces one that is given.
+    /// files, and replaces one that is given; the same directory is `HOME` if none is given.
     pub environment: Vec<(String, String)>,
     /// The working directory. It must be readable or writable.
     pub directory: PathBuf,

@@ -163,7 +163,8 @@ fn imports_that_are_not_served_are_refused_by_name() {
         "wasi:sockets/instance-network@0.2.6",
         "wasi:http/outgoing-handler@0.2.6",
         "wasi:nn/graph@0.2.0",
-        "cofferdam:host/process@0.1.0",
+        "cofferdam:host/secrets@0.1.0",
+        "cofferdam:backend/linter@0.1.0",
         "cofferdam:host/scan@9.0.0",
         "escape",
     ] {

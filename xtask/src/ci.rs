@@ -6,6 +6,9 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 use crate::{deny, fuzz, generated, tasks};
 
+/// Plugins that are workspaces of their own, which cargo's `--all` does not reach.
+pub const APART: [&str; 2] = ["plugins/backends/deno_lint", "plugins/backends/ruff"];
+
 /// Runs every check, and stops at the first that fails.
 ///
 /// # Errors
@@ -16,6 +19,9 @@ pub fn run_all(project: &Project) -> Result<()> {
         run(&what, cargo().current_dir(&project.root).args(words))
     };
     step(&["fmt", "--all", "--check"])?;
+    for directory in APART {
+        step(&["fmt", "--check", "--manifest-path", &format!("{directory}/Cargo.toml")])?;
+    }
     step(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     tasks::build_host(project)?;
     generated::check(project)?;

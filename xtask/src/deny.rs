@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::ci::APART;
 use crate::process::{announce, native, run};
 use crate::project::Project;
 use crate::tools;
@@ -25,6 +26,17 @@ pub fn check(project: &Project) -> Result<()> {
         "cargo deny check licenses bans sources",
         deny().args(["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]),
     )?;
+    let rules = project.root.join("deny.toml");
+    for directory in APART {
+        let mut apart = deny();
+        apart
+            .arg("--manifest-path")
+            .arg(project.root.join(directory).join("Cargo.toml"))
+            .arg("--config")
+            .arg(&rules)
+            .args(["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]);
+        run(&format!("cargo deny check licenses bans sources of {directory}"), &mut apart)?;
+    }
     announce("cargo deny fetch db");
     if deny().args(["fetch", "db"]).status()?.success() {
         run(

@@ -10,6 +10,7 @@
     reason = "a developer's command: it works on the developer's own files and terminal"
 )]
 
+mod apt;
 mod ci;
 mod demo;
 mod deny;
@@ -17,6 +18,7 @@ mod fuzz;
 mod generated;
 mod plugins;
 mod process;
+mod programs;
 mod project;
 mod stamp;
 mod tasks;
@@ -57,6 +59,8 @@ enum Command {
         /// Only these parts of the table, such as `call` or `grep`
         parts: Vec<String>,
     },
+    /// Installs the programs that tests and benchmarks run, such as linters; shows what is missing
+    Programs,
     /// Writes the files that are generated from the built binary
     Gen {
         /// Writes nothing; fails where a file is not what would be written
@@ -93,6 +97,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         }
         Command::Test { filter, arguments } => tasks::test(&project, filter.as_deref(), arguments),
         Command::Bench { parts } => tasks::bench(&project, parts),
+        Command::Programs => programs::provide(&project),
         Command::Gen { check } => {
             tasks::build_host(&project)?;
             if *check { generated::check(&project) } else { generated::write(&project) }

@@ -1,6 +1,7 @@
 //! Doing nothing twice: a step remembers the digest of what it was made from.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -73,6 +74,18 @@ impl Stamp {
             && outputs.into_iter().all(|output| output.exists())
     }
 
+    /// Forgets that the step ever ran: for one that takes its outputs away before it makes them
+    /// anew.
+    ///
+    /// # Errors
+    /// The file can't be removed.
+    pub fn clear(&self) -> Result<()> {
+        match fs::remove_file(&self.file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Remembers that the step ran.
     ///
     /// # Errors
@@ -106,6 +119,10 @@ mod tests {
         assert!(stamp().is_fresh([&output]));
         write(&input, "2").unwrap();
         assert!(!stamp().is_fresh([&output]));
+        stamp().set().unwrap();
+        stamp().clear().unwrap();
+        assert!(!stamp().is_fresh([&output]));
+        stamp().clear().unwrap();
     }
 
     #[test]

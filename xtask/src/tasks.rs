@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
+use crate::programs;
 use crate::project::Project;
 
 /// The plugins that come with the host.
@@ -53,6 +54,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     build_host(project)?;
     let [guests, examples] = FOR_TESTS;
     plugins::build(project, &[BUILT_IN, guests, examples])?;
+    programs::provide(project)?;
     let mut tests = cargo();
     tests
         .current_dir(&project.root)
@@ -71,6 +73,7 @@ pub fn bench(project: &Project, parts: &[String]) -> Result<()> {
     build_host(project)?;
     let [_, examples] = FOR_TESTS;
     plugins::build(project, &[BUILT_IN, examples])?;
+    programs::provide(project)?;
     let mut benchmarks = cargo();
     benchmarks
         .current_dir(&project.root)

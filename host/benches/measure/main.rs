@@ -11,6 +11,7 @@
 )]
 
 mod files;
+mod programs;
 mod tree;
 
 use std::fs;
@@ -22,9 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam::capability::Programs;
 use cofferdam::plugin::registry::{Plugin, Registry};
 use cofferdam::policy::{Capabilities, Files, Limits, Scope};
-use cofferdam::runtime::{self, CallRequest, Control, Prepared, Quiet, Runtime};
+use cofferdam::runtime::{
+    self, Backends, CallRequest, Control, Prepared, Quiet, Rights, Runtime, Surroundings,
+};
 use cofferdam::schema::Schema;
 use cofferdam::workspace::{Overlay, Purpose, Transaction, Workspace};
 use serde_json::{Value, json};
@@ -34,7 +38,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 10] = [
+    let parts: [(&str, Part); 13] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -45,6 +49,9 @@ fn main() {
         ("edit", edit),
         ("grep", grep),
         ("memory", memory),
+        ("sandbox", programs::nothing),
+        ("lint", programs::native_linter),
+        ("inside", programs::inside),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
@@ -94,7 +101,7 @@ struct Setup {
     built: PathBuf,
     /// Where files that are measured on are kept between runs.
     scratch: PathBuf,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     registry: Registry,
     workspace: Arc<Workspace>,
     timers: tokio::runtime::Runtime,
@@ -114,7 +121,7 @@ impl Setup {
         registry.add_built_in(&built.join("plugins")).unwrap();
         registry.add_file(&built.join("examples/hello.wasm")).unwrap();
         Self {
-            runtime: Runtime::new(2, None).unwrap(),
+            runtime: Arc::new(Runtime::new(2, None).unwrap()),
             workspace: Arc::new(Workspace::open(&scratch.join("workspace")).unwrap()),
             timers: tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
             built,
@@ -135,7 +142,7 @@ impl Setup {
 
     fn prepared(&self, name: &str) -> Arc<Prepared> {
         let plugin = self.plugin(name);
-        self.runtime.prepare(plugin, plugin.manifest.requests).unwrap()
+        self.runtime.prepare(plugin, &plugin.manifest.requests).unwrap()
     }
 
     /// A call that may only read, on a workspace as it is.
@@ -152,18 +159,38 @@ impl Setup {
     ) -> CallRequest {
         let limits = Limits::DEFAULT;
         CallRequest {
-            id: "0".into(),
             tool: tool.into(),
             args: args.to_string(),
-            capabilities: Capabilities { files: Files::Write, scan: true },
-            scope: Scope::default(),
-            control: Arc::new(Control::new(limits.call)),
-            limits,
-            workspace: Arc::clone(workspace),
-            tree: Arc::clone(tree),
-            observer: Arc::new(Quiet),
+            rights: Rights {
+                plugin: "files".into(),
+                capabilities: Capabilities {
+                    files: Files::Write,
+                    scan: true,
+                    ..Capabilities::NONE
+                },
+                sight: Scope::default(),
+                scope: Scope::default(),
+                environment: Vec::new(),
+            },
+            surroundings: Surroundings {
+                id: "0".into(),
+                control: Arc::new(Control::new(limits.call)),
+                limits,
+                workspace: Arc::clone(workspace),
+                tree: Arc::clone(tree),
+                observer: Arc::new(Quiet),
+                backends: Arc::new(Backends::none(Arc::clone(&self.runtime))),
+                programs: Arc::new(Programs::none()),
+            },
         }
     }
+}
+
+/// The same call with its whole time before it.
+fn afresh(request: &CallRequest) -> CallRequest {
+    let mut request = request.clone();
+    request.surroundings.control = Arc::new(Control::new(request.surroundings.limits.call));
+    request
 }
 
 /// Sorted times of `count` runs, after a tenth as many to warm up.
@@ -261,8 +288,7 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let prepared = setup.prepared("hello");
     let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
     let calls = times(20_000, || {
-        let request =
-            CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
+        let request = afresh(&request);
         runtime::call(&prepared, &request).unwrap().unwrap();
     });
     let start = times(200, || run("/bin/true", &[], Path::new("/")));
@@ -279,8 +305,7 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let files = setup.prepared("files");
     let request = setup.request(&setup.workspace, "read_file", &json!({"path": "small.txt"}));
     let reads = times(5_000, || {
-        let request =
-            CallRequest { control: Arc::new(Control::new(request.limits.call)), ..request.clone() };
+        let request = afresh(&request);
         runtime::call(&files, &request).unwrap().unwrap();
     });
     table.alone("fresh call of `read_file` on a small file, p50", &show(at(&reads, 50)), "");
@@ -297,10 +322,7 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
                 let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let request = CallRequest {
-                        control: Arc::new(Control::new(request.limits.call)),
-                        ..request.clone()
-                    };
+                    let request = afresh(&request);
                     runtime::call(&prepared, &request).unwrap().unwrap();
                     done += 1;
                 }

@@ -1,9 +1,11 @@
-//! What plugins can be given: files, bulk reading, messages, progress.
+//! What plugins can be given: files, bulk reading, native programs, backends, messages, progress.
 //! Everything is linked here, one line each; what a call may really do is decided by its
 //! [`CallState`], which was made from its grant.
 
+mod backends;
 mod files;
 mod messages;
+mod process;
 mod scan;
 mod wasi;
 
@@ -12,6 +14,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 pub(crate) use files::FileState;
 pub(crate) use messages::Messages;
+pub use process::Programs;
 pub use scan::Scanner;
 pub(crate) use wasi::context as wasi;
 
@@ -26,6 +29,14 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::progress::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::scan::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     files::add_permissions_to_linker(linker)?;
+    wit::host::process::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::linting::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::testing::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::building::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::linters::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::test_runners::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::builders::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     Ok(())
 }
 

@@ -42,7 +42,7 @@ impl HostScanner for CallState {
             let message = format!("more than {MAX_SCANNERS} scanners at a time");
             return Ok(Err(Error::Invalid(message)));
         }
-        match listing::list(&self.files, &self.control, &query) {
+        match listing::list(&self.files, self.control(), &query) {
             Ok(files) => {
                 let given = vec![false; files.len()];
                 let scanner = Scanner { files: Arc::new(files), reader: None, given };
@@ -82,7 +82,7 @@ impl HostScanner for CallState {
             let tree = Tree::of(&self.files);
             Reader::start(tree, Arc::clone(&scanner.files), max_bytes as usize)
         });
-        let batch = reader.next(&self.control);
+        let batch = reader.next(&self.surroundings.control);
         batch.ids.iter().for_each(|id| scanner.given[*id as usize] = true);
         Ok(batch)
     }

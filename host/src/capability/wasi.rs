@@ -43,7 +43,7 @@ pub(super) fn add_to_linker(l: &mut Linker<CallState>) -> Result<()> {
     sync::io::streams::add_to_linker::<_, Io>(l, |s| &mut s.table)?;
     clocks::wall_clock::add_to_linker::<_, WasiClocks>(l, CallState::clocks)?;
     monotonic_clock::add_to_linker::<_, BoundedClock>(l, |s| BoundedClockView {
-        deadline: s.control.deadline(),
+        deadline: s.control().deadline(),
         clocks: s.clocks(),
     })?;
     random::random::add_to_linker::<_, WasiRandom>(l, |s| s.wasi.random())?;

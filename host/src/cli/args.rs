@@ -119,6 +119,8 @@ Examples:
     Tools(Tools),
     /// Look at plugins and pack them
     Plugin(Plugin),
+    /// Look at linters, test runners and builders, and compare linters
+    Backend(Backend),
     /// Look at what is granted, and accept the workspace's settings
     Policy(Policy),
     /// Show the journal: how the calls on this workspace ended, and what they changed
@@ -172,6 +174,7 @@ impl Command {
             | Self::Call(Call { printed, .. })
             | Self::Validate(Validate { printed, .. })
             | Self::Plugin(Plugin { printed, .. })
+            | Self::Backend(Backend { printed, .. })
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
@@ -209,12 +212,15 @@ pub struct Run {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub limits: CallLimits,
+    pub narrowed: Narrowed,
 }
 
-/// Limits of each call of a run, below those that hold anyway.
+/// What narrows the calls of a run, below what holds anyway.
 #[derive(Debug, Args)]
-pub struct CallLimits {
+pub struct Narrowed {
+    /// Let calls touch only this file or directory (may be repeated), within the role's scope
+    #[arg(long, value_name = "PATH")]
+    pub scope: Vec<String>,
     /// Stop each call after so many milliseconds
     #[arg(long, value_name = "N")]
     pub call_ms: Option<u32>,
@@ -239,7 +245,7 @@ pub struct Call {
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
-    pub limits: CallLimits,
+    pub narrowed: Narrowed,
 }
 
 #[derive(Debug, Args)]
@@ -295,6 +301,19 @@ Examples:
         #[arg(value_name = "PLUGIN")]
         name: String,
     },
+    /// Try a plugin's linters on the cases that every linter backend has to pass
+    ///
+    /// Each case runs on a workspace of its own, which is thrown away. A plugin that did not come
+    /// with the host may read there without a grant; programs it runs only if they are granted.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin test ruff --format text
+  cofferdam plugin test ./my-linter.wasm")]
+    Test {
+        /// A plugin's name, or a packed component
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+    },
     /// Put a manifest and its schemas into a component
     #[command(after_help = "\
 Examples:
@@ -312,6 +331,36 @@ Examples:
         /// Write its compiled code beside it, for plugins that come with the host
         #[arg(long)]
         compile: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Backend {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: BackendCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BackendCommand {
+    /// List the backends, their versions, and what each is chosen for
+    #[command(after_help = "\
+Examples:
+  cofferdam backend list --format text")]
+    List,
+    /// Lint the same files with two linters, and show what each finds that the other doesn't
+    #[command(after_help = "\
+Examples:
+  cofferdam backend compare ruff pyflakes src --format text")]
+    Compare {
+        /// A linter's name
+        first: String,
+        /// Another's
+        second: String,
+        /// A file or directory of the workspace
+        #[arg(default_value = ".")]
+        path: String,
     },
 }
 

@@ -18,7 +18,8 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
     let options = RunOptions {
         role: args.role.clone(),
         dry_run: args.dry_run,
-        limits: limits(&args.limits),
+        limits: limits(&args.narrowed),
+        scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };

@@ -78,7 +78,7 @@ fn load_plugins() -> Result<Loaded, String> {
         Runtime::new(Workers::default_count(), None).map_err(|error| error.to_string())?;
     let mut compiled_here = 0;
     for plugin in registry.plugins() {
-        runtime.prepare(plugin, plugin.manifest.requests).map_err(|error| error.to_string())?;
+        runtime.prepare(plugin, &plugin.manifest.requests).map_err(|error| error.to_string())?;
         compiled_here += usize::from(!runtime.has_compiled_code(plugin));
     }
     Ok(Loaded { folder, count: registry.plugins().len(), compiled_here, _runtime: runtime })
@@ -145,8 +145,7 @@ fn settings(global: &Global) -> Finding {
     finding("settings", result, Verdict::Warning)
 }
 
-/// Whether programs could be started in a sandbox here. The sandbox is there, but so far no plugin
-/// has a way to start a program.
+/// Which kinds of sandbox native programs can be started in here.
 fn sandbox() -> Finding {
     let result = Helper::current().probe().map_err(|error| error.to_string()).and_then(|probe| {
         let tier = |name: &str, tier: &Result<(), String>| match tier {

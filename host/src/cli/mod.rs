@@ -5,6 +5,7 @@
 )]
 
 mod args;
+mod backend;
 mod call;
 mod doctor;
 pub mod exit;
@@ -12,6 +13,7 @@ mod generate;
 mod log;
 mod output;
 mod plugin;
+mod plugin_test;
 mod policy;
 mod run;
 mod setup;
@@ -64,6 +66,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Call(args) => call::execute(global, args, output),
         Command::Validate(args) => validate::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),
+        Command::Backend(args) => backend::execute(global, &args.command, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),

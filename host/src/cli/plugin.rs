@@ -11,13 +11,14 @@ use super::{CliError, exit, setup};
 use crate::plugin::cache::digest;
 use crate::plugin::pack;
 use crate::plugin::registry::Plugin;
-use crate::policy::{Capabilities, Files};
+use crate::policy::{BackendKind, Capabilities, Files};
 use crate::runtime::{Runtime, Workers};
 
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
     match command {
         PluginCommand::List => list(global, output),
         PluginCommand::Inspect { name } => inspect(global, name, output),
+        PluginCommand::Test { name } => super::plugin_test::execute(global, name, output),
         PluginCommand::Pack { manifest, component, output: packed, compile } => {
             pack(manifest, component, packed, *compile, output)
         }
@@ -31,10 +32,11 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
         let line = |plugin: &Plugin| {
             let manifest = &plugin.manifest;
             format!(
-                "{:10} {:8} {:3} tools  {}\n",
+                "{:14} {:8} {:3} tools {:3} backends  {}\n",
                 manifest.name,
                 manifest.version,
                 manifest.tools.len(),
+                manifest.backends.len(),
                 manifest.description
             )
         };
@@ -44,13 +46,14 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let entry = |plugin: &Plugin| {
         let manifest = &plugin.manifest;
         let granted =
-            host.policy().capabilities(&manifest.name, plugin.built_in, manifest.requests);
+            host.policy().capabilities(&manifest.name, plugin.built_in, &manifest.requests);
         json!({
             "name": manifest.name,
             "version": manifest.version,
             "description": manifest.description,
             "built_in": plugin.built_in,
             "tools": manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "backends": manifest.backends.iter().map(|backend| &backend.name).collect::<Vec<_>>(),
             "requests": manifest.requests,
             "granted": granted,
         })
@@ -86,13 +89,14 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "version": manifest.version,
         "description": manifest.description,
         "license": manifest.license,
-        "asks_for": in_words(manifest.requests),
+        "asks_for": in_words(&manifest.requests),
         "limits": manifest.limits,
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
             "title": tool.title,
             "effects": tool.effects,
         })).collect::<Vec<Value>>(),
+        "backends": manifest.backends,
         "imports": imports,
         "bytes": bytes.len(),
         "sha256": digest(&bytes),
@@ -101,14 +105,26 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
 }
 
 /// A set of capabilities for a person who decides about it.
-fn in_words(requests: Capabilities) -> Vec<&'static str> {
+fn in_words(requests: &Capabilities) -> Vec<String> {
     let files = match requests.files {
         Files::None => "no access to files",
         Files::Read => "reading files of the workspace",
         Files::Write => "reading and changing files of the workspace",
     };
-    let scan = requests.scan.then_some("reading whole trees of the workspace in bulk");
-    std::iter::once(files).chain(scan).collect()
+    let scan = requests.scan.then(|| "reading whole trees of the workspace in bulk".to_owned());
+    let programs = requests
+        .process
+        .iter()
+        .map(|program| format!("running the program {program} in the sandbox, on files as above"));
+    let backends = requests.backends.iter().map(|kind| {
+        let kinds = match kind {
+            BackendKind::Linter => "linters",
+            BackendKind::TestRunner => "test runners, which execute what the workspace holds",
+            BackendKind::Builder => "builders, which execute what the workspace holds",
+        };
+        format!("using the {kinds}")
+    });
+    std::iter::once(files.to_owned()).chain(scan).chain(programs).chain(backends).collect()
 }
 
 fn pack(

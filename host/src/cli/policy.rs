@@ -26,7 +26,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             json!({
                 "plugin": manifest.name,
                 "requests": manifest.requests,
-                "granted": policy.capabilities(&manifest.name, plugin.built_in, manifest.requests),
+                "granted": policy.capabilities(&manifest.name, plugin.built_in, &manifest.requests),
             })
         })
         .collect();

@@ -1,6 +1,6 @@
 //! `cofferdam run`
 
-use super::args::{CallLimits, Format, Global, Run};
+use super::args::{Format, Global, Narrowed, Run};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::envelope::{Answer, Mode};
@@ -16,7 +16,8 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         fail_fast: args.fail_fast,
         atomic: args.atomic,
         dry_run: args.dry_run,
-        limits: limits(&args.limits),
+        limits: limits(&args.narrowed),
+        scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&timers)?),
     };
     let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
@@ -50,7 +51,7 @@ pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<()
 }
 
 /// The limits that the options set.
-pub fn limits(args: &CallLimits) -> LimitSettings {
+pub fn limits(args: &Narrowed) -> LimitSettings {
     LimitSettings { call_ms: args.call_ms, memory_mb: args.memory_mb, ..LimitSettings::default() }
 }
 

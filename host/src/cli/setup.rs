@@ -1,6 +1,7 @@
 //! What most commands begin with: logging, directories, settings, the host itself.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
 use crate::config;
-use crate::host::{Config, Host};
+use crate::host::{Config, Helper, Host};
+use crate::policy::Settings;
 use crate::runtime::Observer;
 use crate::workspace::Workspace;
 
@@ -97,19 +99,35 @@ pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), 
     let layers = layers(global, &workspace(global)?)?;
     let timers = Builder::new_current_thread().enable_all().build()?;
     let config = Config {
-        built_in: Some(built_in_plugins()?),
-        plugins: global.plugin.clone(),
-        settings: layers.settings,
-        cache: Directories::find().map(|directories| directories.cache),
         observer: Arc::new(Person::new(global)),
         workers,
-        ..Config::new(&global.workspace)
+        ..config(global, &global.workspace, layers.settings)?
     };
     let host = {
         let _timers = timers.enter();
         Host::open(config)?
     };
     Ok((host, timers))
+}
+
+/// What a host on a directory is opened with, with the plugins that the options name.
+pub fn config(
+    global: &Global,
+    workspace: &Path,
+    settings: Vec<Settings>,
+) -> Result<Config, CliError> {
+    let variable = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    Ok(Config {
+        built_in: Some(built_in_plugins()?),
+        plugins: global.plugin.clone(),
+        settings,
+        cache: Directories::find().map(|directories| directories.cache),
+        sandbox: Some(Helper::current()),
+        environment: env::vars_os().filter_map(variable).collect(),
+        ..Config::new(workspace)
+    })
 }
 
 /// Turns true when the person, or the system, wants the run to end.

@@ -7,7 +7,7 @@ use super::output::Output;
 use super::run::mode;
 use super::{CliError, exit, setup};
 use crate::dispatch;
-use crate::policy::LimitSettings;
+use crate::policy::{LimitSettings, Scope};
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
@@ -20,7 +20,7 @@ pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, 
         .enumerate()
         .filter_map(|(index, call)| {
             let tool = call.tool().qualified_name();
-            let denial = dispatch::grant(host.policy(), call, role, &LimitSettings::default()).err()?;
+            let denial = dispatch::grant(host.policy(), call, role, &LimitSettings::default(), &Scope::default()).err()?;
             Some(json!({"call": index, "tool": tool, "code": denial.code, "message": denial.message}))
         })
         .collect();

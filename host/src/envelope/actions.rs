@@ -12,8 +12,12 @@ use crate::schema::{Problem, escape, nearest};
 pub(super) const KEY: &str = "actions";
 
 /// S3's "Common Errors": the message that stands for a code.
-const COMMON_ERRORS: &[(&str, &str)] =
-    &[("FileNotFoundError", "file not found"), ("PatchFailed", "patch failed")];
+const COMMON_ERRORS: &[(&str, &str)] = &[
+    ("CommandExecutionFailed", "command execution failed"),
+    ("FileNotFoundError", "file not found"),
+    ("PatchFailed", "patch failed"),
+    ("TestRunnerNotConfigured", "test runner not configured"),
+];
 
 pub(super) fn decode(mut object: Map<String, Value>) -> Result<Envelope, DecodeError> {
     let mut problems = Vec::new();

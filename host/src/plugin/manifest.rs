@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::envelope::Dialect;
-use crate::policy::{Capabilities, Files, LimitSettings};
+use crate::policy::{BackendKind, Capabilities, Files, LimitSettings};
 use crate::schema::Schema;
 
 /// The name of the custom section.
@@ -31,14 +31,38 @@ pub struct Manifest<S = Value> {
     /// SPDX expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
+    /// Whether its tools are called by their qualified names only, or within a role that has no
+    /// other tools of those names: for tools whose names others have as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub qualified: bool,
     /// The capabilities that the plugin asks for.
     #[serde(default)]
     pub requests: Capabilities,
     /// Limits that the plugin sets itself, below the host's.
     #[serde(default)]
     pub limits: LimitSettings,
-    /// At least one.
+    /// What agents can call.
+    #[serde(default = "Vec::<Tool<S>>::new")]
     pub tools: Vec<Tool<S>>,
+    /// What tools can use through the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backends: Vec<Backend>,
+}
+
+/// One backend of a plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Backend {
+    /// What it does, and so which interface of `cofferdam:backend` answers.
+    pub kind: BackendKind,
+    /// Its name, unique among all backends of its kind.
+    pub name: String,
+    /// The languages that a linter is for, such as `python`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub languages: Vec<String>,
+    /// The programs that it runs, of those that the plugin requests.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub programs: BTreeSet<String>,
 }
 
 /// One tool of a plugin.
@@ -140,8 +164,11 @@ impl<S> Manifest<S> {
                 format!("'{}' is no semantic version such as 0.1.0", self.version),
             ));
         }
-        if self.tools.is_empty() {
-            return Err(invalid("tools", "are empty; a plugin has at least one"));
+        if self.tools.is_empty() && self.backends.is_empty() {
+            return Err(invalid("tools", "are empty; a plugin has at least one, or a backend"));
+        }
+        for program in &self.requests.process {
+            check_program(program)?;
         }
         let mut names = BTreeSet::new();
         for tool in &self.tools {
@@ -159,8 +186,49 @@ impl<S> Manifest<S> {
                 ));
             }
         }
+        let mut names = BTreeSet::new();
+        for backend in &self.backends {
+            backend.check(&self.requests)?;
+            if !names.insert((backend.kind, &backend.name)) {
+                let twice = format!("hold the {} '{}' twice", backend.kind, backend.name);
+                return Err(invalid("backends", twice));
+            }
+        }
         Ok(())
     }
+}
+
+impl Backend {
+    fn check(&self, requests: &Capabilities) -> Result<(), ManifestError> {
+        check_name("backend name", &self.name)?;
+        let place = || format!("backend '{}'", self.name);
+        for language in &self.languages {
+            check_name("language", language)?;
+        }
+        if (self.kind == BackendKind::Linter) == self.languages.is_empty() {
+            return Err(invalid(place(), "needs 'languages' if it is a linter, and only then"));
+        }
+        match self.programs.difference(&requests.process).next() {
+            Some(program) => {
+                let what = format!("runs '{program}', which the plugin does not request (process)");
+                Err(invalid(place(), what))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A program is a name, not a path.
+fn check_program(name: &str) -> Result<(), ManifestError> {
+    let is_name = !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+'))
+        && !name.starts_with(['.', '-']);
+    if is_name {
+        return Ok(());
+    }
+    let name = crate::outcome::shorten(name, 80);
+    Err(invalid("requests.process", format!("holds '{name}', which is no program's name")))
 }
 
 fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
@@ -194,7 +262,8 @@ mod tests {
     fn manifest() -> Value {
         json!({
             "name": "hello", "version": "0.1.0", "description": "Greets",
-            "requests": {"files": "read"},
+            "requests": {"files": "read", "process": []},
+            "backends": [],
             "tools": [{
                 "name": "greet", "title": "Greet", "description": "Says hello", "done": "greeted",
                 "input": {"type": "object"}, "output": {"type": "object"}
@@ -217,6 +286,32 @@ mod tests {
             ("/name", json!("a.b"), "name 'a.b' is not of the form"),
             ("/version", json!("1"), "version '1' is no semantic version"),
             ("/tools", json!([]), "tools are empty"),
+            (
+                "/requests/process",
+                json!(["/bin/sh"]),
+                "holds '/bin/sh', which is no program's name",
+            ),
+            ("/backends", json!([{"kind": "oracle", "name": "a"}]), "unknown variant `oracle`"),
+            (
+                "/backends",
+                json!([{"kind": "linter", "name": "a"}]),
+                "backend 'a' needs 'languages' if it is a linter",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a", "languages": ["go"]}]),
+                "backend 'a' needs 'languages' if it is a linter, and only then",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a", "programs": ["make"]}]),
+                "backend 'a' runs 'make', which the plugin does not request",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a"}, {"kind": "builder", "name": "a"}]),
+                "backends hold the builder 'a' twice",
+            ),
             ("/tools/0/name", json!("../x"), "tool name '../x' is not of the form"),
             (
                 "/tools/0/effects",

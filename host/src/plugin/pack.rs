@@ -100,8 +100,10 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
         version: file.version,
         description: file.description,
         license: file.license,
+        qualified: file.qualified,
         requests: file.requests,
         limits: file.limits,
+        backends: file.backends,
     };
     manifest.check()?;
     manifest.check_schemas()?;

@@ -61,7 +61,7 @@ impl ToolEntry {
         Subject {
             plugin: &manifest.name,
             built_in: self.plugin.built_in,
-            requests: manifest.requests,
+            requests: &manifest.requests,
             limits: manifest.limits,
             tool: &self.tool().name,
             effects: self.tool().effects,
@@ -224,9 +224,9 @@ impl Registry {
         })
     }
 
-    /// The tool that a name means: a qualified name, the role's own word for one, or a short
-    /// name that only one tool has. Where a role is given and several have it, those outside of
-    /// the role do not count.
+    /// The tool that a name means: a qualified name, the role's own word for one, a short name
+    /// that only one tool of the role has, or one that only one tool has at all, where plugins
+    /// that want qualified names do not count.
     ///
     /// # Errors
     /// See [`Unresolved`].
@@ -239,10 +239,13 @@ impl Registry {
         let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {
             self.tools(role).filter(|entry| entry.tool().name == name).collect()
         };
-        let mut found = of_that_name(None);
-        if found.len() > 1 && role.is_some() {
-            found = of_that_name(role);
+        if role.is_some()
+            && let [entry] = of_that_name(role).as_slice()
+        {
+            return Ok(entry);
         }
+        let mut found = of_that_name(None);
+        found.retain(|entry| !entry.plugin.manifest.qualified);
         match found.as_slice() {
             [entry] => Ok(entry),
             [] => {

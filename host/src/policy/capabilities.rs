@@ -1,5 +1,6 @@
 //! What an instance can be linked with, and the meet of two sets of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -41,8 +42,32 @@ impl fmt::Display for Files {
     }
 }
 
+/// What a backend does for tools.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// Finds what is wrong in source files.
+    Linter,
+    /// Runs the tests of a project.
+    TestRunner,
+    /// Builds a project.
+    Builder,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Linter => "linter",
+            Self::TestRunner => "test-runner",
+            Self::Builder => "builder",
+        })
+    }
+}
+
 /// A set of capabilities: requested by a manifest, granted by the operator, or given to a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Capabilities {
     /// Access to the files of the workspace.
@@ -51,24 +76,66 @@ pub struct Capabilities {
     /// Reading trees in bulk through `cofferdam:host/scan`.
     #[serde(default)]
     pub scan: bool,
+    /// Programs that may be run through `cofferdam:host/process`, by name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub process: BTreeSet<String>,
+    /// The kinds of backends that may be used through `cofferdam:backend`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub backends: BTreeSet<BackendKind>,
 }
 
 impl Capabilities {
     /// Nothing but what every plugin has: messages and progress.
-    pub const NONE: Self = Self { files: Files::None, scan: false };
+    pub const NONE: Self = Self {
+        files: Files::None,
+        scan: false,
+        process: BTreeSet::new(),
+        backends: BTreeSet::new(),
+    };
 
     /// What both sets hold.
     #[must_use]
-    pub fn meet(self, other: Self) -> Self {
+    pub fn meet(&self, other: &Self) -> Self {
         let files = self.files.min(other.files);
-        Self { files, scan: self.scan && other.scan && files >= Files::Read }
+        Self {
+            files,
+            scan: self.scan && other.scan && files >= Files::Read,
+            process: &self.process & &other.process,
+            backends: &self.backends & &other.backends,
+        }
+    }
+
+    /// What a plugin that came with the host gets of its requests where the operator says
+    /// nothing: no shell, which could run whatever else there is.
+    #[must_use]
+    pub(super) fn without_shells(&self) -> Self {
+        let mut rest = self.clone();
+        rest.process.retain(|program| !SHELLS.contains(&program.as_str()));
+        rest
+    }
+
+    /// Whether a call may wait for programs, its own or those of backends.
+    pub(super) fn runs_programs(&self) -> bool {
+        !self.process.is_empty() || !self.backends.is_empty()
     }
 }
+
+/// Programs whose arguments are programs.
+const SHELLS: &[&str] = &["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "files={}", self.files)?;
-        if self.scan { f.write_str(" scan") } else { Ok(()) }
+        if self.scan {
+            f.write_str(" scan")?;
+        }
+        for program in &self.process {
+            write!(f, " process={program}")?;
+        }
+        for kind in &self.backends {
+            write!(f, " backends={kind}")?;
+        }
+        Ok(())
     }
 }
 
@@ -78,7 +145,7 @@ mod tests {
 
     #[test]
     fn meet_is_the_lesser_of_each() {
-        let set = |files, scan| Capabilities { files, scan };
+        let set = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
         for (left, right, wanted) in [
             (set(Files::Write, true), set(Files::Write, true), set(Files::Write, true)),
             (set(Files::Write, true), set(Files::Read, true), set(Files::Read, true)),
@@ -87,8 +154,20 @@ mod tests {
             (set(Files::Read, true), set(Files::None, true), set(Files::None, false)),
             (Capabilities::NONE, set(Files::Write, true), Capabilities::NONE),
         ] {
-            assert_eq!(left.meet(right), wanted);
-            assert_eq!(right.meet(left), wanted);
+            assert_eq!(left.meet(&right), wanted);
+            assert_eq!(right.meet(&left), wanted);
         }
+    }
+
+    #[test]
+    fn programs_are_met_by_name_and_shells_are_asked_for() {
+        let set = |names: &[&str]| Capabilities {
+            process: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Capabilities::NONE
+        };
+        let requested = set(&["git", "bash", "ruff"]);
+        assert_eq!(requested.meet(&set(&["ruff", "node"])), set(&["ruff"]));
+        assert_eq!(requested.without_shells(), set(&["git", "ruff"]));
+        assert!(requested.runs_programs() && !Capabilities::NONE.runs_programs());
     }
 }

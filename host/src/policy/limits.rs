@@ -12,12 +12,20 @@ use super::PolicyError;
 pub struct Limits {
     /// Wall-clock time of a call.
     pub call: Duration,
+    /// The same for a call that may run native programs.
+    pub program_call: Duration,
+    /// Memory of a native program with all that it starts, in bytes.
+    pub program_memory: usize,
+    /// Processes and threads of a native program at a time.
+    pub processes: usize,
     /// Linear memory of an instance, all memories together, in bytes.
     pub memory: usize,
     /// Elements of one table.
     pub table_elements: usize,
-    /// Core instances, memories and tables of a component, each.
+    /// Core instances of a component.
     pub instances: usize,
+    /// Tables of a component.
+    pub tables: usize,
     /// Calls from the plugin into the host.
     pub host_calls: u64,
     /// Bytes that one call from the plugin into the host, or one answer, may carry.
@@ -48,9 +56,14 @@ impl Limits {
     /// The limits where nothing is configured.
     pub const DEFAULT: Self = Self {
         call: Duration::from_secs(30),
+        program_call: Duration::from_secs(600),
+        program_memory: 4096 * MIB,
+        processes: 1024,
         memory: 256 * MIB,
         table_elements: 100_000,
-        instances: 20,
+        // CPython as a component has 38.
+        instances: 48,
+        tables: 20,
         host_calls: 500_000,
         transfer: 32 * MIB,
         handles: 1_000,
@@ -72,6 +85,9 @@ impl Limits {
     pub fn with(&self, settings: &LimitSettings) -> Result<Self, PolicyError> {
         for (key, value, most) in [
             ("call-ms", settings.call_ms, 600_000),
+            ("program-call-ms", settings.program_call_ms, 3_600_000),
+            ("program-memory-mb", settings.program_memory_mb, 1 << 20),
+            ("processes", settings.processes, 100_000),
             ("memory-mb", settings.memory_mb, (Self::MAX_MEMORY / MIB) as u32),
             ("host-calls", settings.host_calls, u32::MAX),
             ("write-mb", settings.write_mb, (64 * KIB) as u32),
@@ -110,6 +126,11 @@ impl Limits {
             call: settings
                 .call_ms
                 .map_or(self.call, |set| time(self.call, Duration::from_millis(set.into()))),
+            program_call: settings.program_call_ms.map_or(self.program_call, |set| {
+                time(self.program_call, Duration::from_millis(set.into()))
+            }),
+            program_memory: size(self.program_memory, settings.program_memory_mb, MIB),
+            processes: size(self.processes, settings.processes, 1),
             memory: size(self.memory, settings.memory_mb, MIB),
             host_calls: size(self.host_calls as usize, settings.host_calls, 1) as u64,
             write: size(self.write, settings.write_mb, MIB),
@@ -173,6 +194,15 @@ pub struct LimitSettings {
     /// Wall-clock time of a call, in milliseconds (default 30,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ms: Option<u32>,
+    /// The same for a call that may run native programs (default 600,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program_call_ms: Option<u32>,
+    /// Memory of a native program with all that it starts, in MiB (default 4,096).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program_memory_mb: Option<u32>,
+    /// Processes and threads of a native program at a time (default 1,024).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
     /// Linear memory of an instance, in MiB (default 256).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u32>,

@@ -4,19 +4,23 @@
 //! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the
 //! meet of all of them. Nothing that an envelope says takes part.
 
+mod backends;
 mod capabilities;
 mod limits;
 mod role;
 mod scope;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub use capabilities::{Capabilities, Files};
+pub use backends::Choices;
+pub use capabilities::{BackendKind, Capabilities, Files};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use role::Role;
 pub use scope::{Scope, ScopeError, protected};
-pub use settings::{GrantSettings, RoleSettings, Settings};
+pub use settings::{
+    GrantSettings, OneOrMore, ProgramSettings, RoleSettings, SandboxTier, Settings,
+};
 
 /// The operator's decisions.
 #[derive(Debug, Clone)]
@@ -25,6 +29,8 @@ pub struct Policy {
     roles: BTreeMap<String, Role>,
     limits: Limits,
     retention: Retention,
+    choices: Choices,
+    programs: ProgramSettings,
 }
 
 /// Settings that make no sense.
@@ -38,14 +44,14 @@ pub struct PolicyError {
 }
 
 /// Who asks: the parts of a tool that a decision looks at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Subject<'a> {
     /// The plugin's name.
     pub plugin: &'a str,
     /// Whether the plugin came with the host.
     pub built_in: bool,
     /// What the plugin's manifest requests.
-    pub requests: Capabilities,
+    pub requests: &'a Capabilities,
     /// The limits that the manifest sets itself.
     pub limits: LimitSettings,
     /// The tool's short name.
@@ -69,7 +75,7 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Denial {
-    /// `ToolNotInRole` or `NotGranted`.
+    /// `ToolNotInRole`, `NotGranted` or `OutOfScope`.
     pub code: &'static str,
     /// What is not allowed, by which rule, and who can change that.
     pub message: String,
@@ -87,6 +93,8 @@ impl Policy {
             roles: role::built_in(),
             limits: Limits::DEFAULT,
             retention: Retention::DEFAULT,
+            choices: Choices::default(),
+            programs: ProgramSettings::default(),
         };
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
@@ -95,6 +103,8 @@ impl Policy {
             }
             policy.limits = policy.limits.with(&layer.limits)?;
             policy.retention = policy.retention.with(&layer.history);
+            policy.choices = policy.choices.with(layer);
+            policy.programs = backends::with_programs(policy.programs, &layer.programs)?;
         }
         Ok(policy)
     }
@@ -109,6 +119,22 @@ impl Policy {
         &self.retention
     }
 
+    /// Which backends the operator prefers.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
+    /// Where native programs are, and how they are run.
+    pub fn programs(&self) -> &ProgramSettings {
+        &self.programs
+    }
+
+    /// The variables of the host's own environment that a plugin's programs get.
+    pub fn environment(&self, plugin: &str) -> impl Iterator<Item = &str> {
+        let granted = self.grants.get(plugin).map(|grant| &grant.environment);
+        granted.into_iter().flat_map(BTreeSet::iter).map(String::as_str)
+    }
+
     /// All roles, by name.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
         self.roles.values()
@@ -120,17 +146,17 @@ impl Policy {
     }
 
     /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
-    /// with the host is granted what it requests, another one nothing, unless the settings say
-    /// otherwise.
+    /// with the host is granted what it requests, but for shells, and another one nothing, unless
+    /// the settings say otherwise.
     pub fn capabilities(
         &self,
         plugin: &str,
         built_in: bool,
-        requests: Capabilities,
+        requests: &Capabilities,
     ) -> Capabilities {
         match self.grants.get(plugin) {
-            Some(grant) => requests.meet(grant.capabilities()),
-            None if built_in => requests,
+            Some(grant) => requests.meet(&grant.capabilities()),
+            None if built_in => requests.without_shells(),
             None => Capabilities::NONE,
         }
     }
@@ -140,7 +166,7 @@ impl Policy {
     /// # Errors
     /// Why not.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
-        let Subject { plugin, built_in, requests, limits, tool, effects } = *subject;
+        let &Subject { plugin, built_in, requests, limits, tool, effects } = subject;
         if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
             return Err(Denial {
                 code: "ToolNotInRole",
@@ -151,7 +177,7 @@ impl Policy {
             });
         }
         let granted = self.capabilities(plugin, built_in, requests);
-        let wanted = Capabilities { files: effects, ..requests };
+        let wanted = Capabilities { files: effects, ..requests.clone() };
         if granted.files < wanted.files {
             return Err(Denial {
                 code: "NotGranted",
@@ -166,9 +192,29 @@ impl Policy {
                 ),
             });
         }
-        let limits = self.limits.lowered(&limits);
+        let capabilities = granted.meet(&wanted);
+        for (key, wanted, granted) in [
+            ("process", names(&wanted.process), names(&capabilities.process)),
+            ("backends", names(&wanted.backends), names(&capabilities.backends)),
+        ] {
+            if granted.is_empty() && !wanted.is_empty() {
+                return Err(Denial {
+                    code: "NotGranted",
+                    message: format!(
+                        "'{plugin}.{tool}' needs {key} = [{wanted}], and the plugin '{plugin}' is \
+                         granted none of that; a person can grant it under [grants.{plugin}] in \
+                         cofferdam.toml"
+                    ),
+                });
+            }
+        }
+        let mut most = self.limits.clone();
+        if capabilities.runs_programs() {
+            most.call = most.program_call;
+        }
+        let limits = most.lowered(&limits);
         Ok(Grant {
-            capabilities: granted.meet(wanted),
+            capabilities,
             scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
             limits: match role {
                 Some(role) => limits.lowered(role.limits()),
@@ -176,6 +222,12 @@ impl Policy {
             },
         })
     }
+}
+
+/// Names as a list in TOML, without its brackets.
+fn names<T: ToString>(set: &BTreeSet<T>) -> String {
+    let names: Vec<String> = set.iter().map(|name| format!("\"{}\"", name.to_string())).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -188,11 +240,17 @@ mod tests {
         Policy::new(&[settings]).map_err(|error| error.to_string())
     }
 
+    static REQUESTS: std::sync::OnceLock<Capabilities> = std::sync::OnceLock::new();
+
     fn subject(plugin: &'static str, effects: Files) -> Subject<'static> {
         Subject {
             plugin,
             built_in: plugin != "stranger",
-            requests: Capabilities { files: Files::Write, scan: true },
+            requests: REQUESTS.get_or_init(|| Capabilities {
+                files: Files::Write,
+                scan: true,
+                ..Capabilities::NONE
+            }),
             limits: LimitSettings { memory_mb: Some(64), ..LimitSettings::default() },
             tool: "tool",
             effects,

@@ -122,7 +122,12 @@ pub(super) fn built_in() -> BTreeMap<String, Role> {
         scope: Scope::default(),
         limits: LimitSettings::default(),
     };
+    let lint = Role {
+        names: [("submit_result".to_owned(), "lint_agent.submit".to_owned())].into(),
+        ..role("lint", "S2's lint agent: lints and mends one file", &["lint_agent.*"])
+    };
     [
+        lint,
         role("main", "Every tool that is granted", &["*"]),
         role(
             "designer",

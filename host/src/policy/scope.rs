@@ -52,6 +52,20 @@ impl Scope {
             })
     }
 
+    /// The part of this scope that `paths` are; all of it where they are everything.
+    ///
+    /// # Errors
+    /// The first of the paths that is not in this scope.
+    pub fn narrowed(&self, paths: &Self) -> Result<Self, String> {
+        if paths.is_everything() {
+            return Ok(self.clone());
+        }
+        match paths.0.iter().find(|path| !self.allows(path)) {
+            Some(path) => Err(path.clone()),
+            None => Ok(paths.clone()),
+        }
+    }
+
     /// Whether `path` is above one of the scope's paths.
     pub fn leads_on_from(&self, path: &str) -> bool {
         self.0.iter().any(|allowed| {
@@ -125,6 +139,23 @@ mod tests {
         }
         assert!(Scope::default().allows("anything"));
         assert!(Scope::new(&[".".to_owned()]).unwrap().allows("anything"));
+    }
+
+    #[test]
+    fn a_scope_is_narrowed_never_widened() {
+        let scope = |paths: &[&str]| {
+            Scope::new(&paths.iter().map(|&path| path.to_owned()).collect::<Vec<_>>()).unwrap()
+        };
+        for (wide, narrow, wanted) in [
+            (scope(&[]), scope(&["a"]), Ok(scope(&["a"]))),
+            (scope(&["src"]), scope(&["src/a.rs"]), Ok(scope(&["src/a.rs"]))),
+            (scope(&["src"]), scope(&[]), Ok(scope(&["src"]))),
+            (scope(&["src"]), scope(&["."]), Ok(scope(&["src"]))),
+            (scope(&["src"]), scope(&["src/a", "docs"]), Err("docs".to_owned())),
+            (scope(&["src/a"]), scope(&["src"]), Err("src".to_owned())),
+        ] {
+            assert_eq!(wide.narrowed(&narrow), wanted);
+        }
     }
 
     #[test]

@@ -1,17 +1,27 @@
 //! `cofferdam.toml`, as it is written. Unknown keys are errors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Capabilities, Files, HistorySettings, LimitSettings};
+use super::{BackendKind, Capabilities, Files, HistorySettings, LimitSettings};
 
 /// The settings of a workspace or of a user.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "cofferdam.toml")]
 pub struct Settings {
+    /// Which linters answer for a language: `python = "pyflakes"`, or several. An empty list
+    /// turns a language off.
+    pub linters: BTreeMap<String, OneOrMore>,
+    /// The test runners that are used, in the order in which they are asked; without this, all.
+    pub test_runners: Option<Vec<String>>,
+    /// The builders that are used, in the order in which they are asked; without this, all.
+    pub builders: Option<Vec<String>>,
+    /// Where native programs are, and how they are run.
+    pub programs: ProgramSettings,
     /// What plugins are granted, by plugin name. Plugins that came with the host need no entry;
     /// an entry replaces what they have.
     pub grants: BTreeMap<String, GrantSettings>,
@@ -33,19 +43,71 @@ impl Settings {
     }
 }
 
+/// One name or a list of names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMore {
+    /// One.
+    One(String),
+    /// Several, or none.
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    pub(super) fn into_names(self) -> Vec<String> {
+        match self {
+            Self::One(name) => vec![name],
+            Self::More(names) => names,
+        }
+    }
+}
+
+/// Where native programs are, and how they are run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ProgramSettings {
+    /// Absolute directories in which programs are looked up, before those of the system.
+    pub path: Vec<PathBuf>,
+    /// Absolute files and directories that programs can read, beside the system's own.
+    pub readable: Vec<PathBuf>,
+    /// The sandbox that programs have to run in; without this, the best one that works.
+    pub tier: Option<SandboxTier>,
+}
+
+/// A kind of sandbox; `cofferdam doctor` says which of them work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum SandboxTier {
+    /// Namespaces, Landlock and seccomp.
+    A,
+    /// Landlock and seccomp.
+    B,
+}
+
 /// What one plugin is granted. What is left out is not granted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrantSettings {
     /// Access to the files of the workspace.
     pub files: Files,
     /// Reading trees in bulk; needs `files`.
     pub scan: bool,
+    /// Programs that it may run, by name.
+    pub process: BTreeSet<String>,
+    /// Variables of the host's own environment that its programs get. A plugin never sees their
+    /// values: where a program prints one, it is blotted out.
+    pub environment: BTreeSet<String>,
+    /// The kinds of backends that it may use.
+    pub backends: BTreeSet<BackendKind>,
 }
 
 impl GrantSettings {
     pub(super) fn capabilities(&self) -> Capabilities {
-        Capabilities { files: self.files, scan: self.scan }
+        Capabilities {
+            files: self.files,
+            scan: self.scan,
+            process: self.process.clone(),
+            backends: self.backends.clone(),
+        }
     }
 }
 

@@ -102,18 +102,19 @@ fn config(workers: usize) -> Config {
 fn pool(workers: usize) -> PoolingAllocationConfig {
     // A call that was given up may hold its slot for a while.
     let slots = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
-    let each = Limits::DEFAULT.instances as u32;
+    let instances = Limits::DEFAULT.instances as u32;
+    let tables = Limits::DEFAULT.tables as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         // Stacks are for asynchronous calls, of which there are none; each would cost a system
         // call at every start.
         .total_stacks(1)
-        .total_core_instances(slots * each)
+        .total_core_instances(slots * instances)
         .total_memories(slots * 2)
-        .total_tables(slots * each)
-        .max_core_instances_per_component(each)
+        .total_tables(slots * tables)
+        .max_core_instances_per_component(instances)
         .max_memories_per_component(4)
-        .max_tables_per_component(each)
+        .max_tables_per_component(tables)
         .max_memory_size(Limits::MAX_MEMORY)
         .table_elements(Limits::DEFAULT.table_elements)
         .max_unused_warm_slots(slots);

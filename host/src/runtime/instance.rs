@@ -9,24 +9,17 @@ use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
 use super::bindings::cofferdam::tool::types::CallContext;
 use super::state::{CallState, Control, Observer};
-use super::{Prepared, ToolError};
+use super::{Backends, LaneOfPlugin, Prepared, ToolError};
+use crate::capability::Programs;
 use crate::policy::{Capabilities, Limits, Scope};
 use crate::workspace::{Overlay, Workspace};
 
-/// Everything that one call is made of.
+/// What a call and the backends that it uses have in common.
 #[derive(Clone)]
-pub struct CallRequest {
+pub struct Surroundings {
     /// Identifies the call in the journal.
     pub id: String,
-    /// The tool's short name.
-    pub tool: String,
-    /// The arguments, as JSON text that fits the tool's schema.
-    pub args: String,
-    /// What the instance may use.
-    pub capabilities: Capabilities,
-    /// The paths that it may touch.
-    pub scope: Scope,
-    /// Where it is stopped.
+    /// Where it is stopped; each instance has its own memory.
     pub limits: Limits,
     /// The directory that it works on.
     pub workspace: Arc<Workspace>,
@@ -36,6 +29,38 @@ pub struct CallRequest {
     pub control: Arc<Control>,
     /// Whoever listens.
     pub observer: Arc<dyn Observer>,
+    /// What answers its tool when that asks for a linter, a test runner or a builder.
+    pub backends: Arc<Backends>,
+    /// Runs native programs.
+    pub programs: Arc<Programs>,
+}
+
+/// What one instance may do.
+#[derive(Debug, Clone)]
+pub struct Rights {
+    /// The plugin's name.
+    pub plugin: String,
+    /// What it may use.
+    pub capabilities: Capabilities,
+    /// The paths that it may read.
+    pub sight: Scope,
+    /// The paths that it may change.
+    pub scope: Scope,
+    /// Names of the variables that its programs get of the host's own environment.
+    pub environment: Vec<String>,
+}
+
+/// One call of a tool.
+#[derive(Clone)]
+pub struct CallRequest {
+    /// The tool's short name.
+    pub tool: String,
+    /// The arguments, as JSON text that fits the tool's schema.
+    pub args: String,
+    /// What the instance may do.
+    pub rights: Rights,
+    /// Everything else.
+    pub surroundings: Surroundings,
 }
 
 /// Why a call was stopped from outside of the plugin's own logic.
@@ -65,47 +90,19 @@ impl fmt::Display for Stop {
 /// # Errors
 /// See [`Stop`].
 pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String, ToolError>, Stop> {
-    if let Some(stop) = request.control.stop() {
-        return Err(stop);
-    }
-    let plugin = prepared.lane();
-    let mut store = Store::new(plugin.engine(), CallState::new(request));
-    store.limiter(|state| &mut state.meter);
-    store.set_hostcall_fuel(request.limits.transfer);
-    store.call_hook(|mut store, hook| match hook {
-        CallHook::CallingHost => store.data_mut().meter.count_host_call(),
-        _ => Ok(()),
-    });
-    // Set before the instance exists: its start functions count as well.
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| match store.data().control.stop() {
-        Some(_) => Ok(UpdateDeadline::Interrupt),
-        None => Ok(UpdateDeadline::Continue(1)),
-    });
-
+    let CallRequest { tool, args, rights, surroundings } = request;
     let context = CallContext {
-        call_id: request.id.clone(),
-        workspace: request.workspace.name().to_owned(),
-        deadline_ms: remaining_ms(&request.control),
-        scope: request.scope.paths().to_vec(),
+        call_id: surroundings.id.clone(),
+        workspace: surroundings.workspace.name().to_owned(),
+        deadline_ms: remaining_ms(&surroundings.control),
+        scope: rights.scope.paths().to_vec(),
     };
-    let answer = plugin
-        .instantiate(&mut store)
-        .and_then(|plugin| {
-            plugin.cofferdam_tool_tools().call_call(
-                &mut store,
-                &request.tool,
-                &request.args,
-                &context,
-            )
-        })
-        .map_err(|error| stop(&error, &store))?;
-    // The plugin may not have noticed that a part of what it wrote is missing.
-    if let Some(limit) = store.data().files.exceeded() {
-        return Err(Stop::Limit(limit));
-    }
+    let answer = in_instance(prepared, rights, surroundings, |store, lane| {
+        let plugin = lane.tools()?.instantiate(&mut *store)?;
+        plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
+    })?;
     // What a call that has to stop is refused, it may report as a failure of its own.
-    if let (Err(_), Some(stop)) = (&answer, request.control.stop()) {
+    if let (Err(_), Some(stop)) = (&answer, surroundings.control.stop()) {
         return Err(stop);
     }
     let size = match &answer {
@@ -114,10 +111,45 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
             error.message.len() + error.code.len() + error.detail.as_ref().map_or(0, String::len)
         }
     };
-    if size > request.limits.output {
+    if size > surroundings.limits.output {
         return Err(Stop::Limit("OutputLimit"));
     }
     Ok(answer)
+}
+
+/// Has something done in an instance of its own, on this thread.
+///
+/// # Errors
+/// See [`Stop`].
+pub(super) fn in_instance<T>(
+    prepared: &Prepared,
+    rights: &Rights,
+    surroundings: &Surroundings,
+    work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T>,
+) -> Result<T, Stop> {
+    if let Some(stop) = surroundings.control.stop() {
+        return Err(stop);
+    }
+    let lane = prepared.lane();
+    let mut store = Store::new(lane.engine(), CallState::new(rights, surroundings));
+    store.limiter(|state| &mut state.meter);
+    store.set_hostcall_fuel(surroundings.limits.transfer);
+    store.call_hook(|mut store, hook| match hook {
+        CallHook::CallingHost => store.data_mut().meter.count_host_call(),
+        _ => Ok(()),
+    });
+    // Set before the instance exists: its start functions count as well.
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| match store.data().control().stop() {
+        Some(_) => Ok(UpdateDeadline::Interrupt),
+        None => Ok(UpdateDeadline::Continue(1)),
+    });
+    let done = work(&mut store, lane).map_err(|error| stop(&error, &store))?;
+    // The plugin may not have noticed that a part of what it wrote is missing.
+    match store.data().files.exceeded() {
+        Some(limit) => Err(Stop::Limit(limit)),
+        None => Ok(done),
+    }
 }
 
 fn remaining_ms(control: &Control) -> u32 {
@@ -130,7 +162,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     let state = store.data();
     let trap = error.downcast_ref::<Trap>().copied();
     if trap == Some(Trap::Interrupt)
-        && let Some(stop) = state.control.stop()
+        && let Some(stop) = state.control().stop()
     {
         return stop;
     }

@@ -5,6 +5,7 @@
 //! none), its imports checked against what it was granted, and linked. Each call then gets an
 //! instance of its own, which is thrown away afterwards.
 
+mod backends;
 mod bindings;
 mod engine;
 mod instance;
@@ -18,20 +19,26 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::capability;
 use crate::plugin::cache::CodeCache;
+use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::Plugin;
-use crate::policy::Capabilities;
+use crate::policy::{BackendKind, Capabilities};
 
+pub use backends::{BackendError, Backends, Entry as BackendEntry};
 pub(crate) use bindings::cofferdam as wit;
+pub use bindings::cofferdam::backend::linting;
 pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
-pub use instance::{CallRequest, Stop, call};
+pub use instance::{CallRequest, Rights, Stop, Surroundings, call};
 pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
 
 use bindings::PluginPre;
+use bindings::builder::BuildBackendPre;
+use bindings::linter::LinterBackendPre;
+use bindings::test_runner::TestBackendPre;
 pub use engine::Engine;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
@@ -47,6 +54,14 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:host/progress@0.1.0", Needs::Nothing),
     ("cofferdam:host/scan@0.1.0", Needs::Scan),
     ("cofferdam:host/files@0.1.0", Needs::Nothing),
+    ("cofferdam:host/process@0.1.0", Needs::Programs),
+    ("cofferdam:backend/types@0.1.0", Needs::Nothing),
+    ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
+    ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
+    ("cofferdam:backend/building@0.1.0", Needs::Nothing),
+    ("cofferdam:backend/linters@0.1.0", Needs::Backends(BackendKind::Linter)),
+    ("cofferdam:backend/test-runners@0.1.0", Needs::Backends(BackendKind::TestRunner)),
+    ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),
 ];
 
 /// What an import needs to be granted. Files need nothing: where none are granted, there is
@@ -55,6 +70,25 @@ const SERVED: &[(&str, Needs)] = &[
 enum Needs {
     Nothing,
     Scan,
+    Programs,
+    Backends(BackendKind),
+}
+
+impl Needs {
+    /// Whether it is granted, and how it would be.
+    fn met_by(self, granted: &Capabilities) -> Result<(), String> {
+        let (met, grant) = match self {
+            Self::Nothing => return Ok(()),
+            Self::Scan => (granted.scan, "scan = true".to_owned()),
+            Self::Programs => {
+                (!granted.process.is_empty(), "process = [\"PROGRAM\", ...]".to_owned())
+            }
+            Self::Backends(kind) => {
+                (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
+            }
+        };
+        if met { Ok(()) } else { Err(grant) }
+    }
 }
 
 /// The packages that the host serves.
@@ -86,7 +120,7 @@ pub enum LoadError {
         /// The import.
         import: String,
         /// What would have to be granted.
-        grant: &'static str,
+        grant: String,
     },
     /// The component imports what the host does not have.
     #[error("the plugin '{plugin}' imports {import}, which this host does not offer")]
@@ -106,7 +140,7 @@ pub enum LoadError {
     },
     /// The component does not fit its world.
     #[error(
-        "the plugin '{plugin}' does not export cofferdam:tool/tools@0.1.0 as it should: {message}"
+        "the plugin '{plugin}' does not export what its manifest speaks of as it should: {message}"
     )]
     World {
         /// The plugin.
@@ -139,12 +173,64 @@ const MAX_LANES: usize = 8;
 
 /// A plugin, loaded, checked and linked, once in each lane.
 pub struct Prepared {
-    lanes: Vec<PluginPre<CallState>>,
+    lanes: Vec<LaneOfPlugin>,
+}
+
+/// A plugin in one lane: what it exports, as far as its manifest speaks of it.
+struct LaneOfPlugin {
+    engine: wasmtime::Engine,
+    tools: Option<PluginPre<CallState>>,
+    linter: Option<LinterBackendPre<CallState>>,
+    test_runner: Option<TestBackendPre<CallState>>,
+    builder: Option<BuildBackendPre<CallState>>,
+}
+
+impl LaneOfPlugin {
+    /// # Errors
+    /// An export that is missing or of another type.
+    fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> wasmtime::Result<Self> {
+        let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
+        let tools = !manifest.tools.is_empty();
+        Ok(Self {
+            engine: pre.engine().clone(),
+            tools: tools.then(|| PluginPre::new(pre.clone())).transpose()?,
+            linter: has(BackendKind::Linter)
+                .then(|| LinterBackendPre::new(pre.clone()))
+                .transpose()?,
+            test_runner: has(BackendKind::TestRunner)
+                .then(|| TestBackendPre::new(pre.clone()))
+                .transpose()?,
+            builder: has(BackendKind::Builder)
+                .then(|| BuildBackendPre::new(pre.clone()))
+                .transpose()?,
+        })
+    }
+
+    fn engine(&self) -> &wasmtime::Engine {
+        &self.engine
+    }
+
+    fn tools(&self) -> wasmtime::Result<&PluginPre<CallState>> {
+        self.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no tools"))
+    }
+
+    fn linter(&self) -> wasmtime::Result<&LinterBackendPre<CallState>> {
+        self.linter.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no linters"))
+    }
+
+    fn test_runner(&self) -> wasmtime::Result<&TestBackendPre<CallState>> {
+        let missing = || wasmtime::Error::msg("the plugin has no test runners");
+        self.test_runner.as_ref().ok_or_else(missing)
+    }
+
+    fn builder(&self) -> wasmtime::Result<&BuildBackendPre<CallState>> {
+        self.builder.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no builders"))
+    }
 }
 
 impl Prepared {
     /// The plugin in this thread's lane.
-    fn lane(&self) -> &PluginPre<CallState> {
+    fn lane(&self) -> &LaneOfPlugin {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
@@ -189,7 +275,7 @@ impl Runtime {
     pub fn prepare(
         &self,
         plugin: &Plugin,
-        granted: Capabilities,
+        granted: &Capabilities,
     ) -> Result<Arc<Prepared>, LoadError> {
         let slot = {
             let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +284,7 @@ impl Runtime {
         slot.get_or_init(|| self.load(plugin, granted).map(Arc::new)).clone()
     }
 
-    fn load(&self, plugin: &Plugin, granted: Capabilities) -> Result<Prepared, LoadError> {
+    fn load(&self, plugin: &Plugin, granted: &Capabilities) -> Result<Prepared, LoadError> {
         let components = self.components(plugin)?;
         let name = &plugin.manifest.name;
         for (import, _) in components[0].component_type().imports(self.engine()) {
@@ -214,7 +300,7 @@ impl Runtime {
         };
         let link = |(lane, component): (&Lane, &Component)| {
             let pre = lane.linker.instantiate_pre(component).map_err(mismatch)?;
-            PluginPre::new(pre).map_err(world)
+            LaneOfPlugin::new(&pre, &plugin.manifest).map_err(world)
         };
         let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
         Ok(Prepared { lanes })
@@ -281,23 +367,20 @@ impl Runtime {
     }
 }
 
-fn check_import(plugin: &str, import: &str, granted: Capabilities) -> Result<(), LoadError> {
+fn check_import(plugin: &str, import: &str, granted: &Capabilities) -> Result<(), LoadError> {
+    let (plugin, name) = (plugin.to_owned(), import.to_owned());
     let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
         Some(_) => import.starts_with(name),
         None => import == *name,
     });
-    let grant = match served {
-        Some((_, Needs::Nothing)) => return Ok(()),
-        Some((_, Needs::Scan)) if granted.scan => return Ok(()),
-        Some((_, Needs::Scan)) => "scan = true",
-        None => {
-            return Err(LoadError::NotServed {
-                plugin: plugin.to_owned(),
-                import: import.to_owned(),
-            });
-        }
-    };
-    Err(LoadError::NotGranted { plugin: plugin.to_owned(), import: import.to_owned(), grant })
+    match served {
+        Some((_, needs)) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
+            plugin,
+            import: name,
+            grant,
+        }),
+        None => Err(LoadError::NotServed { plugin, import: name }),
+    }
 }
 
 enum CompileError {
@@ -317,6 +400,8 @@ fn compile_error(error: wasmtime::Error) -> LoadError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::policy::Files;
 
@@ -325,7 +410,7 @@ mod tests {
     fn every_interface_of_the_wit_files_is_served_and_no_other() {
         let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit/deps");
         let mut written = Vec::new();
-        for package in ["host", "tool"] {
+        for package in ["backend", "host", "tool"] {
             let text =
                 fs::read_to_string(wit.join(package).join(format!("{package}.wit"))).unwrap();
             let id = text.lines().find_map(|line| line.strip_prefix("package ")).unwrap();
@@ -337,18 +422,27 @@ mod tests {
             }));
         }
         // What plugins export is not served to them.
-        written.retain(|interface| interface != "cofferdam:tool/tools@0.1.0");
+        written.retain(|interface| {
+            !["/tools@", "/linter@", "/test-runner@", "/builder@"]
+                .iter()
+                .any(|exported| interface.contains(exported))
+        });
         written.sort_unstable();
         let mut served: Vec<&str> =
             served().filter(|name| name.starts_with("cofferdam:")).collect();
         served.sort_unstable();
         assert_eq!(served, written);
-        assert_eq!(fs::read_dir(wit).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(wit).unwrap().count(), 3);
     }
 
     #[test]
     fn imports_need_their_grant() {
-        let granted = |files, scan| Capabilities { files, scan };
+        let granted = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
+        let programs = Capabilities {
+            process: BTreeSet::from(["git".to_owned()]),
+            backends: BTreeSet::from([BackendKind::Linter]),
+            ..Capabilities::NONE
+        };
         for (import, granted, wanted) in [
             ("wasi:io/streams@0.2.6", Capabilities::NONE, None),
             ("wasi:filesystem/types@0.2.6", Capabilities::NONE, None),
@@ -356,6 +450,10 @@ mod tests {
             ("cofferdam:host/scan@0.1.0", granted(Files::Read, true), None),
             ("cofferdam:host/scan@0.1.0", granted(Files::Write, false), Some("scan = true")),
             ("cofferdam:host/files@0.1.0", granted(Files::Write, false), None),
+            ("cofferdam:host/process@0.1.0", programs.clone(), None),
+            ("cofferdam:host/process@0.1.0", granted(Files::Write, true), Some("process = [")),
+            ("cofferdam:backend/linters@0.1.0", programs.clone(), None),
+            ("cofferdam:backend/builders@0.1.0", programs, Some("backends = [\"builder\"]")),
             ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),
             ("cofferdam:host/changes@0.1.0", granted(Files::Write, true), Some("does not offer")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
@@ -367,7 +465,7 @@ mod tests {
             ),
             ("env", granted(Files::Write, true), Some("does not offer")),
         ] {
-            let error = check_import("p", import, granted).err().map(|error| error.to_string());
+            let error = check_import("p", import, &granted).err().map(|error| error.to_string());
             match wanted {
                 None => assert_eq!(error, None, "{import}"),
                 Some(wanted) => {

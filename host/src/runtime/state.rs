@@ -8,7 +8,7 @@ use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use super::instance::{CallRequest, Stop};
+use super::instance::{Rights, Stop, Surroundings};
 use crate::capability::{self, FileState, Messages};
 use crate::policy::Limits;
 
@@ -49,6 +49,11 @@ impl Control {
         self.given_up.load(Ordering::Relaxed)
     }
 
+    /// Whether somebody wants the call to end now.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Why the call has to stop now, if it has to.
     pub(crate) fn stop(&self) -> Option<Stop> {
         if self.cancelled.load(Ordering::Relaxed) {
@@ -78,7 +83,7 @@ impl Observer for Quiet {
     fn progress(&self, _: &str, _: u64, _: Option<u64>, _: &str) {}
 }
 
-/// The data of a call's store.
+/// The data of an instance's store.
 pub struct CallState {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
@@ -86,34 +91,41 @@ pub struct CallState {
     pub(crate) messages: Messages,
     /// How many scanners there are at the moment.
     pub(crate) scanners: usize,
-    pub(crate) control: Arc<Control>,
+    pub(crate) rights: Rights,
+    pub(crate) surroundings: Surroundings,
     pub(super) meter: Meter,
 }
 
 impl CallState {
-    pub(super) fn new(request: &CallRequest) -> Self {
+    pub(super) fn new(rights: &Rights, surroundings: &Surroundings) -> Self {
+        let limits = &surroundings.limits;
         let mut table = ResourceTable::new();
-        table.set_max_capacity(request.limits.handles);
+        table.set_max_capacity(limits.handles);
         let messages = Messages::new(
-            request.id.clone(),
-            request.limits.messages,
-            Arc::clone(&request.observer),
+            surroundings.id.clone(),
+            limits.messages,
+            Arc::clone(&surroundings.observer),
         );
         Self {
             table,
             wasi: capability::wasi(&messages),
             files: FileState::new(
-                Arc::clone(&request.workspace),
-                Arc::clone(&request.tree),
-                request.capabilities,
-                request.scope.clone(),
-                &request.limits,
+                Arc::clone(&surroundings.workspace),
+                Arc::clone(&surroundings.tree),
+                rights,
+                limits,
             ),
             messages,
             scanners: 0,
-            control: Arc::clone(&request.control),
-            meter: Meter::new(&request.limits),
+            meter: Meter::new(limits),
+            rights: rights.clone(),
+            surroundings: surroundings.clone(),
         }
+    }
+
+    /// When the call ends at the latest, and whether it has to end now.
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.surroundings.control
     }
 }
 
@@ -128,6 +140,7 @@ pub(super) struct Meter {
     memory_left: usize,
     table_elements: usize,
     instances: usize,
+    tables: usize,
     host_calls_left: u64,
     reached: Option<&'static str>,
 }
@@ -138,6 +151,7 @@ impl Meter {
             memory_left: limits.memory,
             table_elements: limits.table_elements,
             instances: limits.instances,
+            tables: limits.tables,
             host_calls_left: limits.host_calls,
             reached: None,
         }
@@ -197,9 +211,9 @@ impl ResourceLimiter for Meter {
         self.instances
     }
     fn tables(&self) -> usize {
-        self.instances
+        self.tables
     }
     fn memories(&self) -> usize {
-        self.instances
+        self.tables
     }
 }

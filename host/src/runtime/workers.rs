@@ -63,7 +63,7 @@ impl Workers {
                 let _timers = timers.enter();
                 for job in queue {
                     let answer = call(&job.prepared, &job.request);
-                    if job.request.control.was_given_up() {
+                    if job.request.surroundings.control.was_given_up() {
                         // This thread was replaced meanwhile.
                         break;
                     }
@@ -81,7 +81,7 @@ impl Workers {
     /// See [`Stop`].
     pub async fn run(&self, prepared: Arc<Prepared>, request: CallRequest) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let control = Arc::clone(&request.control);
+        let control = Arc::clone(&request.surroundings.control);
         let _cancel = CancelOnDrop(Arc::clone(&control));
         if self.jobs.send(Job { prepared, request, answer }).is_err() {
             return Err(Stop::Trap("the host's threads are gone".to_owned()));

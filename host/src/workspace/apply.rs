@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, OFlags, Stat};
+use rustix::fs::{AtFlags, OFlags};
 
 use super::CommitError;
 use super::disk::{self, Spot};
@@ -48,6 +48,7 @@ pub(super) fn carry_out(
     manifest: &mut Manifest,
     recovering: bool,
 ) -> Result<(), CommitError> {
+    let is_single = manifest.changes.len() == 1;
     let mut conflicts = Vec::new();
     for (index, change) in manifest.changes.iter().enumerate() {
         let trouble = match make(root, stage, change) {
@@ -67,7 +68,8 @@ pub(super) fn carry_out(
     }
     for directory in &manifest.directories {
         let set = set_directory_time(root, &directory.path, directory.after);
-        if let Err(error) = set.and_then(|()| sync_directory(root, &directory.path, manifest)) {
+        let synced = set.and_then(|opened| if is_single { Ok(()) } else { disk::sync(opened) });
+        if let Err(error) = synced {
             // It is only a time, or a directory that somebody has removed by now.
             tracing::debug!("{}: {error}", directory.path);
         }
@@ -85,25 +87,11 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-fn set_directory_time(root: &OwnedFd, place: &str, time: i64) -> io::Result<()> {
+/// Sets the time of a directory, which it answers.
+fn set_directory_time(root: &OwnedFd, place: &str, time: i64) -> io::Result<OwnedFd> {
     let directory = disk::open(root, place, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    disk::set_modified(&Spot::of(&directory, ".")?, time)
-}
-
-fn sync_directory(root: &OwnedFd, place: &str, manifest: &Manifest) -> io::Result<()> {
-    if manifest.changes.len() == 1 {
-        return Ok(());
-    }
-    disk::sync(disk::open(root, place, OFlags::RDONLY | OFlags::DIRECTORY)?)
-}
-
-/// What is at a spot, if anything is.
-fn at(spot: &Spot<'_>) -> io::Result<Option<Stat>> {
-    match spot.stat() {
-        Ok(stat) => Ok(Some(stat)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    disk::set_modified(&Spot::of(&directory, ".")?, time)?;
+    Ok(directory)
 }
 
 /// The spot of a path of the workspace. A directory that is not there any more, or not one any
@@ -116,7 +104,7 @@ fn spot<'a>(root: &'a OwnedFd, path: &'a str) -> Result<Spot<'a>, Trouble> {
 /// Makes one change, unless it was made already.
 fn make(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Trouble> {
     let target = spot(root, &change.path)?;
-    let there = at(&target)?;
+    let there = target.look()?;
     match (&change.before, &change.after) {
         (_, Some(after)) if there.as_ref().is_some_and(|stat| after.is(stat)) => Ok(()),
         (None, Some(after)) => {
@@ -145,7 +133,7 @@ fn make(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Trouble>
         }
         (Some(before), None) => {
             let kept = Spot::of(stage, &before.name)?;
-            if at(&kept)?.is_some_and(|stat| before.is(&stat)) {
+            if kept.look()?.is_some_and(|stat| before.is(&stat)) {
                 return Ok(());
             }
             if !there.is_some_and(|stat| before.is(&stat)) {
@@ -200,7 +188,7 @@ fn unmake(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Troubl
         Err(Trouble::Conflict) => return Ok(()),
         target => target?,
     };
-    let there = at(&target)?;
+    let there = target.look()?;
     match (&change.before, &change.after) {
         (before, Some(after)) => {
             if !there.is_some_and(|stat| after.is(&stat)) {
@@ -214,7 +202,7 @@ fn unmake(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Troubl
         }
         (Some(before), None) => {
             let kept = Spot::of(stage, &before.name)?;
-            match (at(&kept)?, there) {
+            match (kept.look()?, there) {
                 (Some(stat), None) if before.is(&stat) => Ok(kept.move_to(&target)?),
                 _ => Ok(()),
             }

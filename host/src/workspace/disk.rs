@@ -105,6 +105,11 @@ impl<'a> Spot<'a> {
         Ok(rustix::fs::statat(self.directory(), self.name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
+    /// What is here; none where nothing is.
+    pub(super) fn look(&self) -> io::Result<Option<Stat>> {
+        found(self.stat())
+    }
+
     /// Where the link at this place points.
     pub(super) fn read_link(&self) -> io::Result<Vec<u8>> {
         Ok(rustix::fs::readlinkat(self.directory(), self.name, Vec::new())?.into_bytes())
@@ -127,7 +132,7 @@ impl<'a> Spot<'a> {
                 match rustix::fs::linkat(from, self.name, to_directory, to.name, flags) {
                     Ok(()) => rustix::fs::unlinkat(from, self.name, flags)?,
                     // Directories have one name only.
-                    Err(Errno::PERM) if to.stat().is_err_and(is_missing) => {
+                    Err(Errno::PERM) if to.look()?.is_none() => {
                         rustix::fs::renameat(from, self.name, to_directory, to.name)?;
                     }
                     Err(error) => return Err(error.into()),
@@ -165,6 +170,19 @@ pub(super) fn stat(root: impl AsFd, place: &str) -> io::Result<Stat> {
     match place {
         "" => Ok(rustix::fs::fstat(root)?),
         place => Spot::of(&root, place)?.stat(),
+    }
+}
+
+/// The same; none where nothing is.
+pub(super) fn look(root: impl AsFd, place: &str) -> io::Result<Option<Stat>> {
+    found(stat(root, place))
+}
+
+fn found(stat: io::Result<Stat>) -> io::Result<Option<Stat>> {
+    match stat {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -291,11 +309,6 @@ pub(super) fn nanoseconds(seconds: i64, rest: i64) -> i64 {
 
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
-}
-
-/// Whether an operation failed because nothing was there.
-pub(super) fn is_missing(error: io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
 }
 
 fn is_directory_error(error: &io::Error) -> bool {

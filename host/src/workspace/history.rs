@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 
 use super::diff::{self, Side};
 use super::disk::{self, Spot};
@@ -16,7 +16,7 @@ use super::quota::Quota;
 use super::settle::kept_copy;
 use super::stamp::{digest, hex};
 use super::transaction::{CommitError, Purpose, Transaction};
-use super::{DIFF_TIME, Overlay, Workspace};
+use super::{DIFF_TIME, Overlay, Workspace, own};
 use crate::policy::Retention;
 
 /// Where commits are kept, in the host's own directory.
@@ -197,13 +197,9 @@ impl History {
     }
 
     fn open(&self) -> io::Result<Option<OwnedFd>> {
-        let own = match self.workspace.existing_own()? {
-            Some(own) => own,
-            None => return Ok(None),
-        };
-        match disk::open(&own, DIRECTORY, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            history => Ok(Some(history?)),
+        match self.workspace.existing_own()? {
+            Some(own) => own::existing_directory(&own, DIRECTORY),
+            None => Ok(None),
         }
     }
 
@@ -332,7 +328,7 @@ fn restore(
             Kind::Directory => {
                 if !is_directory(after) {
                     overlay.create_directory(path, &quota)?;
-                    overlay.set_mode(path, Mode::from_raw_mode(image.mode))?;
+                    overlay.set_mode(path, image.mode)?;
                     overlay.set_modified(path, image.modified)?;
                 }
             }

@@ -12,6 +12,7 @@
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
 //! | [`disk`] | system calls that follow no link |
+//! | [`outside`] | the tree for native programs, and what they change |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
@@ -19,6 +20,7 @@ mod diff;
 mod disk;
 mod history;
 mod manifest;
+mod outside;
 mod overlay;
 mod own;
 pub mod path;
@@ -44,12 +46,16 @@ use rustix::fs::OFlags;
 
 pub use history::{History, HistoryError, summary};
 pub use manifest::{Change, Image, Kind, Manifest};
+pub use outside::{Means, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use quota::Quota;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
 /// The host's own directory in a workspace.
 pub(crate) const OWN: &str = ".cofferdam";
+
+/// Where programs have their caches, in the host's own directory.
+const CACHE: &str = "cache";
 
 /// How long a diff is made as small as it can be.
 const DIFF_TIME: Duration = Duration::from_secs(5);
@@ -197,6 +203,30 @@ impl Workspace {
         let create = || disk::create(&own, name).map(drop);
         let file: std::fs::File = own::open_or_create(name, open, create)?.into();
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
+    }
+
+    /// A directory in which programs can keep what they would otherwise compute again in each
+    /// run; made where it is missing, and nobody else's business. `name` says whose it is. No
+    /// recovery, undo or pruning of the history touches it.
+    ///
+    /// # Errors
+    /// A name of anything but lower-case letters, digits, `-` and `_`; a workspace that can't be
+    /// written, or something else under that name.
+    pub fn cache_directory(&self, name: &str) -> io::Result<PathBuf> {
+        let is_plain = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name:?} can't name a cache: lower-case letters, digits, '-' and '_' do"),
+            ));
+        }
+        own::directory(&own::directory(&self.own()?, CACHE)?, name)?;
+        Ok(self.path_of_cache(name))
+    }
+
+    /// Where [`Workspace::cache_directory`] makes a directory.
+    pub fn path_of_cache(&self, name: &str) -> PathBuf {
+        self.path.join(OWN).join(CACHE).join(name)
     }
 
     /// The host's own directory, made where it is missing. It ignores itself in git.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -101,6 +101,9 @@ struct State {
     next: u32,
     /// Inodes with a smaller number are part of a savepoint and are not written any more.
     kept: u32,
+    /// From when on, in nanoseconds since the epoch, a change on the disk is a conflict even
+    /// where nobody has looked before.
+    others_since: Option<i64>,
 }
 
 /// A moment of a transaction to which it can go back.
@@ -257,8 +260,22 @@ impl Overlay {
             Some(stat) => Some(Stamp::of(stat, || self.open_disk(place))?),
             None => None,
         };
-        self.state().seen.entry(place.to_owned()).or_insert(stamp);
+        let mut state = self.state();
+        if let (Some(since), Some(stamp)) = (state.others_since, &stamp)
+            && stamp.is_since(since)
+        {
+            return Err(Refused::denied(format!(
+                "{place} was changed by somebody else while the program ran"
+            )));
+        }
+        state.seen.entry(place.to_owned()).or_insert(stamp);
         Ok(())
+    }
+
+    /// From now on, refuses to change what the disk has got since then and nobody has looked at
+    /// before.
+    pub(super) fn set_others_since(&self, since: Option<i64>) {
+        self.state().others_since = since;
     }
 
     fn open_disk(&self, place: &str) -> io::Result<File> {
@@ -283,15 +300,23 @@ impl Overlay {
         }
     }
 
+    /// What is at a place, or behind the link there if it is to be followed.
+    ///
+    /// # Errors
+    /// As [`Overlay::stat`]; `ELOOP` for a link that is to be followed: it has to be resolved.
+    pub fn look(&self, place: &str, follow: bool) -> io::Result<Stat> {
+        let stat = self.stat(place)?;
+        if follow && disk::file_type(&stat) == FileType::Symlink {
+            return Err(Errno::LOOP.into());
+        }
+        Ok(stat)
+    }
+
     fn kind(&self, place: &str) -> io::Result<Option<FileType>> {
         match self.find(place)? {
             Found::Nothing => Ok(None),
             Found::Staged(_, kind) => Ok(Some(kind)),
-            Found::Disk => match disk::stat(&*self.disk, place) {
-                Ok(stat) => Ok(Some(disk::file_type(&stat))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            },
+            Found::Disk => Ok(disk::look(&*self.disk, place)?.map(|stat| disk::file_type(&stat))),
         }
     }
 
@@ -439,7 +464,8 @@ impl Overlay {
             return Ok(id);
         }
         let from = disk::open(self.stage()?, &id.to_string(), OFlags::RDONLY)?;
-        let copy = self.copy(&from.into(), content, quota)?;
+        let from = File::from(from);
+        let copy = self.copy(&from, &rustix::fs::fstat(&from)?, content, quota)?;
         self.insert(place, Entry::Staged(copy, kind));
         Ok(copy)
     }
@@ -458,32 +484,68 @@ impl Overlay {
         let parent = self.open_parent(parent)?;
         rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::EACCESS)?;
         self.observe(place, Some(&stat))?;
-        self.copy(&file, content, quota)
+        self.copy(&file, &stat, content, quota)
     }
 
     /// Copies a file into the staging directory.
-    fn copy(&self, from: &File, content: bool, quota: &Quota) -> io::Result<u32> {
-        let stat = rustix::fs::fstat(from)?;
+    fn copy(&self, from: &File, stat: &Stat, content: bool, quota: &Quota) -> io::Result<u32> {
         if content {
             quota.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
         }
         let (id, to) = self.new_file(quota)?;
-        copy_file(from, &to, &stat, content)?;
+        copy_file(from, &to, stat, content)?;
         Ok(id)
     }
 
     /// Stages a copy of a file from elsewhere at `place`, in place of what is there.
     pub(super) fn restore(&self, place: &str, from: &File, quota: &Quota) -> io::Result<()> {
+        self.make_room(place)?;
+        let id = self.copy(from, &rustix::fs::fstat(from)?, true, quota)?;
+        self.insert(place, Entry::Staged(id, FileType::RegularFile));
+        Ok(())
+    }
+
+    /// Stages a file from elsewhere at `place`, in place of what is there, and answers what is
+    /// staged: the file itself, or a copy where it has other names or another file system.
+    /// `content` is the file, open.
+    pub(super) fn adopt(
+        &self,
+        place: &str,
+        from: &Spot<'_>,
+        content: &File,
+        quota: &Quota,
+    ) -> io::Result<File> {
+        self.make_room(place)?;
+        let stat = rustix::fs::fstat(content)?;
+        quota.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
+        let id = self.new_id(quota)?;
+        let (stage, name) = (self.stage()?, id.to_string());
+        let moved = if stat.st_nlink == 1 {
+            from.move_to(&Spot::of(stage, &name)?)
+        } else {
+            Err(Errno::XDEV.into())
+        };
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                let mut content = content;
+                content.rewind()?;
+                copy_file(content, &disk::create(stage, &name)?, &stat, true)?;
+            }
+            moved => moved?,
+        }
+        self.insert(place, Entry::Staged(id, FileType::RegularFile));
+        Ok(disk::open(stage, &name, OFlags::RDONLY)?.into())
+    }
+
+    /// Removes what may be at `place` for a file that comes there.
+    fn make_room(&self, place: &str) -> io::Result<()> {
         if let Some(kind) = self.kind(place)? {
             if kind == FileType::Directory {
                 return Err(Errno::ISDIR.into());
             }
             self.remove_file(place)?;
         }
-        self.prepare_new(place)?;
-        let id = self.copy(from, true, quota)?;
-        self.insert(place, Entry::Staged(id, FileType::RegularFile));
-        Ok(())
+        self.prepare_new(place)
     }
 
     /// Whether the disk has something at `place` that would show if the transaction had
@@ -492,11 +554,7 @@ impl Overlay {
         if self.state().nearest_above(place).is_some() {
             return Ok(false);
         }
-        match disk::stat(&*self.disk, place) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(disk::look(&*self.disk, place)?.is_some())
     }
 
     /// Removes a file or a link.
@@ -648,12 +706,10 @@ impl Overlay {
             Some(FileType::Directory) if !self.list(to)?.is_empty() => {
                 return Err(Errno::NOTEMPTY.into());
             }
-            Some(FileType::Directory) | None => {}
+            Some(FileType::Directory) => {}
             Some(_) if is_directory => return Err(Errno::NOTDIR.into()),
             Some(_) => {}
-        }
-        if replaced.is_none() {
-            self.prepare_new(to)?;
+            None => self.prepare_new(to)?,
         }
         if let Found::Disk = self.find(from)? {
             self.open_parent(disk::split(from).0)?;
@@ -702,8 +758,7 @@ impl Overlay {
                 self.observe(&place, Some(&stat))?;
                 let id = self.new_id(quota)?;
                 disk::create_directory(self.stage()?, &id.to_string(), disk::ANYBODY)?;
-                let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-                rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?;
+                self.set_staged_mode(id, stat.st_mode & 0o7777)?;
                 self.set_staged_times(id, &disk::times(&stat))?;
                 id
             }
@@ -798,7 +853,7 @@ impl Overlay {
     /// # Errors
     /// Those of [`Overlay::stat`].
     pub fn is_executable(&self, place: &str) -> io::Result<bool> {
-        Ok(self.stat(place)?.st_mode & 0o100 != 0)
+        Ok(self.look(place, true)?.st_mode & 0o100 != 0)
     }
 
     /// Lets everybody execute the file who may read it, or nobody.
@@ -806,16 +861,20 @@ impl Overlay {
     /// # Errors
     /// [`Refused`] for what is no file; those of staging.
     pub fn set_executable(&self, place: &str, executable: bool, quota: &Quota) -> io::Result<()> {
-        if self.kind(place)?.is_some_and(|kind| kind != FileType::RegularFile) {
+        let stat = self.look(place, true)?;
+        if disk::file_type(&stat) != FileType::RegularFile {
             return Err(Refused::unsupported(format!("{place} is no regular file")));
         }
-        let mode = self.stat(place)?.st_mode & 0o7777;
+        let mode = stat.st_mode & 0o7777;
         let wanted = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
         if wanted == mode {
             return Ok(());
         }
-        let id = self.staged(place, quota)?;
-        let mode = Mode::from_raw_mode(wanted);
+        self.set_staged_mode(self.staged(place, quota)?, wanted)
+    }
+
+    fn set_staged_mode(&self, id: u32, mode: u32) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(mode);
         Ok(rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?)
     }
 
@@ -906,9 +965,8 @@ impl Overlay {
     }
 
     /// Sets the permissions of something new.
-    pub(super) fn set_mode(&self, place: &str, mode: Mode) -> io::Result<()> {
-        let id = self.staged(place, &Quota::unlimited())?;
-        Ok(rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?)
+    pub(super) fn set_mode(&self, place: &str, mode: u32) -> io::Result<()> {
+        self.set_staged_mode(self.staged(place, &Quota::unlimited())?, mode)
     }
 
     /// Sets when something was last written, in nanoseconds since the epoch.
@@ -974,6 +1032,16 @@ pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> i
         // The size is the one that was counted, should the file be growing.
         io::copy(&mut from.take(u64::try_from(stat.st_size).unwrap_or(0)), &mut &*to)?;
     }
+    copy_permissions(to, stat)?;
+    copy_attributes(from, to);
+    if content {
+        rustix::fs::futimens(to, &disk::times(stat))?;
+    }
+    Ok(())
+}
+
+/// Gives `to` the permissions and, as far as this user may, the owner of what was looked at.
+pub(super) fn copy_permissions(to: &File, stat: &Stat) -> io::Result<()> {
     let own = rustix::fs::fstat(to)?;
     if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {
         let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
@@ -984,10 +1052,6 @@ pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> i
     }
     if own.st_mode != stat.st_mode {
         rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
-    }
-    copy_attributes(from, to);
-    if content {
-        rustix::fs::futimens(to, &disk::times(stat))?;
     }
     Ok(())
 }

@@ -25,6 +25,14 @@ pub(super) fn directory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     open_or_create(name, open, create)
 }
 
+/// A directory of the host's own, if it is there.
+pub(super) fn existing_directory(parent: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    match disk::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        directory => Ok(Some(directory?)),
+    }
+}
+
 pub(super) fn open_or_create(
     name: &str,
     open: impl Fn() -> io::Result<OwnedFd>,

@@ -65,3 +65,26 @@ pub fn by_names(base: &str, path: &str) -> io::Result<Option<String>> {
     let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | ".")).collect();
     Ok(Some(names.join("/")))
 }
+
+/// The place that a symbolic link at `place` to `target` leads to. The names of the target are
+/// taken as they are: what is opened through the link later is decided on then.
+///
+/// # Errors
+/// [`Refused`] for one that leads out of the workspace.
+pub fn link_target(place: &str, target: &str) -> io::Result<String> {
+    let leaves = || Err(Refused::denied(format!("a link to {target} would leave the workspace")));
+    if target.starts_with('/') {
+        return leaves();
+    }
+    let mut names: Vec<&str> = place.split('/').collect();
+    names.pop();
+    for name in target.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if names.pop().is_none() => return leaves(),
+            ".." => {}
+            name => names.push(name),
+        }
+    }
+    Ok(names.join("/"))
+}

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::OFlags;
 
 use super::CommitError;
 use super::disk::{self, Spot};
@@ -31,13 +31,13 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
     let failed = |place: &str, source| CommitError::Io { place: place.to_owned(), source };
     if let [(place, image)] = &mut images[..] {
         if image.size < LARGE {
-            return sync_image(stage, &image.name)
+            return sync_image(stage, &image.name, image.kind)
                 .and_then(|()| record_image(stage, image))
                 .map_err(|source| failed(place, source));
         }
-        let name = image.name.clone();
+        let (name, kind) = (image.name.clone(), image.kind);
         return std::thread::scope(|scope| {
-            let sync = scope.spawn(|| sync_image(stage, &name));
+            let sync = scope.spawn(|| sync_image(stage, &name, kind));
             let recorded = record_image(stage, image);
             let synced = sync.join().unwrap_or_else(|_| Err(io::Error::other("no thread")));
             synced.and(recorded).map_err(|source| failed(place, source))
@@ -49,7 +49,7 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut slot = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let (place, image) = &mut **slot;
-            sync_image(stage, &image.name)
+            sync_image(stage, &image.name, image.kind)
                 .and_then(|()| record_image(stage, image))
                 .map_err(|source| failed(place, source))?;
         }
@@ -64,13 +64,10 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
     })
 }
 
-fn sync_image(stage: &OwnedFd, name: &str) -> io::Result<()> {
-    let stat = disk::stat(stage, name)?;
-    match disk::file_type(&stat) {
-        FileType::RegularFile | FileType::Directory => {
-            disk::sync(disk::open(stage, name, OFlags::RDONLY)?)
-        }
-        _ => Ok(()),
+fn sync_image(stage: &OwnedFd, name: &str, kind: Kind) -> io::Result<()> {
+    match kind {
+        Kind::File | Kind::Directory => disk::sync(disk::open(stage, name, OFlags::RDONLY)?),
+        Kind::Link | Kind::Other => Ok(()),
     }
 }
 

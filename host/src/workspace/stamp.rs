@@ -1,7 +1,7 @@
 //! What a file was when somebody looked at it, so that a change by somebody else is seen.
 
 use std::io::{self, Read};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
 use sha2::{Digest as _, Sha256};
@@ -30,6 +30,12 @@ impl Stamp {
         let is_young = is_file && changed >= tick();
         let content = if is_young { Some(digest(read()?)?) } else { None };
         Ok(Self { image: Image::of(stat, String::new()), changed, content })
+    }
+
+    /// Whether it was changed at a time or later, in nanoseconds since the epoch. What is in a
+    /// directory has stamps of its own.
+    pub(super) fn is_since(&self, time: i64) -> bool {
+        self.image.kind != Kind::Directory && self.changed >= time
     }
 
     /// Whether what is looked at now is still what it was.
@@ -84,6 +90,31 @@ pub(super) fn now() -> i64 {
 fn tick() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     disk::nanoseconds(time.tv_sec, time.tv_nsec)
+}
+
+/// Waits until the kernel's clock for file times has passed the present, and answers what it
+/// shows then: whatever was changed before has an earlier time, and whatever changes from now on
+/// has not.
+#[cfg(target_os = "linux")]
+pub(super) fn next_tick() -> i64 {
+    const MOMENT: Duration = Duration::from_micros(200);
+    /// Longer than any tick, should somebody set the clock back.
+    const MOMENTS: usize = 500;
+    // The time of a change can be finer than the ticks, and so later than the latest one.
+    let present = now();
+    for _ in 0..MOMENTS {
+        std::thread::sleep(MOMENT);
+        if tick() > present {
+            break;
+        }
+    }
+    tick()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn next_tick() -> i64 {
+    std::thread::sleep(Duration::from_millis(10));
+    now()
 }
 
 #[cfg(not(target_os = "linux"))]

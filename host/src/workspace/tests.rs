@@ -27,9 +27,9 @@ const ROOT: &str = "COFFERDAM_TEST_ROOT";
 const TASK: &str = "COFFERDAM_TEST_TASK";
 
 /// A file system, as far as it concerns anybody.
-type Tree = BTreeMap<String, (String, u32, String)>;
+pub(super) type Tree = BTreeMap<String, (String, u32, String)>;
 
-fn tree(root: &Path) -> Tree {
+pub(super) fn tree(root: &Path) -> Tree {
     let mut found = Tree::new();
     walk(root, root, &mut |path, metadata| {
         let content = if metadata.is_symlink() {
@@ -46,7 +46,7 @@ fn tree(root: &Path) -> Tree {
 }
 
 /// The same with the times of the last change.
-fn tree_with_times(root: &Path) -> Tree {
+pub(super) fn tree_with_times(root: &Path) -> Tree {
     let mut found = tree(root);
     for (name, (_, _, time)) in &mut found {
         let metadata = fs::symlink_metadata(root.join(name)).unwrap();
@@ -69,7 +69,7 @@ fn walk(root: &Path, directory: &Path, see: &mut dyn FnMut(&Path, &fs::Metadata)
     }
 }
 
-fn begin(workspace: &Arc<Workspace>) -> (Transaction, Vec<Manifest>) {
+pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Vec<Manifest>) {
     let timers = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     timers.block_on(Transaction::begin(workspace, Duration::from_secs(60))).unwrap()
 }
@@ -79,25 +79,25 @@ fn begin_now(workspace: &Arc<Workspace>) -> io::Result<Transaction> {
     Ok(Transaction::try_begin(workspace)?.expect("nobody else is here").0)
 }
 
-fn open(root: &Path) -> Arc<Workspace> {
+pub(super) fn open(root: &Path) -> Arc<Workspace> {
     Arc::new(Workspace::open(root).unwrap())
 }
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };
 
-fn write(tree: &Overlay, place: &str, content: &str) {
+pub(super) fn write(tree: &Overlay, place: &str, content: &str) {
     let mut file = tree.open_write(place, REPLACE, &Quota::unlimited()).unwrap();
     file.write_all(content.as_bytes()).unwrap();
 }
 
-fn read(tree: &Overlay, place: &str) -> String {
+pub(super) fn read(tree: &Overlay, place: &str) -> String {
     let mut content = String::new();
     tree.open_read(place).unwrap().0.read_to_string(&mut content).unwrap();
     content
 }
 
 /// Six files, and a bit of everything that can happen to them.
-fn populate(root: &Path) {
+pub(super) fn populate(root: &Path) {
     for directory in ["src/old", "bin"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -494,6 +494,35 @@ fn old_commits_are_dropped() {
     assert_eq!(ids(&history), all[3..]);
     history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
     assert_eq!(ids(&history), [""; 0]);
+}
+
+#[test]
+fn a_cache_stays() {
+    use crate::policy::Retention;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let workspace = open(&root);
+    for name in ["", "..", ".", "A", "a/b", "a b", "a.b", "\u{e9}"] {
+        workspace.cache_directory(name).unwrap_err();
+    }
+    let cache = workspace.cache_directory("native-linters_2").unwrap();
+    assert_eq!(cache, root.join(".cofferdam/cache/native-linters_2"));
+    assert_eq!(fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
+    fs::write(cache.join("kept"), "").unwrap();
+    assert_eq!(workspace.cache_directory("native-linters_2").unwrap(), cache);
+
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "file", "new");
+    transaction.commit(Purpose::default()).unwrap();
+    let history = History::new(Arc::clone(&workspace));
+    history.undo(begin(&workspace).0, None).unwrap();
+    history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
+    begin(&workspace);
+    assert!(cache.join("kept").exists());
+
+    fs::remove_dir_all(root.join(".cofferdam/cache")).unwrap();
+    symlink("/tmp", root.join(".cofferdam/cache")).unwrap();
+    workspace.cache_directory("native-linters_2").unwrap_err();
 }
 
 #[test]

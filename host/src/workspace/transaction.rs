@@ -29,7 +29,7 @@ use super::manifest::{Change, FILE, Manifest, net};
 use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::{kept_copy, settle};
-use super::{DIFF_TIME, Workspace, diff, disk, own};
+use super::{DIFF_TIME, Workspace, diff, disk, outside, own};
 
 /// Where transactions are staged, in the host's own directory.
 const TRANSACTIONS: &str = "transactions";
@@ -61,6 +61,16 @@ pub enum BeginError {
     /// The system said no.
     #[error("the workspace can't be changed: {0}")]
     Io(#[from] io::Error),
+}
+
+impl BeginError {
+    /// The error's stable name.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Busy(_) => "WorkspaceBusy",
+            Self::Io(_) => "WorkspaceError",
+        }
+    }
 }
 
 /// Why a transaction was not committed. But for [`CommitError::Unfinished`], the workspace is as
@@ -142,6 +152,9 @@ impl Transaction {
         // Where a commit goes in the end is looked at before there is one.
         let history = own::directory(&own, history::DIRECTORY)?;
         let recovered = recover(workspace, &history, &transactions)?;
+        if let Some(runs) = own::existing_directory(&own, outside::DIRECTORY)? {
+            outside::sweep(&runs);
+        }
         let id = uuid::Uuid::now_v7().to_string();
         let make = {
             let (id, transactions) = (id.clone(), Arc::clone(&transactions));
@@ -191,12 +204,11 @@ impl Transaction {
         let deadline = Instant::now() + DIFF_TIME;
         let mut out = Vec::new();
         for (path, (before, after)) in net(&changes) {
-            let before = before.map(|image| (self.overlay.disk(), path, image));
-            let after = after.map(|image| (stage, image.name.as_str(), image));
-            let [before, after] = [before, after].map(|side| match side {
-                Some((directory, name, image)) => Content::read(directory, name, image),
-                None => Ok(Content::Nothing),
-            });
+            let nothing = || Ok(Content::Nothing);
+            let before = before
+                .map_or_else(nothing, |image| Content::read(self.overlay.disk(), path, image));
+            let after =
+                after.map_or_else(nothing, |image| Content::read(stage, &image.name, image));
             let (before, after) = (before.map_err(io)?, after.map_err(io)?);
             diff::render(path, before.side(), after.side(), deadline, &mut out);
         }
@@ -254,14 +266,17 @@ impl Drop for Transaction {
         let stage = if self.overlay.is_staged() { Some(self.overlay.stage()) } else { None };
         self.overlay.close();
         let Some(stage) = stage.filter(|_| !self.is_handed_over) else { return };
-        let removed = stage.and_then(|stage| {
-            disk::remove_all_in(stage.as_fd())?;
-            disk::remove(&*self.transactions, &self.id, AtFlags::REMOVEDIR)
-        });
+        let removed = stage.and_then(|stage| discard(&self.transactions, &self.id, stage));
         if let Err(error) = removed {
             tracing::warn!("the staging of {} is left for recovery: {error}", self.id);
         }
     }
+}
+
+/// Removes what was staged.
+fn discard(transactions: &OwnedFd, name: &str, stage: &OwnedFd) -> io::Result<()> {
+    disk::remove_all_in(stage.as_fd())?;
+    disk::remove(transactions, name, AtFlags::REMOVEDIR)
 }
 
 /// Moves a finished transaction to the history.
@@ -322,8 +337,7 @@ fn recover(
                 recovered.push(manifest);
             }
             _ => {
-                disk::remove_all_in(stage.as_fd())?;
-                disk::remove(transactions, &name, AtFlags::REMOVEDIR)?;
+                discard(transactions, &name, &stage)?;
             }
         }
     }

@@ -38,6 +38,19 @@ impl From<CallContext> for Context {
 }
 
 impl Context {
+    /// What a backend has in place of a call's own context: the workspace, and nothing that
+    /// tells calls apart.
+    #[doc(hidden)]
+    pub fn for_backend() -> Self {
+        Self {
+            call_id: String::new(),
+            deadline_ms: u32::MAX,
+            scope: Vec::new(),
+            workspace: WORKSPACE.to_owned(),
+            root: PathBuf::from(WORKSPACE),
+        }
+    }
+
     /// A context whose workspace is an ordinary directory: for testing a tool's logic on the
     /// machine that develops it.
     pub fn for_directory(root: &Path) -> Self {
@@ -113,6 +126,12 @@ impl Context {
     pub fn absolute(&self, path: &WorkspacePath) -> String {
         let workspace = self.workspace.trim_end_matches('/');
         if path.0.is_empty() { workspace.to_owned() } else { format!("{workspace}/{}", path.0) }
+    }
+
+    /// The workspace as an ordinary directory.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn local_root(&self) -> &Path {
+        &self.root
     }
 
     /// The path by which this program opens a workspace path.

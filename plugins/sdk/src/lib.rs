@@ -32,11 +32,17 @@
 mod context;
 mod error;
 mod files;
+mod shorten;
 
+pub mod backend;
+pub mod git;
+pub mod process;
 pub mod scan;
+pub mod text;
 
 pub use context::{Context, WorkspacePath};
 pub use error::{ErrorKind, ToolError};
+pub use shorten::shorten;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

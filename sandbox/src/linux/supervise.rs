@@ -94,6 +94,7 @@ fn spawn(
     program
         .args(&command.arguments)
         .env_clear()
+        .env("HOME", temporary)
         .envs(command.environment.iter().map(|(name, value)| (name, value)))
         .env("TMPDIR", temporary)
         .current_dir(&command.directory)

@@ -298,7 +298,7 @@ fn environments_are_not_read(setting: &Setting) {
     other.kill().unwrap();
     other.wait().unwrap();
     let own: Vec<_> = output.lines().map(|line| line.split('=').next().unwrap()).collect();
-    assert_eq!(own, ["own GRANTED", "own TMPDIR"], "{output}");
+    assert_eq!(own, ["own GRANTED", "own HOME", "own TMPDIR"], "{output}");
 }
 
 fn nothing_outside_is_changed(setting: &Setting) {

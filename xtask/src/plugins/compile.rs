@@ -55,11 +55,18 @@ pub fn compile(
 fn sources(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<PathBuf>> {
     let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml"];
     let own = plugins.iter().map(|plugin| plugin.directory.clone());
-    let roots =
-        [project.root.join("plugins"), project.root.join("schemas"), project.root.join("wit")]
-            .into_iter()
-            .chain(own)
-            .chain(shared.map(|file| workspace.join(file)));
+    let of_project = if workspace == project.root {
+        ["plugins", "schemas", "wit"].as_slice()
+    } else {
+        // The SDK inherits from the project's Cargo.toml. Nothing else of the project is read, so
+        // that a change there leaves alone what takes minutes to build.
+        &["Cargo.toml", "plugins/sdk", "wit"]
+    };
+    let roots = of_project
+        .iter()
+        .map(|root| project.root.join(root))
+        .chain(own)
+        .chain(shared.map(|file| workspace.join(file)));
     let mut files = Vec::new();
     for root in roots {
         files.extend(files_below(&root)?);

@@ -40,9 +40,12 @@ pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -
 }
 
 /// Removes packed files whose plugin is no more: the host would go on loading them.
-pub fn remove_leftovers(directory: &Path, plugins: &[Plugin]) -> Result<()> {
+pub fn remove_leftovers<'a>(
+    directory: &Path,
+    plugins: impl IntoIterator<Item = &'a Plugin>,
+) -> Result<()> {
     let kept: Vec<PathBuf> = plugins
-        .iter()
+        .into_iter()
         .flat_map(|plugin| [plugin.packed(directory), plugin.compiled(directory)])
         .collect();
     for file in files_below(directory)? {
@@ -74,7 +77,7 @@ mod tests {
         for file in ["files.wasm", "files.cwasm", "old.wasm", "old.cwasm"] {
             write(&root.join(file), "").unwrap();
         }
-        remove_leftovers(root, &[plugin]).unwrap();
+        remove_leftovers(root, [&plugin]).unwrap();
         assert_eq!(
             files_below(root).unwrap(),
             ["files.cwasm", "files.wasm"].map(|file| root.join(file))

@@ -47,12 +47,7 @@ pub struct Plugin {
 
 impl Plugin {
     pub fn read(directory: &Path, crates: &Crates) -> Result<Self> {
-        let path = directory.join(MANIFEST);
-        let manifest = read_manifest(&path)?;
-        let name = match manifest.get("name").and_then(toml::Value::as_str) {
-            Some(name) if is_file_name(name) => name.to_owned(),
-            _ => bail!("{}: 'name' has to be a string of a-z, 0-9, '-' and '_'", path.display()),
-        };
+        let (name, described_by) = described(directory)?;
         let Some(Crate { package, artifact }) = crates.by_directory.get(directory) else {
             bail!(
                 "{} is no member of the workspace {}, or builds no component (it needs \
@@ -61,15 +56,25 @@ impl Plugin {
                 crates.workspace.display()
             );
         };
-        let mut described_by: Vec<PathBuf> =
-            schemas(&manifest).iter().map(|schema| directory.join(schema)).collect();
-        described_by.push(path);
         Ok(Self {
             name,
             package: package.clone(),
             artifact: artifact.clone(),
             directory: directory.to_owned(),
             workspace: crates.workspace.clone(),
+            described_by,
+        })
+    }
+
+    /// A plugin that is not written in Rust; it belongs to no package.
+    pub fn foreign(directory: &Path) -> Result<Self> {
+        let (name, described_by) = described(directory)?;
+        Ok(Self {
+            name,
+            package: String::new(),
+            artifact: String::new(),
+            directory: directory.to_owned(),
+            workspace: directory.to_owned(),
             described_by,
         })
     }
@@ -97,6 +102,20 @@ impl Plugin {
     pub fn compiled(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{}.cwasm", self.name))
     }
+}
+
+/// A plugin's name, and the files that describe it.
+fn described(directory: &Path) -> Result<(String, Vec<PathBuf>)> {
+    let path = directory.join(MANIFEST);
+    let manifest = read_manifest(&path)?;
+    let name = match manifest.get("name").and_then(toml::Value::as_str) {
+        Some(name) if is_file_name(name) => name.to_owned(),
+        _ => bail!("{}: 'name' has to be a string of a-z, 0-9, '-' and '_'", path.display()),
+    };
+    let mut described_by: Vec<PathBuf> =
+        schemas(&manifest).iter().map(|schema| directory.join(schema)).collect();
+    described_by.push(path);
+    Ok((name, described_by))
 }
 
 fn is_file_name(name: &str) -> bool {
@@ -135,13 +154,36 @@ pub fn find(directory: &Path, crates: &Crates) -> Result<Vec<Plugin>> {
         .iter()
         .filter_map(|file| file.parent())
         .filter(|directory| directory.join("Cargo.toml").is_file())
-        .map(|directory| Plugin::read(directory, crates))
+        .map(|directory| match is_workspace(directory)? {
+            true => Plugin::read(directory, &Crates::of(directory)?),
+            false => Plugin::read(directory, crates),
+        })
         .collect()
+}
+
+/// Whether a crate is a workspace of its own.
+fn is_workspace(directory: &Path) -> Result<bool> {
+    let path = directory.join("Cargo.toml");
+    let manifest: toml::Table =
+        read_text(&path)?.parse().with_context(|| path.display().to_string())?;
+    Ok(manifest.contains_key("workspace"))
+}
+
+/// The directories below one that hold a plugin without a `Cargo.toml`.
+pub fn foreign_manifests(directory: &Path) -> Result<Vec<PathBuf>> {
+    let manifests = manifests(directory)?;
+    let directories = manifests.iter().filter_map(|file| file.parent());
+    Ok(directories
+        .filter(|directory| !directory.join("Cargo.toml").is_file())
+        .map(Path::to_owned)
+        .collect())
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::fs;
+
     use super::*;
     use crate::project::write;
 
@@ -180,5 +222,20 @@ mod tests {
         write(&root.join("files/plugin.toml"), manifest).unwrap();
         let nothing = Crates { workspace: root.to_owned(), by_directory: BTreeMap::new() };
         assert!(find(root, &nothing).unwrap_err().to_string().contains("is no member"));
+    }
+
+    #[test]
+    fn a_plugin_can_be_a_workspace_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(directory.path()).unwrap();
+        let heavy = root.join("heavy");
+        let crate_manifest = "[workspace]\n[package]\nname = \"h\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n";
+        write(&heavy.join("Cargo.toml"), crate_manifest).unwrap();
+        write(&heavy.join("src/lib.rs"), "").unwrap();
+        write(&heavy.join("plugin.toml"), "name = \"heavy\"").unwrap();
+        let others = Crates { workspace: root.clone(), by_directory: BTreeMap::new() };
+        let plugins = find(&root, &others).unwrap();
+        assert_eq!(plugins.len(), 1);
+        assert_eq!((&plugins[0].package, &plugins[0].workspace), (&"h".to_owned(), &heavy));
     }
 }

@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::{Sysroot, TARGET, release, rustup};
-use crate::process::{ask, native, run};
+use crate::apt::Apt;
+use crate::process::{ask, native};
 use crate::project::Project;
 use crate::tools;
 
@@ -55,7 +56,7 @@ pub fn provide(project: &Project) -> Result<(Sysroot, BuiltStd)> {
         Err(missing) => {
             let apt = Apt::find().with_context(|| missing.to_string())?;
             apt.update()?;
-            apt.install(&apt.recent_enough()?)?;
+            apt.install(&recent_enough()?)?;
             find()?
         }
     };
@@ -107,53 +108,16 @@ fn module_linker(sysroot: &Sysroot) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The package manager, as a user who may install.
-struct Apt {
-    through_sudo: bool,
-}
-
-impl Apt {
-    fn find() -> Result<Self> {
-        if !Path::new("/usr/bin/apt-get").exists() {
-            bail!("there is no apt-get here");
-        }
-        if ask(Command::new("id").arg("-u")).as_deref() == Some("0") {
-            return Ok(Self { through_sudo: false });
-        }
-        match ask(Command::new("sudo").args(["-n", "true"])) {
-            Some(_) => Ok(Self { through_sudo: true }),
-            None => bail!("only root may install packages"),
-        }
-    }
-
-    fn command(&self) -> Command {
-        let mut command = if self.through_sudo { native("sudo") } else { native("env") };
-        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-        command
-    }
-
-    fn update(&self) -> Result<()> {
-        run("apt-get update", self.command().arg("update"))
-    }
-
-    fn install(&self, packages: &[&str]) -> Result<()> {
-        run(
-            &format!("apt-get install {}", packages.join(" ")),
-            self.command().args(["install", "--yes", "--no-install-recommends"]).args(packages),
-        )
-    }
-
-    /// The packages whose Rust can build this project.
-    fn recent_enough(&self) -> Result<[&'static str; 5]> {
-        let wanted = env!("CARGO_PKG_RUST_VERSION");
-        [PACKAGES, ORDINARY_PACKAGES]
-            .into_iter()
-            .find(|[rustc, ..]| {
-                ask(native("apt-cache").env("LC_ALL", "C").args(["policy", rustc]))
-                    .is_some_and(|policy| candidate(&policy) >= release(wanted))
-            })
-            .with_context(|| format!("no package offers Rust {wanted} or newer"))
-    }
+/// The packages whose Rust can build this project.
+fn recent_enough() -> Result<[&'static str; 5]> {
+    let wanted = env!("CARGO_PKG_RUST_VERSION");
+    [PACKAGES, ORDINARY_PACKAGES]
+        .into_iter()
+        .find(|[rustc, ..]| {
+            ask(native("apt-cache").env("LC_ALL", "C").args(["policy", rustc]))
+                .is_some_and(|policy| candidate(&policy) >= release(wanted))
+        })
+        .with_context(|| format!("no package offers Rust {wanted} or newer"))
 }
 
 /// The version that `apt-cache policy` of one package says would be installed; (0, 0): none.

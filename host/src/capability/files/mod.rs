@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::policy::{Capabilities, Files, Limits, Scope, protected};
-use crate::workspace::path::by_names;
+use crate::policy::{Files, Limits, Scope, protected};
+use crate::runtime::Rights;
+use crate::workspace::path::{by_names, link_target};
 use crate::workspace::{Overlay, Quota, Refused, Workspace, or_dot};
 
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
@@ -26,7 +27,8 @@ pub(crate) struct FileState {
     tree: Arc<Overlay>,
     /// `/tmp`, once somebody asked for directories.
     private: Option<Arc<Overlay>>,
-    capabilities: Capabilities,
+    access: Files,
+    sight: Scope,
     scope: Scope,
     quota: Arc<Quota>,
     open: HashMap<u32, Open>,
@@ -67,16 +69,16 @@ impl FileState {
     pub(crate) fn new(
         workspace: Arc<Workspace>,
         tree: Arc<Overlay>,
-        capabilities: Capabilities,
-        scope: Scope,
+        rights: &Rights,
         limits: &Limits,
     ) -> Self {
         Self {
             workspace,
             tree,
             private: None,
-            capabilities,
-            scope,
+            access: rights.capabilities.files,
+            sight: rights.sight.clone(),
+            scope: rights.scope.clone(),
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
             open: HashMap::new(),
             refused: None,
@@ -92,8 +94,22 @@ impl FileState {
         &self.tree
     }
 
-    pub(super) fn scope(&self) -> &Scope {
-        &self.scope
+    /// What it may read.
+    pub(super) fn sight(&self) -> &Scope {
+        &self.sight
+    }
+
+    /// What counts what is written.
+    pub(super) fn quota(&self) -> &Arc<Quota> {
+        &self.quota
+    }
+
+    /// Whether a program that the call runs may have changed what is at `place`.
+    ///
+    /// # Errors
+    /// [`Refused`], saying why not.
+    pub(super) fn allow_change(&self, place: &str) -> io::Result<()> {
+        self.allow(&self.tree, place, place, Access::Change)
     }
 
     /// The limit of writing that the call has reached.
@@ -101,23 +117,12 @@ impl FileState {
         self.quota.exceeded()
     }
 
-    /// Does something at the place that `path`, beneath a directory of the workspace, stands
-    /// for, if the call may go there.
+    /// Does something at the place that `path`, beneath a directory of one of the call's trees,
+    /// stands for, if the call may go there.
     ///
     /// # Errors
     /// [`Refused`], and those of `act`.
     pub(super) fn at<T>(
-        &self,
-        base: &str,
-        path: &str,
-        follow: bool,
-        access: Access,
-        act: impl Fn(&Overlay, &str) -> io::Result<T>,
-    ) -> io::Result<(String, T)> {
-        self.at_in(&self.tree, base, path, follow, access, act)
-    }
-
-    fn at_in<T>(
         &self,
         tree: &Overlay,
         base: &str,
@@ -157,7 +162,7 @@ impl FileState {
         if !std::ptr::eq(tree, &*self.tree) {
             return Ok(());
         }
-        match self.capabilities.files {
+        match self.access {
             Files::None => {
                 let why = format!("{path}: the call has nothing to do with files");
                 return Err(Refused::denied(why));
@@ -167,13 +172,14 @@ impl FileState {
             }
             Files::Read | Files::Write => {}
         }
-        let is_in_sight =
-            matches!(access, Access::Look | Access::Lead) && self.scope.leads_on_from(place);
-        if !self.scope.allows(place) && !is_in_sight {
+        let scope = if access.changes() { &self.scope } else { &self.sight };
+        let is_on_the_way =
+            matches!(access, Access::Look | Access::Lead) && scope.leads_on_from(place);
+        if !scope.allows(place) && !is_on_the_way {
             let path = or_dot(Path::new(path)).display();
             return Err(Refused::denied(format!(
                 "{path} is outside of the call's scope: {}",
-                self.scope.paths().join(", ")
+                scope.paths().join(", ")
             )));
         }
         if access.changes()
@@ -188,20 +194,6 @@ impl FileState {
     /// scope, and not to what is protected. Its names are taken as they are: what is opened
     /// through the link later is decided on then.
     fn allow_target(&self, tree: &Overlay, place: &str, target: &str) -> io::Result<()> {
-        let refuse = |why: &str| Err(Refused::denied(format!("a link to {target} {why}")));
-        if target.starts_with('/') {
-            return refuse("would leave the workspace");
-        }
-        let mut names: Vec<&str> = place.split('/').collect();
-        names.pop();
-        for name in target.split('/') {
-            match name {
-                "" | "." => {}
-                ".." if names.pop().is_none() => return refuse("would leave the workspace"),
-                ".." => {}
-                name => names.push(name),
-            }
-        }
-        self.allow(tree, target, &names.join("/"), Access::Change)
+        self.allow(tree, target, &link_target(place, target)?, Access::Change)
     }
 }

@@ -75,8 +75,20 @@ impl<'a> FilesView<'a> {
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> FsResult<(String, T)> {
         let (tree, base) = self.directory(fd)?;
-        let done = self.state.at_in(&tree, &base, path, follow, access, act);
+        let done = self.state.at(&tree, &base, path, follow, access, act);
         self.noted(done)
+    }
+
+    /// What is at a path beneath an open directory.
+    fn look(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: &str,
+    ) -> FsResult<Stat> {
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let look = |tree: &Overlay, place: &str| tree.look(place, follow);
+        Ok(self.at(fd, path, follow, Access::Look, look)?.1)
     }
 
     fn noted<T>(&mut self, done: io::Result<T>) -> FsResult<T> {
@@ -224,7 +236,7 @@ fn timestamps(
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> Result<Vec<(Resource<Descriptor>, String)>> {
-        if self.state.capabilities.files == Files::None {
+        if self.state.access == Files::None {
             return Ok(Vec::new());
         }
         let workspace = Arc::clone(&self.state.tree);
@@ -357,7 +369,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let quota = Arc::clone(&self.state.quota);
         let Open { tree, place, object: opened, .. } = open;
         let path = if place.is_empty() { "." } else { &place };
-        let set = self.state.at_in(&tree, "", path, false, Access::Change, |tree, place| {
+        let set = self.state.at(&tree, "", path, false, Access::Change, |tree, place| {
             match tree.stat(place) {
                 Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
                 // Nobody sees any more what was opened.
@@ -423,9 +435,7 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::DescriptorStat> {
-        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let (_, stat) = self
-            .at(&fd, &path, follow, Access::Look, |tree, place| looked_at(tree, place, follow))?;
+        let stat = self.look(&fd, flags, &path)?;
         Ok(describe(&stat))
     }
 
@@ -435,9 +445,7 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let (_, stat) = self
-            .at(&fd, &path, follow, Access::Look, |tree, place| looked_at(tree, place, follow))?;
+        let stat = self.look(&fd, flags, &path)?;
         Ok(hash(object(&stat)))
     }
 
@@ -459,7 +467,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let times = timestamps(accessed, modified)?;
         let quota = Arc::clone(&self.state.quota);
         self.at(&fd, &path, follow, Access::Change, |tree, place| {
-            looked_at(tree, place, follow)?;
+            tree.look(place, follow)?;
             tree.set_times(place, &times, &quota)
         })?;
         Ok(())
@@ -548,7 +556,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let (tree, base) = self.directory(&fd)?;
         let is_name = ending(&path) == Ending::Name;
         let state = &self.state;
-        let made = state.at_in(&tree, &base, &path, false, Access::Change, |tree, place| {
+        let made = state.at(&tree, &base, &path, false, Access::Change, |tree, place| {
             if !is_name && tree.stat(place).is_err() {
                 // What is not there is no directory either.
                 return Err(Errno::NOENT.into());
@@ -558,15 +566,6 @@ impl types::HostDescriptor for FilesView<'_> {
         });
         self.noted(made.map(|_| ()))
     }
-}
-
-/// What is at a place; `ELOOP` for a link that is to be followed.
-fn looked_at(tree: &Overlay, place: &str, follow: bool) -> io::Result<Stat> {
-    let stat = tree.stat(place)?;
-    if follow && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-        return Err(Errno::LOOP.into());
-    }
-    Ok(stat)
 }
 
 impl types::HostDirectoryEntryStream for FilesView<'_> {

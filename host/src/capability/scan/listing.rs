@@ -10,7 +10,6 @@ use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use super::merged::{Problem, Walk};
 use super::rules::Rules;
@@ -57,16 +56,15 @@ pub(super) fn list(
 ) -> Result<Vec<Found>, Error> {
     let root = if query.root.is_empty() { "." } else { &query.root };
     let (root, kind) = files
-        .at("", root, true, Access::Look, |tree, place| {
-            let kind = FileType::from_raw_mode(tree.stat(place)?.st_mode);
-            if kind == FileType::Symlink { Err(Errno::LOOP.into()) } else { Ok(kind) }
+        .at(files.tree(), "", root, true, Access::Look, |tree, place| {
+            Ok(FileType::from_raw_mode(tree.look(place, true)?.st_mode))
         })
         .map_err(|error| root_error(query, &error))?;
     if !matches!(kind, FileType::Directory | FileType::RegularFile) {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
     // A link may lead out of the scope: with one, links are not followed.
-    let follow = query.follow_links && files.scope().is_everything();
+    let follow = query.follow_links && files.sight().is_everything();
     let mut found = if files.tree().is_changed() {
         walk_merged(files, control, query, &root, follow)?
     } else {
@@ -90,10 +88,8 @@ fn walk_merged(
     root: &str,
     follow: bool,
 ) -> Result<Vec<PathBuf>, Error> {
-    let top = files.workspace().path();
-    let (globs, types) = filters(query, &top.join(root))?;
-    let allows = |path: &str| files.scope().allows(path);
-    Walk::new(files.tree(), top, query, follow, &globs, &types, control, &allows)
+    let (globs, types) = filters(query, &files.workspace().path().join(root))?;
+    Walk::new(files, control, query, follow, &globs, &types)
         .from(root)
         .map_err(|Problem(problem)| Error::Invalid(problem))
 }
@@ -134,7 +130,7 @@ fn walk_disk(
                 return WalkState::Continue;
             }
             if let Some(path) = relative(workspace, &entry)
-                && files.scope().allows(&path.to_string_lossy())
+                && files.sight().allows(&path.to_string_lossy())
                 && !is_too_large(query, &entry)
             {
                 batch.paths.push(path);

@@ -13,6 +13,7 @@ use rustix::fs::FileType;
 
 use super::listing::MAX_FILES;
 use super::rules::{self, NAMES};
+use crate::capability::FileState;
 use crate::runtime::Control;
 use crate::runtime::wit::host::scan::Query;
 use crate::workspace::Overlay;
@@ -22,16 +23,13 @@ const EXCLUDE: &str = ".git/info/exclude";
 
 /// A walk and what it found so far.
 pub(super) struct Walk<'a> {
-    pub(super) tree: &'a Overlay,
-    /// The workspace's own path, which globs are relative to.
-    pub(super) top: &'a Path,
-    pub(super) query: &'a Query,
-    pub(super) follow: bool,
-    pub(super) globs: &'a Override,
-    pub(super) types: &'a Types,
-    pub(super) control: &'a Control,
-    /// Whether a file may be listed at all.
-    pub(super) allows: &'a dyn Fn(&str) -> bool,
+    files: &'a FileState,
+    tree: &'a Overlay,
+    control: &'a Control,
+    query: &'a Query,
+    follow: bool,
+    globs: &'a Override,
+    types: &'a Types,
     /// The rules of the directories that the walk is in, the deepest ones last; of each by
     /// [`NAMES`], and what its repository excludes.
     rules: Vec<Vec<Gitignore>>,
@@ -44,33 +42,27 @@ pub(super) struct Walk<'a> {
 pub(super) struct Problem(pub(super) String);
 
 impl<'a> Walk<'a> {
-    #[expect(clippy::too_many_arguments, reason = "what a walk is made of")]
     pub(super) fn new(
-        tree: &'a Overlay,
-        top: &'a Path,
+        files: &'a FileState,
+        control: &'a Control,
         query: &'a Query,
         follow: bool,
         globs: &'a Override,
         types: &'a Types,
-        control: &'a Control,
-        allows: &'a dyn Fn(&str) -> bool,
     ) -> Self {
         let (rules, places, found) = (Vec::new(), Vec::new(), Vec::new());
-        Self { tree, top, query, follow, globs, types, control, allows, rules, places, found }
+        let tree = files.tree();
+        Self { files, tree, control, query, follow, globs, types, rules, places, found }
     }
 
     /// The files at and below `root`, in no order.
     pub(super) fn from(mut self, root: &str) -> Result<Vec<PathBuf>, Problem> {
         // The rules of the directories above count as well.
-        for (end, _) in root.match_indices('/').chain([(root.len(), "")]) {
-            if !root.is_empty() && end == root.len() {
-                break;
-            }
-            self.enter(&root[..end], &root[..end])?;
-        }
         if !root.is_empty() {
-            self.enter("", "")?;
-            self.rules.rotate_right(1);
+            let above = root.match_indices('/').map(|(end, _)| &root[..end]);
+            for directory in std::iter::once("").chain(above) {
+                self.enter(directory, directory)?;
+            }
         }
         match self.tree.stat(root) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
@@ -104,7 +96,7 @@ impl<'a> Walk<'a> {
                 }
                 Some((place, FileType::RegularFile))
                     if !self.is_hidden(&path, false)
-                        && (self.allows)(&path)
+                        && self.files.sight().allows(&path)
                         && !self.is_too_large(&place)
                         && self.found.len() <= MAX_FILES =>
                 {
@@ -138,7 +130,7 @@ impl<'a> Walk<'a> {
     }
 
     fn is_hidden(&self, path: &str, is_directory: bool) -> bool {
-        let full = self.top.join(path);
+        let full = self.files.workspace().path().join(path);
         match self.globs.matched(&full, is_directory) {
             Match::None => {}
             decided => return decided.is_ignore(),
@@ -175,7 +167,7 @@ impl<'a> Walk<'a> {
             self.rules.push(Vec::new());
             return Ok(());
         }
-        let full = self.top.join(path);
+        let full = self.files.workspace().path().join(path);
         let names = NAMES.iter().rev().chain([&EXCLUDE]);
         let rules = names.map(|name| {
             let file =

@@ -1,0 +1,389 @@
+//! Native programs: which file a granted name stands for, and its run in the sandbox on the
+//! call's own tree. How the sandbox works is the crate `cofferdam-sandbox`'s business; what
+//! becomes of what a program changed, [`crate::workspace`]'s.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cofferdam_sandbox as sandbox;
+use cofferdam_sandbox::{Helper, Limit, Sandbox, SandboxError, Tier};
+use wasmtime::Result;
+
+use crate::policy::{Files, ProgramSettings, SandboxTier};
+use crate::runtime::{CallState, Control, wit};
+use crate::workspace::path::by_names;
+use crate::workspace::{Means, Shown, View};
+
+use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
+
+/// Where the system's programs are.
+const SYSTEM: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// Where the workspace is copied to, if it can't be shown otherwise. Not `/tmp`, which many
+/// systems keep in memory.
+const SCRATCH: &str = "/var/tmp";
+
+/// How much of each of a program's streams is kept, in bytes.
+const KEPT: usize = 8 << 20;
+
+/// How often a run looks whether its call was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(20);
+
+/// What a plugin's programs get beside what the operator grants.
+const FIXED: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
+
+/// Variables that a plugin can't set: they decide what runs, or where private files are.
+const RESERVED: [&str; 6] =
+    ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_PRELOAD", "LD_LIBRARY_PATH"];
+
+/// The shortest value of a granted variable that is blotted out of what programs print, in bytes:
+/// anything shorter is in every text.
+const SECRET: usize = 6;
+
+/// Native programs on this machine. The sandbox is tried when the first program is run.
+pub struct Programs {
+    helper: Option<Helper>,
+    settings: ProgramSettings,
+    environment: HashMap<String, String>,
+    sandbox: OnceLock<std::result::Result<Sandbox, String>>,
+}
+
+impl Programs {
+    /// Programs that run with the help of `helper`; without one, none runs. `environment` is
+    /// what the operator can grant variables of.
+    pub fn new(
+        helper: Option<Helper>,
+        settings: ProgramSettings,
+        environment: HashMap<String, String>,
+    ) -> Self {
+        Self { helper, settings, environment, sandbox: OnceLock::new() }
+    }
+
+    /// No programs.
+    pub fn none() -> Self {
+        Self::new(None, ProgramSettings::default(), HashMap::new())
+    }
+
+    fn sandbox(&self) -> std::result::Result<&Sandbox, Error> {
+        let open = || {
+            let Some(helper) = self.helper.clone() else {
+                return Err("this host was opened without a way to start one".to_owned());
+            };
+            let tier = self.settings.tier.map(|tier| match tier {
+                SandboxTier::A => Tier::A,
+                SandboxTier::B => Tier::B,
+            });
+            Sandbox::open(helper, tier).map_err(|error| error.to_string())
+        };
+        self.sandbox.get_or_init(open).as_ref().map_err(|why| Error::Unavailable(why.clone()))
+    }
+
+    /// Where programs are looked up, the operator's own directories first.
+    fn path(&self) -> Vec<PathBuf> {
+        self.settings.path.iter().cloned().chain(SYSTEM.map(PathBuf::from)).collect()
+    }
+
+    /// The file that a name stands for. One in the workspace is nobody's program: whoever can
+    /// write there could plant it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "programs are looked up in the operator's directories"
+    )]
+    fn find(&self, name: &str, workspace: &Path) -> std::result::Result<PathBuf, Error> {
+        let path = self.path();
+        let Some(found) = sandbox::find_program(name, &path) else {
+            let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
+            return Err(Error::NotFound(format!(
+                "there is no program '{name}' in {}; install it, or name its directory in \
+                 [programs] path of cofferdam.toml",
+                path.join(", ")
+            )));
+        };
+        let real = fs::canonicalize(&found).map_err(|error| failed(&found.display(), &error))?;
+        if real.starts_with(workspace) || found.starts_with(workspace) {
+            return Err(Error::Denied(format!(
+                "the program '{name}' is {}, in the workspace itself, where anybody could have \
+                 planted it",
+                found.display()
+            )));
+        }
+        // Not the file that a link leads to: some programs go by the name that they are called.
+        let directory = found.parent().unwrap_or(Path::new("/"));
+        let directory =
+            fs::canonicalize(directory).map_err(|error| failed(&directory.display(), &error))?;
+        Ok(directory.join(name))
+    }
+}
+
+impl Host for CallState {
+    fn run(&mut self, command: Command) -> Result<std::result::Result<Output, Error>> {
+        Ok(self.run_program(&command))
+    }
+
+    fn cache_directory(&mut self) -> Result<String> {
+        Ok(self.cache().display().to_string())
+    }
+}
+
+impl CallState {
+    fn run_program(&mut self, command: &Command) -> std::result::Result<Output, Error> {
+        let granted = &self.rights.capabilities;
+        if !granted.process.contains(&command.program) {
+            let plugin = &self.rights.plugin;
+            return Err(Error::Denied(format!(
+                "'{}' is not among the programs that the plugin '{plugin}' may run here; a person \
+                 can grant it by process = [...] under [grants.{plugin}] in cofferdam.toml",
+                crate::outcome::shorten(&command.program, 80)
+            )));
+        }
+        if granted.files == Files::None {
+            return Err(Error::Denied("the call has nothing to do with files".to_owned()));
+        }
+        if command.changes == Changes::Keep && granted.files != Files::Write {
+            let why = "the call may only read, so nothing that a program changes can be kept";
+            return Err(Error::Denied(why.to_owned()));
+        }
+        let workspace = Arc::clone(&self.surroundings.workspace);
+        let programs = Arc::clone(&self.surroundings.programs);
+        let sandbox = programs.sandbox()?;
+        let program = programs.find(&command.program, workspace.path())?;
+        let tree = Arc::clone(self.files.tree());
+        let control = Arc::clone(self.control());
+        let view = View::show(
+            &workspace,
+            &tree,
+            Means { mounts: sandbox.tier() == Tier::A, scratch: Path::new(SCRATCH) },
+            command.changes != Changes::None,
+            &|| control.stop().is_some(),
+        )
+        .map_err(|error| failed(&"the workspace can't be shown to the program", &error))?;
+        let top = match view.shown() {
+            Shown::Workspace | Shown::Mount { .. } => workspace.path().to_owned(),
+            Shown::Copy(copy) => copy.clone(),
+        };
+        let described = self.describe(command, &programs, program, view.shown(), &top)?;
+        let report = run_to_end(sandbox, described, &control)?;
+        if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
+            let files = &self.files;
+            view.keep(&tree, files.quota(), &|place| files.allow_change(place))
+                .map_err(|error| Error::Changes(error.to_string()))?;
+        }
+        let secrets = self.granted_variables(&programs);
+        let captured = |captured: sandbox::Captured| Captured {
+            bytes: blotted(captured.bytes, &secrets),
+            total: captured.written,
+        };
+        Ok(Output {
+            end: end(report.end, command, &control),
+            stdout: captured(report.stdout),
+            stderr: captured(report.stderr),
+            duration_ms: u32::try_from(report.wall.as_millis()).unwrap_or(u32::MAX),
+            workspace: top.display().to_string(),
+        })
+    }
+
+    /// The run as the sandbox wants it.
+    fn describe(
+        &self,
+        command: &Command,
+        programs: &Programs,
+        program: PathBuf,
+        shown: &Shown,
+        top: &Path,
+    ) -> std::result::Result<sandbox::Command, Error> {
+        let invalid = |message: String| Error::Invalid(message);
+        let directory = match by_names("", &command.directory) {
+            _ if command.directory.is_empty() => String::new(),
+            Ok(Some(place)) => place,
+            _ => return Err(invalid(format!("{} leaves the workspace", command.directory))),
+        };
+        let directory = if directory.is_empty() { top.to_owned() } else { top.join(directory) };
+        if let Some(argument) = command.arguments.iter().find(|text| text.contains('\0')) {
+            return Err(invalid(format!("the argument {argument:?} holds a NUL character")));
+        }
+        for (name, value) in &command.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(invalid(format!("{name:?} can't be a variable with that value")));
+            }
+            if RESERVED.contains(&name.as_str()) {
+                return Err(invalid(format!("the variable {name} is the host's to set")));
+            }
+        }
+        let cache = self.surroundings.workspace.cache_directory(&self.rights.plugin);
+        let cache = cache.map_err(|error| failed(&"the directory for caches", &error))?;
+        let path: Vec<String> =
+            programs.path().iter().map(|directory| directory.display().to_string()).collect();
+        let mut environment: Vec<(String, String)> = FIXED
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .chain(self.granted_variables(programs))
+            .chain(command.environment.iter().cloned())
+            .collect();
+        environment.push(("PATH".to_owned(), path.join(":")));
+        environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
+
+        let mut described = sandbox::Command::new(program, directory);
+        described.arguments = command.arguments.clone();
+        described.environment = environment;
+        described.stdin = command.stdin.clone();
+        described.readable = sandbox::system_paths();
+        described.readable.extend(programs.settings.path.iter().cloned());
+        described.readable.extend(programs.settings.readable.iter().cloned());
+        described.writable.push(cache);
+        match shown {
+            Shown::Workspace => described.readable.push(top.to_owned()),
+            Shown::Mount { upper, work } => {
+                described.overlay = Some(sandbox::Overlay {
+                    lower: top.to_owned(),
+                    upper: upper.clone(),
+                    work: work.clone(),
+                });
+            }
+            Shown::Copy(copy) => {
+                described.writable.push(copy.clone());
+                // Where `.git` of the copy leads.
+                described.readable.push(self.surroundings.workspace.path().join(".git"));
+            }
+        }
+        // In a copy, nothing is git's own; and what is new there would not be kept.
+        if command.changes == Changes::Keep && !matches!(shown, Shown::Copy(_)) {
+            described.protected = sandbox::protected_paths(top)
+                .map_err(|error| failed(&"looking for what is protected", &error))?;
+            described.protected.retain(|path| !path.ends_with(crate::workspace::OWN));
+        }
+        described.limits = self.program_limits(command);
+        Ok(described)
+    }
+
+    fn program_limits(&self, command: &Command) -> sandbox::Limits {
+        let limits = &self.surroundings.limits;
+        let left = self.control().deadline().saturating_duration_since(Instant::now());
+        let wall = match command.timeout_ms {
+            0 => left,
+            timeout => left.min(Duration::from_millis(timeout.into())),
+        };
+        sandbox::Limits {
+            wall,
+            cpu_seconds: limits.call.as_secs().max(1),
+            memory: limits.program_memory as u64,
+            file_size: limits.write as u64,
+            processes: limits.processes as u64,
+            output: KEPT,
+            ..sandbox::Limits::DEFAULT
+        }
+    }
+
+    /// The variables that the operator passes on, with their values.
+    fn granted_variables(&self, programs: &Programs) -> Vec<(String, String)> {
+        let value = |name: &String| Some((name.clone(), programs.environment.get(name)?.clone()));
+        self.rights.environment.iter().filter_map(value).collect()
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.surroundings.workspace.path_of_cache(&self.rights.plugin)
+    }
+}
+
+/// Runs a program until it ends, its time is over, or its call is cancelled.
+fn run_to_end(
+    sandbox: &Sandbox,
+    command: sandbox::Command,
+    control: &Control,
+) -> std::result::Result<sandbox::Report, Error> {
+    let running = sandbox.start(command).map_err(not_run)?;
+    let canceller = running.canceller();
+    thread::scope(|scope| {
+        let (ended, end) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(CANCEL_POLL) {
+                if control.is_cancelled() {
+                    canceller.cancel();
+                    return;
+                }
+            }
+        });
+        let report = running.wait().map_err(not_run);
+        drop(ended);
+        report
+    })
+}
+
+fn end(end: sandbox::End, command: &Command, control: &Control) -> End {
+    match end {
+        sandbox::End::Exited(code) => End::Exited(code),
+        sandbox::End::Signalled(signal) => End::Signalled(signal),
+        sandbox::End::Limit(Limit::WallClock) => End::TimedOut,
+        sandbox::End::Limit(limit) => End::Limit(
+            match limit {
+                Limit::WallClock | Limit::CpuTime => "CpuTimeLimit",
+                Limit::Memory => "ProgramMemoryLimit",
+                Limit::FileSize => "FileSizeLimit",
+                Limit::Output => "ProgramOutputLimit",
+                Limit::Processes => "ProcessLimit",
+            }
+            .to_owned(),
+        ),
+        sandbox::End::Cancelled => {
+            tracing::debug!("{} was cancelled: {:?}", command.program, control.stop());
+            End::TimedOut
+        }
+    }
+}
+
+/// `bytes` with a mark in place of each value that no plugin may see.
+fn blotted(bytes: Vec<u8>, secrets: &[(String, String)]) -> Vec<u8> {
+    secrets.iter().filter(|(_, value)| value.len() >= SECRET).fold(bytes, |bytes, (name, value)| {
+        let finder = memchr::memmem::Finder::new(value);
+        let mut clean = Vec::with_capacity(bytes.len());
+        let mut rest = &bytes[..];
+        while let Some(at) = finder.find(rest) {
+            clean.extend_from_slice(&rest[..at]);
+            clean.extend_from_slice(format!("[{name}]").as_bytes());
+            rest = &rest[at + value.len()..];
+        }
+        clean.extend_from_slice(rest);
+        clean
+    })
+}
+
+fn not_run(error: SandboxError) -> Error {
+    match error {
+        SandboxError::Unavailable(why) => Error::Unavailable(why),
+        SandboxError::Command(why) => Error::Invalid(why),
+        error @ (SandboxError::Program { .. }
+        | SandboxError::Setup(_)
+        | SandboxError::Helper(_)) => Error::Failed(error.to_string()),
+    }
+}
+
+fn failed(what: &dyn std::fmt::Display, error: &io::Error) -> Error {
+    Error::Failed(format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_granted_variables_are_blotted_out() {
+        let secrets = [
+            ("TOKEN".to_owned(), "s3cr3t-value".to_owned()),
+            ("SHORT".to_owned(), "no".to_owned()),
+        ];
+        for (text, wanted) in [
+            ("", ""),
+            ("nothing", "nothing"),
+            ("a s3cr3t-value b s3cr3t-value", "a [TOKEN] b [TOKEN]"),
+            ("s3cr3t-values3cr3t-value", "[TOKEN][TOKEN]"),
+            ("s3cr3t-valu", "s3cr3t-valu"),
+        ] {
+            let found = blotted(text.as_bytes().to_vec(), &secrets);
+            assert_eq!(String::from_utf8_lossy(&found), wanted);
+        }
+    }
+}

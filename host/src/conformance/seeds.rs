@@ -1,0 +1,216 @@
+//! Faults that linters find, for each language, and the files around them.
+
+use super::Files;
+
+/// A fault in one line, and what has to be around it.
+#[derive(Debug)]
+pub(super) struct Seed {
+    /// Other files of the project.
+    pub(super) around: &'static [(&'static str, &'static str)],
+    /// The file with the fault.
+    pub(super) path: &'static str,
+    /// The least that this file can hold.
+    pub(super) empty: &'static str,
+    /// What stands before the fault, so that it is not in the first line.
+    pub(super) head: &'static str,
+    /// The fault; `{n}` is a number, always of four digits, that makes it unlike others.
+    pub(super) fault: &'static str,
+    /// Whether it can stand in files of other names.
+    pub(super) stands_alone: bool,
+    /// Whether linters report it each time that it stands in a file.
+    pub(super) repeats: bool,
+}
+
+const PYTHON: &[Seed] = &[
+    Seed { fault: "import os as unused{n}", repeats: false, ..PYTHON_FILE },
+    Seed { fault: "print(undefined{n})", ..PYTHON_FILE },
+    // For linters of contracts between modules, which look at nothing else.
+    Seed {
+        around: &[
+            (
+                ".importlinter",
+                "[importlinter]\nroot_package = layers\n\n[importlinter:contract:below]\n\
+                 name = Below\ntype = forbidden\nsource_modules = layers.low\n\
+                 forbidden_modules = layers.high\n",
+            ),
+            ("layers/__init__.py", ""),
+            ("layers/high.py", "LEVEL = 1\n"),
+        ],
+        path: "layers/low.py",
+        fault: "import layers.high",
+        stands_alone: false,
+        repeats: false,
+        ..PYTHON_FILE
+    },
+];
+
+const PYTHON_FILE: Seed = Seed {
+    around: &[],
+    path: "seed.py",
+    empty: "",
+    head: "\"\"\"Seeds.\"\"\"\n\n",
+    fault: "",
+    stands_alone: true,
+    repeats: true,
+};
+
+/// ESLint has no rules without a configuration; other linters do not look at it.
+const ESLINT: &[(&str, &str)] = &[(
+    "eslint.config.mjs",
+    "export default [{ files: [\"**/*.js\", \"**/*.ts\"], rules: { \"no-debugger\": \"error\", \
+     \"no-extra-boolean-cast\": \"error\", \"no-unused-vars\": \"error\" } }];\n",
+)];
+
+const JAVASCRIPT: &[Seed] = &[
+    Seed { fault: "debugger;", ..SCRIPT },
+    Seed { fault: "let unused{n} = 1;", ..SCRIPT },
+    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", ..SCRIPT },
+    Seed { fault: "debugger;", around: ESLINT, ..SCRIPT },
+    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..SCRIPT },
+];
+
+const SCRIPT: Seed = Seed {
+    around: &[],
+    path: "seed.js",
+    empty: "",
+    head: "// Seeds.\n\n",
+    fault: "",
+    stands_alone: true,
+    repeats: true,
+};
+
+const TYPESCRIPT: &[Seed] = &[
+    Seed { fault: "debugger;", ..TYPED_SCRIPT },
+    Seed { fault: "let unused{n}: number = 1;", ..TYPED_SCRIPT },
+    Seed { fault: "debugger;", around: ESLINT, ..TYPED_SCRIPT },
+    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..TYPED_SCRIPT },
+];
+
+const TYPED_SCRIPT: Seed = Seed { path: "seed.ts", ..SCRIPT };
+
+const GO: &[Seed] = &[
+    Seed { fault: "func unused{n}() {}", ..GO_FILE },
+    Seed { fault: "func Same{n}(x int) int { x = x; return x }", ..GO_FILE },
+];
+
+const GO_FILE: Seed = Seed {
+    around: &[("go.mod", "module example.com/seeds\n\ngo 1.21\n")],
+    path: "seed.go",
+    empty: "package seeds\n",
+    head: "package seeds\n\n",
+    fault: "",
+    stands_alone: false,
+    repeats: true,
+};
+
+const RUST: &[Seed] = &[
+    Seed { fault: "pub fn late{n}(x: u8) -> u8 { return x; }", ..RUST_FILE },
+    Seed { fault: "fn unused{n}() {}", ..RUST_FILE },
+];
+
+const RUST_FILE: Seed = Seed {
+    around: &[(
+        "Cargo.toml",
+        "[package]\nname = \"seeds\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+    )],
+    path: "src/lib.rs",
+    empty: "",
+    head: "//! Seeds.\n\n",
+    fault: "",
+    stands_alone: false,
+    repeats: true,
+};
+
+/// What is told apart by language beside the seeds.
+pub(super) struct Language {
+    pub(super) name: &'static str,
+    pub(super) seeds: &'static [Seed],
+    /// What can stand before a fault in its line.
+    pub(super) before: [&'static str; 2],
+    /// A file that can't be parsed.
+    pub(super) broken: &'static str,
+    /// A configuration that can't be one.
+    pub(super) broken_config: (&'static str, &'static str),
+}
+
+const LANGUAGES: [Language; 5] = [
+    Language {
+        name: "python",
+        seeds: PYTHON,
+        before: ["\"", "\"; "],
+        broken: "\"\"\"Seeds.\"\"\"\n\n\ndef broken(:\n    pass\n",
+        broken_config: ("broken.toml", "]]] = [[[\n"),
+    },
+    Language {
+        name: "javascript",
+        seeds: JAVASCRIPT,
+        before: ["/* ", " */ "],
+        broken: "// Seeds.\n\nfunction broken( {\n}\n",
+        broken_config: ("broken.json", "{ \"rules\": ]\n"),
+    },
+    Language {
+        name: "typescript",
+        seeds: TYPESCRIPT,
+        before: ["/* ", " */ "],
+        broken: "// Seeds.\n\nfunction broken(x: ) {\n}\n",
+        broken_config: ("broken.json", "{ \"rules\": ]\n"),
+    },
+    Language {
+        name: "go",
+        seeds: GO,
+        before: ["/* ", " */ "],
+        broken: "package seeds\n\nfunc broken( {\n}\n",
+        broken_config: ("broken.yml", "linters: [}\n"),
+    },
+    Language {
+        name: "rust",
+        seeds: RUST,
+        before: ["/* ", " */ "],
+        broken: "//! Seeds.\n\npub fn broken( {\n}\n",
+        broken_config: ("broken.toml", "]]] = [[[\n"),
+    },
+];
+
+/// The languages that there are cases for.
+pub fn languages() -> impl Iterator<Item = &'static str> {
+    LANGUAGES.iter().map(|language| language.name)
+}
+
+pub(super) fn language(name: &str) -> Option<&'static Language> {
+    LANGUAGES.iter().find(|language| language.name == name)
+}
+
+impl Seed {
+    /// The file with the fault `count` times, in lines of their own, each behind `before`.
+    pub(super) fn text(&self, count: u32, before: &str) -> String {
+        let faults = (0..count).map(|number| {
+            format!("{before}{}\n", self.fault.replace("{n}", &format!("{number:04}")))
+        });
+        faults.fold(self.head.to_owned(), |text, fault| text + &fault)
+    }
+
+    /// The line of the first fault, counted from 1.
+    pub(super) fn line(&self) -> u32 {
+        1 + count_u32(self.head.matches('\n').count())
+    }
+
+    /// The project with these contents at `path` in place of the seed's own file.
+    pub(super) fn project(&self, path: &str, contents: impl Into<Vec<u8>>) -> Files {
+        let mut files: Files = self
+            .around
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+            .collect();
+        files.insert(path.to_owned(), contents.into());
+        files
+    }
+
+    /// The end of the name of the seed's file.
+    pub(super) fn extension(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(_, extension)| extension)
+    }
+}
+
+pub(super) fn count_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

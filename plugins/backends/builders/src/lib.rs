@@ -1,0 +1,145 @@
+//! Builders: `go`, `npm`, `make`, `cargo`, `maven` and `gradle`, each by the program that the
+//! operator has. A wrapper in the workspace (`gradlew`, `mvnw`) is never taken for one.
+//!
+//! | module | is for |
+//! |---|---|
+//! | [`framework`] | what fits a project, what is run, with which environment |
+//! | [`text`] | errors and warnings in what compilers and build programs print |
+//! | [`cargo`] | the same in cargo's JSON |
+//! | [`places`] | the files and columns that they name, as reports name them |
+//!
+//! What a build makes becomes part of the workspace; caches and intermediate files go to the
+//! plugin's cache directory. There is no network: dependencies must be there.
+
+pub mod cargo;
+pub mod framework;
+pub mod places;
+pub mod text;
+
+use std::collections::HashSet;
+
+use cofferdam_sdk::backend::building::{Diagnostic, Report, Request, Severity};
+use cofferdam_sdk::backend::{Builder, Error};
+use cofferdam_sdk::process::{self, Changes, Command, End, Output};
+use cofferdam_sdk::{Context, builder, shorten};
+
+use framework::{Framework, Project};
+use places::Places;
+
+/// More errors and warnings than these are left out of a report: nobody reads them.
+const MOST_DIAGNOSTICS: usize = 10_000;
+
+/// More of what was printed, in bytes, is left out of the middle of a report.
+const MOST_RAW: usize = 1024 * 1024;
+
+/// The backends.
+pub struct Builders;
+
+impl Builder for Builders {
+    fn detect(name: &str, root: &str, context: &Context) -> u8 {
+        match (Framework::named(name), Project::at(root, context)) {
+            (Ok(framework), Ok(project)) => framework.fits(&project),
+            _ => 0,
+        }
+    }
+
+    fn version(name: &str, context: &Context) -> Result<String, Error> {
+        let framework = Framework::named(name)?;
+        let (program, arguments) = framework.asking_for_version();
+        let command = Command {
+            environment: framework.environment(&process::cache_directory(context)),
+            ..process::command(program, arguments)
+        };
+        let output = process::run(&command, context)?;
+        let said = [output.stdout_text(), output.stderr_text()].concat();
+        text::version(&said).ok_or_else(|| {
+            Error::Failed(format!("{program} does not say its version, but: {}", said.trim()))
+        })
+    }
+
+    fn build(name: &str, request: &Request, context: &Context) -> Result<Report, Error> {
+        let framework = Framework::named(name)?;
+        let project = Project::at(&request.root, context)?;
+        let words = match request.command.as_slice() {
+            [] => framework.command(&project, request.target.as_deref(), request.timeout_ms)?,
+            words => words.to_vec(),
+        };
+        let output =
+            framework::run(framework, &words, &project, Changes::Keep, request.timeout_ms)?;
+        report(framework, &output, &project)
+    }
+}
+
+builder!(Builders);
+
+/// What a build program's run comes to.
+fn report(framework: Framework, output: &Output, project: &Project) -> Result<Report, Error> {
+    let (exit_code, timed_out) = match &output.end {
+        End::Exited(code) => (Some(*code), false),
+        // As shells say it.
+        End::Signalled(signal) => (Some(128 + signal), false),
+        End::TimedOut => (None, true),
+        End::Limit(limit) => {
+            return Err(Error::Limit(format!("the build was stopped at a limit: {limit}")));
+        }
+    };
+    let failed = exit_code != Some(0);
+    let stdout = text::without_escapes(&output.stdout_text());
+    let stderr = text::without_escapes(&output.stderr_text());
+    let cargo::Messages { mut found, stdout } = match framework {
+        Framework::Cargo => {
+            let messages = cargo::parse(&stdout);
+            let is_cut = output.stdout.total > output.stdout.bytes.len() as u64;
+            if is_cut && !messages.found.is_empty() {
+                let total = output.stdout.total;
+                return Err(Error::Failed(format!(
+                    "cargo printed {total} bytes of messages, more than can be read"
+                )));
+            }
+            messages
+        }
+        _ => cargo::Messages { found: Vec::new(), stdout },
+    };
+    let raw = joined(stdout, &stderr);
+    // Cargo's own messages were taken from the JSON; the rest of what it prints is text too.
+    let printed = if found.is_empty() { &raw } else { &stderr };
+    found.extend(text::parse(printed, framework.columns()));
+    let mut places = Places::new(project, output, text::entered_directories(printed));
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
+    // Maven says everything twice, and so does a compiler of a file that is used twice.
+    let mut said = HashSet::new();
+    for found in found {
+        if diagnostics.len() == MOST_DIAGNOSTICS {
+            break;
+        }
+        let diagnostic = places.diagnostic(found, failed);
+        let Diagnostic { path, line, column, message, .. } = diagnostic.clone();
+        if said.insert((path, line, column, message)) {
+            diagnostics.push(diagnostic);
+        }
+    }
+    let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
+    if failed && !timed_out && !diagnostics.iter().any(is_error) {
+        diagnostics.extend(text::last_resort(&raw).map(|message| Diagnostic {
+            path: String::new(),
+            line: 0,
+            column: 0,
+            message,
+            severity: Severity::Error,
+        }));
+    }
+    let raw = shorten(&raw, MOST_RAW).into_owned();
+    Ok(Report { diagnostics, exit_code, timed_out, duration_ms: output.duration_ms, raw })
+}
+
+/// Standard output, then standard error, each beginning on a line of its own.
+fn joined(mut stdout: String, stderr: &str) -> String {
+    if !stdout.is_empty() && !stdout.ends_with('\n') && !stderr.is_empty() {
+        stdout.push('\n');
+    }
+    stdout.push_str(stderr);
+    stdout
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+// The component: what it exports, and how it reaches the files of the workspace.
+
+import './prelude.js';
+
+import { Scanner } from 'cofferdam:host/scan@0.1.0';
+
+import { EXTENSIONS, findConfig } from './config.js';
+import { Invalid } from './invalid.js';
+import { isCovered, lint, version, wholeFile } from './lint.js';
+import { inside } from './paths.js';
+
+const NAME = 'eslint';
+
+/** How much of the files the host hands over at once, in bytes. */
+const BATCH = 256 * 1024;
+
+/** How many files are listed at once. */
+const LISTING = 4096;
+
+const dispose = Symbol.dispose ?? Symbol.for('dispose');
+
+export const linter = {
+    version(name) {
+        checkName(name);
+        return version;
+    },
+
+    lint(name, request) {
+        checkName(name);
+        try {
+            return report(request);
+        } catch (error) {
+            const tag = error instanceof Invalid ? 'invalid' : 'failed';
+            throw { tag, val: String(error?.message ?? error) };
+        }
+    },
+};
+
+function checkName(name) {
+    if (name !== NAME) {
+        throw { tag: 'invalid', val: `there is no backend '${name}' in this plugin` };
+    }
+}
+
+function report({ root, paths, config, select }) {
+    const roots = paths.map(inside);
+    if (!roots.length) {
+        throw new Invalid('no path is given');
+    }
+    if (select.some(code => code.trim() === '')) {
+        throw new Invalid('an empty code is selected');
+    }
+    const configs = findConfig(readText, {
+        root: inside(root),
+        config: config === undefined || config === null ? undefined : inside(config),
+        paths: roots,
+        select,
+    });
+    const seen = new Set();
+    const findings = [];
+    for (const path of roots) {
+        for (const [file, data] of files(path)) {
+            if (seen.has(file) || !isCovered(configs, file)) {
+                continue;
+            }
+            seen.add(file);
+            findings.push(
+                ...(data ? lint(configs, select, file, data) : [wholeFile(file, "the file can't be read")]),
+            );
+        }
+    }
+    // Stable: what a file has is in order already.
+    findings.sort((left, right) => (left.path < right.path ? -1 : Number(left.path > right.path)));
+    const raw = findings.map(
+        ({ path, line, column, code, message }) => `${path}:${line}:${column}: ${code} ${message}\n`,
+    );
+    return { findings, filesChecked: seen.size, exitCode: undefined, raw: raw.join('') };
+}
+
+function open(root) {
+    return Scanner.open({
+        root,
+        globs: EXTENSIONS.map(extension => `*.${extension}`),
+        excludeGlobs: [],
+        types: [],
+        ignoreFiles: true,
+        hidden: false,
+        followLinks: false,
+        maxFileSize: undefined,
+    });
+}
+
+/** All files of a path with their contents; undefined where one can't be read. */
+function* files(path) {
+    let scanner;
+    try {
+        scanner = open(path);
+    } catch (error) {
+        throw new Invalid(String(error?.payload?.val ?? error));
+    }
+    try {
+        const read = new Set();
+        for (;;) {
+            const { ids, ends, data } = scanner.next(BATCH);
+            if (!ids.length) {
+                break;
+            }
+            let start = 0;
+            for (const [index, id] of ids.entries()) {
+                const file = scanner.path(id);
+                read.add(file);
+                yield [file, data.subarray(start, ends[index])];
+                start = ends[index];
+            }
+        }
+        if (scanner.unreadable()) {
+            for (let first = 0; first < scanner.count(); first += LISTING) {
+                for (const { path: file } of scanner.files(first, LISTING)) {
+                    if (!read.has(file)) {
+                        yield [file, undefined];
+                    }
+                }
+            }
+        }
+    } finally {
+        scanner[dispose]();
+    }
+}
+
+/** One file of text; undefined where it does not exist, or is out of reach. */
+function readText(path) {
+    let scanner;
+    try {
+        scanner = open(path);
+    } catch {
+        return undefined;
+    }
+    try {
+        const { ids, data } = scanner.next(BATCH);
+        return ids.length === 1 && scanner.path(ids[0]) === path ? new TextDecoder().decode(data) : undefined;
+    } finally {
+        scanner[dispose]();
+    }
+}
+
+// What ESLint loads late is loaded while the component is built.
+warmUp();
+
+function warmUp() {
+    const configs = findConfig(() => undefined, { root: '', paths: [''], select: [] });
+    lint(configs, [], 'example.js', new TextEncoder().encode('var a = 1; debugger;\n'));
+    lint(configs, [], 'example.js', new TextEncoder().encode('function (\n'));
+}

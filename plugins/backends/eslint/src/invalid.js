@@ -1,0 +1,2 @@
+/** The request or a configuration file is wrong. */
+export class Invalid extends Error {}

@@ -1,0 +1,20 @@
+// What the bundled packages expect of Node.js when they are loaded. The component has no clock, no
+// source of random numbers and no streams, so nothing here may ask for one.
+
+globalThis.process ??= {
+    argv: [],
+    cwd: () => '/',
+    emitWarning() {},
+    env: {},
+    hrtime: () => [0, 0],
+    on() {},
+    platform: 'linux',
+    versions: {},
+};
+
+Math.random = () => 0.5;
+Date.now = () => 0;
+
+for (const name of ['debug', 'error', 'info', 'log', 'trace', 'warn']) {
+    console[name] = () => {};
+}

@@ -1,0 +1,254 @@
+//! Running a linter's program, and what its end means where it is not a list of findings.
+
+use cofferdam_sdk::backend::Error;
+use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Output};
+use cofferdam_sdk::{Context, WorkspacePath};
+
+use crate::job::Job;
+
+/// How much of what a program complains is passed on, in bytes.
+const MOST_COMPLAINT: usize = 2_000;
+
+/// A program that a backend drives.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// As the manifest names it.
+    pub name: &'static str,
+    /// How an operator gets it, as the end of "it can be had with".
+    pub install: &'static str,
+}
+
+/// How a program is run for a job.
+pub struct Run<'a> {
+    /// Where it starts.
+    pub directory: &'a WorkspacePath,
+    /// What follows its name.
+    pub arguments: Vec<String>,
+    /// Variables beside the fixed ones.
+    pub environment: Vec<(&'static str, String)>,
+    /// Whether it may write into the workspace. Nothing of that is kept.
+    pub scratch: bool,
+    /// The most time it may take; 0: what is left of the call.
+    pub timeout_ms: u32,
+}
+
+impl<'a> Run<'a> {
+    /// A run in the job's directory that writes nothing.
+    pub fn new(job: &'a Job<'_>, arguments: &[&str]) -> Self {
+        Self {
+            directory: &job.root,
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            environment: Vec::new(),
+            scratch: false,
+            timeout_ms: job.timeout_ms,
+        }
+    }
+
+    /// Adds an option with its value as the next argument.
+    pub fn option(&mut self, name: &str, value: impl Into<String>) {
+        self.arguments.extend([name.to_owned(), value.into()]);
+    }
+
+    /// Adds `--` and the job's targets.
+    pub fn targets(&mut self, job: &Job<'_>) {
+        self.arguments.push("--".to_owned());
+        self.arguments.extend(job.arguments());
+    }
+}
+
+impl Program {
+    /// Runs the program to its own end.
+    ///
+    /// # Errors
+    /// `Unavailable` where the program is missing or not granted, `Limit` where it was stopped,
+    /// `Failed` where it crashed.
+    pub fn run(&self, job: &Job<'_>, run: Run<'_>) -> Result<Output, Error> {
+        let changes = if run.scratch { Changes::Discard } else { Changes::None };
+        let environment =
+            run.environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let command = Command {
+            arguments: run.arguments,
+            directory: run.directory.as_str().to_owned(),
+            environment,
+            timeout_ms: run.timeout_ms,
+            changes,
+            ..process::command(self.name, &[])
+        };
+        let output = process::run(&command, job.context).map_err(|error| self.not_run(error))?;
+        self.ended(output)
+    }
+
+    /// The version that the program names first when run with `arguments`.
+    ///
+    /// # Errors
+    /// As [`Program::run`].
+    pub fn version(&self, arguments: &[&str], context: &Context) -> Result<String, Error> {
+        let command = process::command(self.name, arguments);
+        let output = process::run(&command, context).map_err(|error| self.not_run(error))?;
+        let output = self.ended(output)?;
+        let printed = output.stdout_text();
+        match version_in(&printed) {
+            Some(version) if output.exit_code() == Some(0) => Ok(version.to_owned()),
+            _ => Err(self.failed(&output)),
+        }
+    }
+
+    /// All that the program wrote to standard output.
+    ///
+    /// # Errors
+    /// `Limit` where that was too much to keep whole.
+    pub fn stdout(&self, output: &Output) -> Result<String, Error> {
+        let Captured { bytes, total } = &output.stdout;
+        if *total > bytes.len() as u64 {
+            return Err(Error::Limit(format!(
+                "{} printed {total} bytes, too many to be read: lint fewer files at a time",
+                self.name
+            )));
+        }
+        Ok(output.stdout_text())
+    }
+
+    /// The error for a program that says the request or a configuration is wrong.
+    pub fn refused(&self, message: &str) -> Error {
+        Error::Invalid(format!("{}: {}", self.name, ending(message.trim())))
+    }
+
+    /// The error for a program that ended as it should not.
+    pub fn failed(&self, output: &Output) -> Error {
+        let how = match output.exit_code() {
+            Some(code) => format!("with status {code}"),
+            None => "early".to_owned(),
+        };
+        match complaint(output).as_str() {
+            "" => Error::Failed(format!("{} ended {how} and said nothing", self.name)),
+            words => Error::Failed(format!("{} ended {how}: {words}", self.name)),
+        }
+    }
+
+    /// The error for output that is not what the program should print.
+    pub fn unreadable(&self, output: &Output, error: &dyn std::fmt::Display) -> Error {
+        match complaint(output).as_str() {
+            "" => Error::Failed(format!("what {} printed can't be read: {error}", self.name)),
+            _ => self.failed(output),
+        }
+    }
+
+    fn not_run(&self, error: process::Error) -> Error {
+        match error {
+            process::Error::NotFound(message) => Error::Unavailable(format!(
+                "{message}; it can be had with {}, in a directory where the operator's programs are",
+                self.install
+            )),
+            error => error.into(),
+        }
+    }
+
+    fn ended(&self, output: Output) -> Result<Output, Error> {
+        match &output.end {
+            End::Exited(_) => Ok(output),
+            End::TimedOut => Err(Error::Limit(format!(
+                "{} did not end within {} ms",
+                self.name, output.duration_ms
+            ))),
+            End::Limit(limit) => {
+                Err(Error::Limit(format!("{} was stopped at a limit: {limit}", self.name)))
+            }
+            End::Signalled(signal) => {
+                let words = complaint(&output);
+                Err(Error::Failed(format!("{} was ended by signal {signal}: {words}", self.name)))
+            }
+        }
+    }
+}
+
+/// The end of what a program complained: of standard error, or of standard output if there is
+/// nothing.
+pub fn complaint(output: &Output) -> String {
+    let stderr = output.stderr_text();
+    let words = if stderr.trim().is_empty() { output.stdout_text() } else { stderr };
+    ending(words.trim()).to_owned()
+}
+
+/// The last part of a long text, from the start of a line where there is one.
+fn ending(text: &str) -> &str {
+    let Some(at) = text.len().checked_sub(MOST_COMPLAINT) else { return text };
+    let at = (at..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    let end = &text[at..];
+    end.split_once('\n').map_or(end, |(_, lines)| lines)
+}
+
+/// The first word that looks like a version.
+fn version_in(printed: &str) -> Option<&str> {
+    printed
+        .split_whitespace()
+        .map(|word| word.strip_prefix('v').unwrap_or(word).trim_end_matches([',', ')']))
+        .find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Workspace;
+
+    const RUFF: Program = Program { name: "ruff", install: "`pip install ruff`" };
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (printed, wanted) in [
+            ("ruff 0.17.6\n", "0.17.6"),
+            ("v10.15.0\n", "10.15.0"),
+            ("mypy 2.4.1 (compiled: yes)\n", "2.4.1"),
+            ("pylint 4.1.4\nastroid 4.3.4\nPython 3.11.7 (main)\n", "4.1.4"),
+            ("import-linter 2.16\n", "2.16"),
+            ("clippy 0.1.95 (59807616e1 2026-04-14)\n", "0.1.95"),
+            (
+                "golangci-lint has version 2.7.2 built with go1.25.4 from 9f61b0f5 on \
+                 2025-12-07T16:57:12Z\n",
+                "2.7.2",
+            ),
+            ("golangci-lint has version v1.64.8 built with go1.24.1 from x", "1.64.8"),
+        ] {
+            assert_eq!(version_in(printed), Some(wanted), "{printed}");
+        }
+        assert_eq!(version_in("no such option"), None);
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        let ended = |end| {
+            let output = Output { end, ..Workspace::output(0, "", "some\nwords\n") };
+            RUFF.ended(output).map(|_| ())
+        };
+        assert!(ended(End::Exited(2)).is_ok());
+        assert!(matches!(ended(End::TimedOut), Err(Error::Limit(_))));
+        assert!(matches!(ended(End::Limit("memory".to_owned())), Err(Error::Limit(_))));
+        let Err(Error::Failed(message)) = ended(End::Signalled(11)) else { unreachable!() };
+        assert_eq!(message, "ruff was ended by signal 11: some\nwords");
+    }
+
+    #[test]
+    fn a_missing_program_comes_with_how_to_get_it() {
+        let error = process::Error::NotFound("there is no program 'ruff'".to_owned());
+        let Error::Unavailable(message) = RUFF.not_run(error) else { unreachable!() };
+        assert!(message.contains("`pip install ruff`"), "{message}");
+        let denied = process::Error::Denied("not granted".to_owned());
+        assert!(matches!(RUFF.not_run(denied), Error::Unavailable(_)));
+    }
+
+    #[test]
+    fn output_that_was_cut_is_not_read() {
+        let mut output = Workspace::output(1, "[]", "");
+        assert!(RUFF.stdout(&output).is_ok());
+        output.stdout.total = 9_000_000;
+        assert!(matches!(RUFF.stdout(&output), Err(Error::Limit(_))));
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_complaint_is_kept() {
+        let long = format!("{}\nthe last line é", "x".repeat(5_000));
+        assert_eq!(complaint(&Workspace::output(1, "", &long)), "the last line é");
+        let endless = "é".repeat(5_000);
+        assert!(complaint(&Workspace::output(1, "", &endless)).len() <= MOST_COMPLAINT);
+        assert_eq!(complaint(&Workspace::output(1, "out", " \n")), "out");
+    }
+}

@@ -1,0 +1,175 @@
+"""The component: what it exports, and how it reaches the files of the workspace."""
+
+import ast
+import atexit  # noqa: F401: what the bindings' resources import when they are first used
+import io
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pycodestyle
+import pyflakes
+from componentize_py_types import Err
+from wit_world import exports
+from wit_world.imports import linting, scan, types
+
+from backend import nesting, settings
+from backend.findings import UNREADABLE, Finding, Invalid
+from backend.lint import Linter as Both
+from backend.paths import inside
+
+NAME = "pyflakes"
+
+# Stubs are written in another style, and pyflakes takes their forward references for mistakes.
+GLOBS = ["*.py"]
+
+# How much of the files the host hands over at once.
+BATCH = 256 * 1024
+
+# How many files are listed at once.
+LISTING = 4096
+
+
+class Linter(exports.Linter):
+    """`cofferdam:backend/linter`."""
+
+    def version(self, name: str) -> str:
+        _check_name(name)
+        return f"{pyflakes.__version__} (pycodestyle {pycodestyle.__version__})"
+
+    def lint(self, name: str, request: linting.Request) -> linting.Report:
+        _check_name(name)
+        _close_the_world()
+        try:
+            return _lint(request)
+        except Invalid as error:
+            raise Err(types.Error_Invalid(str(error))) from error
+        except BaseException as error:
+            raise Err(types.Error_Failed(f"{type(error).__name__}: {error}")) from error
+
+
+def _warm_up() -> None:
+    """Uses both linters once while the component is built, so that what they import late is in
+    it."""
+    linter = Both(settings.Settings(), [])
+    for text in ["import os\nx = f'{1}'  # noqa: F541\n", "é = '''\n'''\n", "def f(:\n", "\xff"]:
+        linter.check("example.py", text.encode("latin-1"))
+
+
+def _check_name(name: str) -> None:
+    if name != NAME:
+        raise Err(types.Error_Invalid(f"there is no backend '{name}' in this plugin"))
+
+
+def _close_the_world() -> None:
+    """Keeps Python from asking the system for anything: there is none, and a call to it would end
+    the component at once. A late import fails as an import, what is printed is dropped, and where
+    Python would open a file to quote a line from it, the file's name is one that can't be opened.
+    """
+    sys.meta_path.clear()
+    sys.stdout = sys.stderr = io.StringIO()
+    sys.unraisablehook = lambda _: None
+    warnings.simplefilter("ignore")
+    # pyflakes takes three calls for each level of a tree; they are on no stack but Python's own.
+    sys.setrecursionlimit(4 * nesting.LIMIT)
+    ast.parse.__defaults__ = ("\ud800", "exec")
+
+
+def _lint(request: linting.Request) -> linting.Report:
+    inside(request.root)
+    paths = [inside(path) for path in request.paths]
+    if not paths:
+        raise Invalid("no path is given")
+    config = None if request.config is None else inside(request.config)
+    found = settings.find(_read, config, paths)
+    linter = Both(found, request.select)
+    seen: set[str] = set()
+    findings: list[tuple[str, Finding]] = []
+    for path in paths:
+        for file, data in _files(path):
+            if file in seen or found.leave_out(file):
+                continue
+            seen.add(file)
+            if data is None:
+                findings.append((file, Finding(0, 0, UNREADABLE, "it can't be read")))
+            else:
+                findings += ((file, finding) for finding in linter.check(file, data))
+    findings.sort(key=lambda pair: (pair[0], pair[1].order))
+    return linting.Report(
+        findings=[_finding(path, finding) for path, finding in findings],
+        files_checked=len(seen),
+        exit_code=None,
+        raw="".join(
+            f"{path}:{finding.line}:{finding.column}: {finding.code} {finding.message}\n"
+            for path, finding in findings
+        ),
+    )
+
+
+def _finding(path: str, finding: Finding) -> linting.Finding:
+    end_line, end_column = finding.end or (None, None)
+    return linting.Finding(
+        path=path,
+        line=finding.line,
+        column=finding.column,
+        end_line=end_line,
+        end_column=end_column,
+        code=finding.code,
+        severity=linting.Severity.WARNING if finding.is_warning else linting.Severity.ERROR,
+        message=finding.message,
+        url=None,
+        fix=None,
+    )
+
+
+def _open(path: str) -> scan.Scanner:
+    return scan.Scanner.open(
+        scan.Query(
+            root=path,
+            globs=GLOBS,
+            exclude_globs=[],
+            types=[],
+            ignore_files=True,
+            hidden=False,
+            follow_links=False,
+            max_file_size=None,
+        )
+    )
+
+
+def _files(path: str) -> Iterator[tuple[str, bytes | None]]:
+    """All files of a path with their contents; none where a file can't be read."""
+    try:
+        scanner = _open(path)
+    except Err as error:
+        raise Invalid(error.value.value) from error
+    with scanner:
+        read: set[str] = set()
+        while (batch := scanner.next(BATCH)).ids:
+            start = 0
+            for number, end in zip(batch.ids, batch.ends, strict=True):
+                file = scanner.path(number)
+                read.add(file)
+                yield file, batch.data[start:end]
+                start = end
+        if scanner.unreadable():
+            for first in range(0, scanner.count(), LISTING):
+                for file in scanner.files(first, LISTING):
+                    if file.path not in read:
+                        yield file.path, None
+
+
+def _read(path: str) -> bytes | None:
+    """One file; none where it does not exist, or is out of reach."""
+    try:
+        scanner = _open(path)
+    except Err:
+        return None
+    with scanner:
+        batch = scanner.next(BATCH)
+        if len(batch.ids) != 1 or scanner.path(batch.ids[0]) != path:
+            return None
+        return batch.data
+
+
+_warm_up()

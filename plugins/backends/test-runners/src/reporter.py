@@ -1,0 +1,110 @@
+"""Runs pytest and prints what comes of each test as a line of JSON.
+
+Arguments: this text, then pytest's own. The results go to standard output; everything that pytest
+and the tests print goes to standard error, so that nothing a test prints by accident is taken for
+a result.
+"""
+
+import glob
+import importlib.util
+import json
+import os
+import shutil
+import sys
+
+# What is kept of one message and of one stack, in characters.
+MESSAGE, STACK = 8_000, 32_000
+
+
+def interpreter():
+    """The Python that has pytest: the project's own environment first."""
+    for environment in (".venv", "venv"):
+        python = os.path.abspath(os.path.join(environment, "bin", "python"))
+        packages = os.path.join(environment, "lib", "python3*", "site-packages", "pytest")
+        if glob.glob(packages) and os.access(python, os.X_OK):
+            return python
+    if importlib.util.find_spec("pytest"):
+        return sys.executable
+    program = shutil.which("pytest")
+    if program:
+        with open(program, "rb") as script:
+            first = os.fsdecode(script.readline()).strip()
+        if first.startswith("#!") and os.access(first[2:].strip(), os.X_OK):
+            return first[2:].strip()
+    return None
+
+
+def cut(text, most):
+    return text if len(text) <= most else f"{text[: most // 2]}\n[...]\n{text[-most // 2 :]}"
+
+
+class Reporter:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def say(self, **event):
+        self.stream.write(json.dumps(event) + "\n")
+        self.stream.flush()
+
+    def pytest_runtest_logstart(self, nodeid):
+        self.say(event="start", id=nodeid)
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or not report.passed:
+            self.say(
+                event="report",
+                id=report.nodeid,
+                when=report.when,
+                outcome=report.outcome,
+                duration=report.duration,
+                **self.why(report),
+            )
+        if report.when == "teardown":
+            self.say(event="end", id=report.nodeid)
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.say(event="collect", id=report.nodeid, **self.why(report))
+
+    def pytest_internalerror(self, excrepr):
+        self.say(event="collect", id="", message="pytest failed", stack=cut(str(excrepr), STACK))
+
+    @staticmethod
+    def why(report):
+        if report.passed:
+            return {}
+        if getattr(report, "wasxfail", None) is not None:
+            return {"message": cut(f"expected to fail: {report.wasxfail}", MESSAGE)}
+        if isinstance(report.longrepr, tuple):  # A skip: path, line, reason.
+            return {"message": cut(str(report.longrepr[2]), MESSAGE)}
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = report.longreprtext
+        lines = [line for line in text.splitlines() if line.strip()]
+        # Without a place, the last line says most: `E   ImportError: ...`.
+        message = crash.message if crash else (lines or [""])[-1].replace("E   ", "", 1)
+        return {"message": cut(message, MESSAGE), "stack": cut(text, STACK)}
+
+
+def main():
+    source, arguments = sys.argv[1], sys.argv[2:]
+    if sys.path and sys.path[0] == "":
+        del sys.path[0]  # The program pytest does not look in the working directory either.
+    python = interpreter()
+    if python is None:
+        print(json.dumps({"event": "missing", "id": sys.executable}))
+        return 0
+    if python != sys.executable:
+        sys.stdout.flush()
+        os.execv(python, [python, "-c", "import sys; exec(sys.argv[1])", source, *arguments])
+    import pytest
+
+    sys.argv = ["pytest", *arguments]
+    if "--version" in arguments:
+        print(pytest.__version__)
+        return 0
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return int(pytest.main(arguments, plugins=[Reporter(results)]))
+
+
+sys.exit(main())

@@ -1,0 +1,468 @@
+//! `build_project`: chooses a builder, has it build, and tells what came of it.
+//!
+//! A build that fails, or is stopped at its time, is an answer: S3 shows one with
+//! `success: false`, and an agent needs the errors in their fields. It also keeps what was built
+//! before it failed. The call is an error only where nothing was built at all.
+
+use cofferdam_sdk::backend::building::{Diagnostic, Report, Request, Severity};
+use cofferdam_sdk::backend::{Error, surest};
+use cofferdam_sdk::process::time_within;
+use cofferdam_sdk::{Context, ToolError, shorten};
+use serde::{Deserialize, Serialize};
+
+use crate::command_line;
+
+/// S3's frameworks in S3's order, each with the program that builds. Of those that are equally
+/// sure, the first one builds.
+const FRAMEWORKS: [(&str, &str); 6] = [
+    ("go", "go"),
+    ("npm", "npm"),
+    ("make", "make"),
+    ("cargo", "cargo"),
+    ("maven", "mvn"),
+    ("gradle", "gradle"),
+];
+
+/// When a build is stopped, in seconds: what S3's examples say.
+const DEFAULT_TIMEOUT: u32 = 300;
+
+/// The time that is kept back to give an answer once a build has been stopped, in milliseconds.
+const RESERVE: u32 = 1_000;
+
+/// More of what was printed, in bytes, is left out of its middle.
+const MOST: usize = 100_000;
+
+/// More errors or warnings than these are left out; `error_count` counts all.
+const LISTED: usize = 500;
+
+/// What the tool is given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// What is to be built.
+    pub build_target: Option<String>,
+    /// What is run in place of the framework's own command.
+    pub build_command: Option<String>,
+    /// Which builder builds.
+    pub framework: Option<String>,
+    /// When the build is stopped.
+    pub timeout_seconds: Option<u32>,
+}
+
+/// What the tool answers.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// The builder that built.
+    pub framework: String,
+    /// Whether the build ended with exit code 0.
+    pub success: bool,
+    /// None where it was stopped.
+    pub exit_code: Option<i32>,
+    /// How long it took, such as `3.456s`.
+    pub duration: String,
+    /// How many errors there are.
+    pub error_count: usize,
+    /// The errors, in the order in which they were printed.
+    pub errors: Vec<Problem>,
+    /// The warnings.
+    pub warnings: Vec<Problem>,
+    /// What the build printed.
+    pub raw_output: String,
+    /// Whether it was stopped at its time.
+    pub timed_out: bool,
+    /// Why the build did not come to an end of its own; empty where it did.
+    pub error: String,
+}
+
+/// An error or a warning.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Relative to the workspace; empty where no file is named.
+    pub file: String,
+    /// Counted from 1; 0: unknown.
+    pub line: u32,
+    /// Counted from 1; 0: unknown.
+    pub column: u32,
+    /// What is wrong.
+    pub message: String,
+    /// Which of the two it is.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+/// The builders that the operator has.
+pub trait Builders {
+    /// Their names.
+    fn available(&self) -> Vec<String>;
+    /// How sure one is that it fits the workspace: 0 to 100.
+    fn detect(&self, name: &str) -> u8;
+    /// Has one build.
+    ///
+    /// # Errors
+    /// It could not even begin, or was stopped at a limit other than its time.
+    fn build(&self, name: &str, request: &Request) -> Result<Report, Error>;
+}
+
+/// Builds.
+///
+/// # Errors
+/// `BuilderNotConfigured` and `BuilderNotFound` where none is there or fits, `UnknownFramework`,
+/// `InvalidCommand` for a build command, and what keeps a builder from building:
+/// `BuilderUnavailable`, `InvalidBuild`, `BuildLimit`, `BuilderFailed`.
+pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<Output, ToolError> {
+    let command = match &args.build_command {
+        Some(command) => command_line::words(command)?,
+        None => Vec::new(),
+    };
+    let wanted = match &args.framework {
+        Some(framework) => Some(framework.as_str()),
+        None => command.first().and_then(|program| framework_of(program)),
+    };
+    let framework = choose(wanted, builders)?;
+    if let Some(program) = command.first() {
+        check_program(program, &framework)?;
+    }
+    let request = Request {
+        root: String::new(),
+        target: args.build_target.clone(),
+        command,
+        timeout_ms: timeout(args.timeout_seconds, context.deadline_ms),
+    };
+    let report = builders.build(&framework, &request).map_err(tool_error)?;
+    Ok(output(framework, report))
+}
+
+/// The builder that was asked for, or the one that is surest that it fits.
+fn choose(wanted: Option<&str>, builders: &impl Builders) -> Result<String, ToolError> {
+    let available = builders.available();
+    if available.is_empty() {
+        let message = "there is no builder: the operator has none";
+        return Err(ToolError::unavailable("BuilderNotConfigured", message));
+    }
+    if let Some(wanted) = wanted {
+        if available.iter().any(|name| name == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let message =
+            format!("there is no builder '{wanted}' here; there are {}", available.join(", "));
+        return Err(if FRAMEWORKS.iter().any(|(known, _)| *known == wanted) {
+            ToolError::unavailable("BuilderUnavailable", message)
+        } else {
+            ToolError::invalid_args("UnknownFramework", message)
+        });
+    }
+    let frameworks = FRAMEWORKS.map(|(framework, _)| framework);
+    match surest(&available, |name| builders.detect(name), &frameworks) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(ToolError::not_found(
+            "BuilderNotFound",
+            format!(
+                "the project is of no kind that the builders know ({}); name one in 'framework', \
+                 or add its file, such as go.mod, package.json, Makefile, Cargo.toml, pom.xml or \
+                 build.gradle",
+                available.join(", ")
+            ),
+        )),
+    }
+}
+
+fn framework_of(program: &str) -> Option<&'static str> {
+    FRAMEWORKS.iter().find(|(_, own)| *own == program).map(|(framework, _)| *framework)
+}
+
+/// The host lets a builder run its own programs only. This says so for those that are known,
+/// in words that help.
+fn check_program(program: &str, framework: &str) -> Result<(), ToolError> {
+    match FRAMEWORKS.iter().find(|(known, _)| *known == framework) {
+        Some((_, own)) if *own != program => Err(ToolError::invalid_args(
+            "InvalidCommand",
+            format!(
+                "the framework '{framework}' runs '{own}', not '{program}'; other programs need \
+                 run_command, where the operator has granted a shell"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The time for a build in milliseconds: what is wanted, but an answer must still be possible
+/// afterwards.
+fn timeout(seconds: Option<u32>, left: u32) -> u32 {
+    seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000).min(time_within(left, RESERVE))
+}
+
+fn tool_error(error: Error) -> ToolError {
+    match error {
+        Error::Unavailable(message) => ToolError::unavailable("BuilderUnavailable", message),
+        Error::Invalid(message) => ToolError::invalid_args("InvalidBuild", message),
+        Error::Limit(message) => ToolError::limit("BuildLimit", message),
+        Error::Failed(message) => ToolError::failed("BuilderFailed", message),
+    }
+}
+
+fn output(framework: String, report: Report) -> Output {
+    let of = |severity: Severity| {
+        report.diagnostics.iter().filter(move |diagnostic| diagnostic.severity == severity)
+    };
+    let duration = format!("{}.{:03}s", report.duration_ms / 1_000, report.duration_ms % 1_000);
+    Output {
+        framework,
+        success: report.exit_code == Some(0),
+        exit_code: report.exit_code,
+        error_count: of(Severity::Error).count(),
+        errors: of(Severity::Error).take(LISTED).map(|found| problem(found, "error")).collect(),
+        warnings: of(Severity::Warning)
+            .take(LISTED)
+            .map(|found| problem(found, "warning"))
+            .collect(),
+        raw_output: shorten(&report.raw, MOST).into_owned(),
+        timed_out: report.timed_out,
+        error: if report.timed_out {
+            format!("the build was stopped after {duration}")
+        } else {
+            String::new()
+        },
+        duration,
+    }
+}
+
+fn problem(found: &Diagnostic, kind: &'static str) -> Problem {
+    Problem {
+        file: found.path.clone(),
+        line: found.line,
+        column: found.column,
+        message: found.message.clone(),
+        kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Builders that are as sure as they are said to be, and give one answer.
+    struct Fixed {
+        sure: Vec<(&'static str, u8)>,
+        answer: Result<Report, Error>,
+        asked: RefCell<Vec<(String, Request)>>,
+    }
+
+    impl Fixed {
+        fn new(sure: &[(&'static str, u8)]) -> Self {
+            Self { sure: sure.to_vec(), answer: Ok(report(0)), asked: RefCell::default() }
+        }
+    }
+
+    impl Builders for Fixed {
+        fn available(&self) -> Vec<String> {
+            self.sure.iter().map(|(name, _)| (*name).to_owned()).collect()
+        }
+        fn detect(&self, name: &str) -> u8 {
+            self.sure.iter().find(|(known, _)| *known == name).map_or(0, |(_, sure)| *sure)
+        }
+        fn build(&self, name: &str, request: &Request) -> Result<Report, Error> {
+            self.asked.borrow_mut().push((name.to_owned(), request.clone()));
+            self.answer.clone()
+        }
+    }
+
+    fn report(exit_code: i32) -> Report {
+        Report {
+            diagnostics: Vec::new(),
+            exit_code: Some(exit_code),
+            timed_out: false,
+            duration_ms: 3_456,
+            raw: "raw".to_owned(),
+        }
+    }
+
+    fn diagnostic(line: u32, severity: Severity) -> Diagnostic {
+        Diagnostic {
+            path: "internal/foo.go".to_owned(),
+            line,
+            column: 2,
+            message: "undefined: someFunc".to_owned(),
+            severity,
+        }
+    }
+
+    fn context() -> Context {
+        let mut context = Context::for_directory(Path::new("/project"));
+        context.deadline_ms = 600_000;
+        context
+    }
+
+    /// The builder that is asked, or the error's code.
+    fn asked(args: &Args, builders: &Fixed) -> Result<String, String> {
+        run(args, builders, &context()).map(|output| output.framework).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn the_surest_builder_is_chosen() {
+        for (sure, wanted) in [
+            (&[("make", 90), ("go", 90), ("npm", 90)][..], Ok("go")),
+            (&[("gradle", 90), ("npm", 20)], Ok("gradle")),
+            (&[("bazel", 90), ("maven", 90)], Ok("maven")),
+            (&[("bazel", 91), ("maven", 90)], Ok("bazel")),
+            (&[("make", 0), ("go", 0)], Err("BuilderNotFound")),
+            (&[], Err("BuilderNotConfigured")),
+        ] {
+            let wanted = wanted.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(asked(&Args::default(), &Fixed::new(sure)), wanted, "{sure:?}");
+        }
+    }
+
+    #[test]
+    fn a_framework_or_a_command_decides() {
+        let builders = Fixed::new(&[("go", 90), ("make", 0), ("bazel", 0)]);
+        for (framework, command, wanted) in [
+            (Some("make"), None, Ok("make")),
+            (Some("bazel"), Some("bazel build x"), Ok("bazel")),
+            (None, Some("make all"), Ok("make")),
+            (None, Some("go build -v -tags production ./..."), Ok("go")),
+            (Some("go"), Some("go build -o myapp ./cmd/app"), Ok("go")),
+            (Some("go"), Some("make"), Err("InvalidCommand")),
+            (None, Some("rm -r x"), Err("InvalidCommand")),
+            (None, Some("./go build"), Err("InvalidCommand")),
+            (None, Some("go build && rm x"), Err("InvalidCommand")),
+            (None, Some("cargo build"), Err("BuilderUnavailable")),
+            (Some("cargo"), None, Err("BuilderUnavailable")),
+            (Some("ninja"), None, Err("UnknownFramework")),
+        ] {
+            let args = Args {
+                framework: framework.map(str::to_owned),
+                build_command: command.map(str::to_owned),
+                ..Args::default()
+            };
+            let wanted = wanted.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(asked(&args, &builders), wanted, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_builder_gets_what_the_call_says() {
+        let builders = Fixed::new(&[("go", 90)]);
+        let args = Args {
+            build_target: Some("myapp".to_owned()),
+            build_command: Some("go build -o 'my app'".to_owned()),
+            framework: None,
+            timeout_seconds: Some(60),
+        };
+        run(&args, &builders, &context()).unwrap();
+        let asked = builders.asked.borrow();
+        let (name, request) = &asked[0];
+        assert_eq!((name.as_str(), request.root.as_str(), request.timeout_ms), ("go", "", 60_000));
+        assert_eq!(request.target.as_deref(), Some("myapp"));
+        assert_eq!(request.command, ["go", "build", "-o", "my app"]);
+        for (seconds, left, wanted) in [
+            (None, 600_000, 300_000),
+            (None, 30_000, 29_000),
+            (Some(600), 600_000, 599_000),
+            (Some(u32::MAX), 600_000, 599_000),
+            (Some(1), 0, 1),
+        ] {
+            assert_eq!(timeout(seconds, left), wanted);
+        }
+    }
+
+    #[test]
+    fn a_failed_build_is_an_answer() {
+        let mut builders = Fixed::new(&[("go", 90)]);
+        let mut failed = report(1);
+        failed.diagnostics = vec![
+            diagnostic(10, Severity::Error),
+            diagnostic(11, Severity::Warning),
+            diagnostic(12, Severity::Error),
+        ];
+        builders.answer = Ok(failed.clone());
+        let output = run(&Args::default(), &builders, &context()).unwrap();
+        assert_eq!((output.success, output.exit_code), (false, Some(1)));
+        assert_eq!((output.error_count, output.duration.as_str()), (2, "3.456s"));
+        let errors: Vec<_> = output.errors.iter().map(|error| (error.line, error.kind)).collect();
+        assert_eq!(errors, [(10, "error"), (12, "error")]);
+        assert_eq!((output.warnings[0].line, output.warnings[0].kind), (11, "warning"));
+        assert_eq!((output.error.as_str(), output.raw_output.as_str()), ("", "raw"));
+
+        failed.diagnostics = vec![diagnostic(1, Severity::Error); 2_000];
+        failed.raw = "x".repeat(1_000_000);
+        builders.answer = Ok(failed);
+        let output = run(&Args::default(), &builders, &context()).unwrap();
+        assert_eq!((output.error_count, output.errors.len()), (2_000, 500));
+        assert!(output.raw_output.len() < 110_000);
+    }
+
+    #[test]
+    fn a_stopped_build_is_an_answer_too() {
+        let mut builders = Fixed::new(&[("go", 90)]);
+        builders.answer = Ok(Report { exit_code: None, timed_out: true, ..report(0) });
+        let output = run(&Args::default(), &builders, &context()).unwrap();
+        assert_eq!((output.success, output.exit_code, output.timed_out), (false, None, true));
+        assert_eq!(output.error, "the build was stopped after 3.456s");
+    }
+
+    #[test]
+    fn what_keeps_a_builder_from_building_is_an_error() {
+        for (error, code) in [
+            (Error::Unavailable("x".to_owned()), "BuilderUnavailable"),
+            (Error::Invalid("x".to_owned()), "InvalidBuild"),
+            (Error::Limit("x".to_owned()), "BuildLimit"),
+            (Error::Failed("x".to_owned()), "BuilderFailed"),
+        ] {
+            let mut builders = Fixed::new(&[("go", 90)]);
+            builders.answer = Err(error);
+            let error = run(&Args::default(), &builders, &context()).unwrap_err();
+            assert_eq!((error.code.as_str(), error.message.as_str()), (code, "x"));
+        }
+    }
+
+    /// Agents read these fields; they are S3's, in S3's order.
+    #[test]
+    fn the_answer_has_the_sources_fields() {
+        let answer = serde_json::to_value(output("go".to_owned(), report(0))).unwrap();
+        let fields: Vec<&String> = answer.as_object().unwrap().keys().collect();
+        assert_eq!(
+            fields,
+            [
+                "framework",
+                "success",
+                "exit_code",
+                "duration",
+                "error_count",
+                "errors",
+                "warnings",
+                "raw_output",
+                "timed_out",
+                "error"
+            ]
+        );
+    }
+
+    #[test]
+    fn schemas_and_types_agree() {
+        let schema = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        let input = schema(include_str!("../../../schemas/tools/build.build_project.input.json"));
+        for example in input["examples"].as_array().unwrap() {
+            jsonschema::validate(&input, example).unwrap();
+            serde_json::from_value::<Args>(example.clone()).unwrap();
+            let mut more = example.clone();
+            more["surprise"] = 1.into();
+            assert!(!jsonschema::is_valid(&input, &more));
+            assert!(serde_json::from_value::<Args>(more).is_err());
+        }
+        let out = schema(include_str!("../../../schemas/tools/build.build_project.output.json"));
+        for example in out["examples"].as_array().unwrap() {
+            jsonschema::validate(&out, example).unwrap();
+        }
+        let mut failed = report(1);
+        failed.diagnostics = vec![diagnostic(0, Severity::Error), diagnostic(1, Severity::Warning)];
+        let stopped = Report { exit_code: None, timed_out: true, ..report(0) };
+        for report in [report(0), failed, stopped] {
+            let answer = serde_json::to_value(output("go".to_owned(), report)).unwrap();
+            jsonschema::validate(&out, &answer).unwrap();
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! A linter that has no report, in the words of a tool.
+
+use cofferdam_sdk::ToolError;
+use cofferdam_sdk::backend::Error;
+
+/// Why a linter has no report.
+pub fn reason(error: &Error) -> &str {
+    match error {
+        Error::Unavailable(reason)
+        | Error::Invalid(reason)
+        | Error::Limit(reason)
+        | Error::Failed(reason) => reason,
+    }
+}
+
+/// The error of a call all of whose linters failed; the first one's kind is the call's.
+/// `None` where there are no failures.
+pub fn error(failures: &[(&str, &Error)]) -> Option<ToolError> {
+    let (_, first) = failures.first()?;
+    let message = failures
+        .iter()
+        .map(|(linter, error)| format!("{linter}: {}", reason(error)))
+        .collect::<Vec<_>>()
+        .join("; ");
+    Some(match first {
+        Error::Unavailable(_) => ToolError::unavailable("LinterUnavailable", message),
+        Error::Invalid(_) => ToolError::invalid_args("InvalidLintRequest", message),
+        Error::Limit(_) => ToolError::limit("LinterLimit", message),
+        Error::Failed(_) => ToolError::failed("LinterFailed", message),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use cofferdam_sdk::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn the_first_failure_gives_the_kind_and_all_are_named() {
+        for (first, kind) in [
+            (Error::Unavailable("no program".into()), ErrorKind::Unavailable),
+            (Error::Invalid("no program".into()), ErrorKind::InvalidArgs),
+            (Error::Limit("no program".into()), ErrorKind::Limit),
+            (Error::Failed("no program".into()), ErrorKind::Failed),
+        ] {
+            let second = Error::Failed("broke".into());
+            let error = error(&[("mypy", &first), ("ruff", &second)]).unwrap();
+            assert_eq!(error.kind, kind);
+            assert_eq!(error.message, "mypy: no program; ruff: broke");
+        }
+        assert!(error(&[]).is_none());
+    }
+}

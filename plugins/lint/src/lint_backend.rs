@@ -1,0 +1,498 @@
+//! `lint_backend`: what is wrong with Python code, by code.
+//!
+//! The section `ruff` is what the operator's linters for style find, whichever they are; mypy and
+//! import-linter are always those two.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use cofferdam_sdk::backend::Error;
+use cofferdam_sdk::backend::available::linters::Backend;
+use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
+use cofferdam_sdk::scan::{Query, query};
+use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
+use serde::{Deserialize, Serialize};
+
+use crate::failure;
+use crate::language::Language;
+use crate::time::timeout_ms;
+use crate::world::World;
+
+/// The package that is linted where no path is given, if the workspace has it.
+const DEFAULT_PACKAGE: &str = "nomarr";
+
+const MYPY: &str = "mypy";
+const IMPORT_LINTER: &str = "import-linter";
+
+/// Where contracts between modules are written down, and what is in each of these files then.
+const CONTRACT_FILES: [&str; 3] = [".importlinter", "setup.cfg", "pyproject.toml"];
+const CONTRACT_MARK: &str = "importlinter";
+
+/// Arguments of `lint_backend`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// A file or a directory; `nomarr/`, or where there is none the workspace, if it is missing.
+    pub path: Option<String>,
+    /// All files and import-linter, rather than only what has changed since the last commit.
+    #[serde(default)]
+    pub check_all: bool,
+}
+
+/// Answer of `lint_backend`.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Output {
+    /// What the linters for style found.
+    pub ruff: Section,
+    /// What mypy found.
+    pub mypy: Section,
+    /// What import-linter found, if it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub import_linter: Option<Section>,
+    /// The whole in figures.
+    pub summary: Summary,
+}
+
+/// Findings by their codes.
+pub type Section = BTreeMap<String, Group>;
+
+/// The findings of one code.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// The first one's message, without what is said of its place in parentheses.
+    pub description: String,
+    /// Whether one of them has a fix.
+    pub fix_available: bool,
+    /// Where they are.
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// Where a finding is.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Occurrence {
+    /// Relative to the workspace.
+    pub file: String,
+    /// Counted from 1; 0: the file as a whole.
+    pub line: u32,
+}
+
+/// The whole in figures.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Occurrences in all sections.
+    pub total_errors: usize,
+    /// Whether there are none.
+    pub clean: bool,
+    /// How many files were looked at.
+    pub files_checked: u32,
+}
+
+/// Lints.
+///
+/// # Errors
+/// As [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for a
+/// file that is no Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
+/// `LinterFailed` if any of the linters has no report.
+pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
+    let started = Instant::now();
+    let path = place(args.path.as_deref(), context)?;
+    let paths = if args.check_all {
+        let files = python_files(&path, world)?;
+        if files.is_empty() { Vec::new() } else { vec![path.to_string()] }
+    } else {
+        changed(&path, context, world)?
+    };
+    if paths.is_empty() {
+        return Ok(answer(&[], args.check_all));
+    }
+    let elapsed = started.elapsed().as_millis();
+    let request = Request {
+        root: String::new(),
+        paths,
+        config: None,
+        select: Vec::new(),
+        timeout_ms: timeout_ms(None, context.deadline_ms, elapsed),
+    };
+    let linters = linters(&world.linters(), args.check_all && has_contracts(context))?;
+    let requests: Vec<(String, Request)> =
+        linters.into_iter().map(|linter| (linter, request.clone())).collect();
+    let answers = world.lint(&requests);
+    let reports = reports(&requests, answers)?;
+    Ok(answer(&reports, args.check_all))
+}
+
+/// What to lint.
+fn place(name: Option<&str>, context: &Context) -> Result<WorkspacePath, ToolError> {
+    let is_default = |name: &&str| name.is_empty() || name.trim_end_matches('/') == DEFAULT_PACKAGE;
+    let named = name.filter(|name| !is_default(name));
+    let path = context.resolve(named.unwrap_or(DEFAULT_PACKAGE))?;
+    let local = context.local(&path);
+    match named {
+        _ if local.is_dir() => Ok(path),
+        None => context.resolve("."),
+        Some(name) if !local.is_file() => {
+            Err(ToolError::not_found("FileNotFoundError", format!("file not found: {name}")))
+        }
+        Some(name) if !is_python(name) => {
+            Err(ToolError::invalid_args("UnsupportedFile", format!("'{name}' is no Python file")))
+        }
+        Some(_) => Ok(path),
+    }
+}
+
+fn is_python(path: &str) -> bool {
+    Language::of(path) == Some(Language::Python)
+}
+
+fn python_files(path: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
+    let mut files = world.find(&Query { types: vec!["py".to_owned()], ..query(path) })?;
+    files.retain(|path| is_python(path));
+    Ok(files)
+}
+
+/// The changed Python files at or beneath `path`.
+fn changed(
+    path: &WorkspacePath,
+    context: &Context,
+    world: &impl World,
+) -> Result<Vec<String>, ToolError> {
+    let is_below = |file: &str| {
+        let rest = file.strip_prefix(path.as_str());
+        rest.is_some_and(|rest| {
+            path.as_str().is_empty() || rest.is_empty() || rest.starts_with('/')
+        })
+    };
+    let mut files = world.changed()?;
+    files.retain(|file| {
+        let is_there = || context.resolve(file).is_ok_and(|file| context.local(&file).is_file());
+        is_below(file) && is_python(file) && is_there()
+    });
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}
+
+/// Whether there is anything that import-linter could check. What can't be read may hold it.
+fn has_contracts(context: &Context) -> bool {
+    CONTRACT_FILES.iter().any(|name| {
+        match context.resolve(name).and_then(|path| context.read(&path)) {
+            Ok(text) => String::from_utf8_lossy(&text).contains(CONTRACT_MARK),
+            Err(error) => error.kind != ErrorKind::NotFound,
+        }
+    })
+}
+
+/// The linters that run.
+fn linters(available: &[Backend], with_contracts: bool) -> Result<Vec<String>, ToolError> {
+    let mut linters: Vec<String> = available
+        .iter()
+        .filter(|backend| backend.chosen_for.iter().any(|name| name == Language::Python.name()))
+        .map(|backend| backend.name.clone())
+        .filter(|name| name != MYPY && name != IMPORT_LINTER)
+        .collect();
+    if linters.is_empty() {
+        return Err(ToolError::unavailable(
+            "LinterUnavailable",
+            "linter not configured: the operator has chosen none for the style of python",
+        ));
+    }
+    for wanted in [Some(MYPY), with_contracts.then_some(IMPORT_LINTER)].into_iter().flatten() {
+        if !available.iter().any(|backend| backend.name == wanted) {
+            let message = format!("{wanted}: the operator has no linter of this name");
+            return Err(ToolError::unavailable("LinterUnavailable", message));
+        }
+        linters.push(wanted.to_owned());
+    }
+    Ok(linters)
+}
+
+/// The reports with the names of their linters. All of them: without one of them, nothing could
+/// be said to be clean.
+fn reports(
+    requests: &[(String, Request)],
+    answers: Vec<Result<Report, Error>>,
+) -> Result<Vec<(String, Report)>, ToolError> {
+    let names = || requests.iter().map(|(name, _)| name.as_str());
+    let failures: Vec<(&str, &Error)> = names()
+        .zip(&answers)
+        .filter_map(|(name, answer)| Some((name, answer.as_ref().err()?)))
+        .collect();
+    if let Some(error) = failure::error(&failures) {
+        return Err(error);
+    }
+    let reports = names().map(str::to_owned).zip(answers);
+    Ok(reports.filter_map(|(name, answer)| Some((name, answer.ok()?))).collect())
+}
+
+fn answer(reports: &[(String, Report)], check_all: bool) -> Output {
+    let section = |holds: &dyn Fn(&str) -> bool| {
+        let reports = reports.iter().filter(|(name, _)| holds(name));
+        group(reports.flat_map(|(name, report)| {
+            // mypy's notes explain its errors; they are none.
+            let is_note = move |found: &&Finding| name == MYPY && found.severity == Severity::Info;
+            report.findings.iter().filter(move |found| !is_note(found))
+        }))
+    };
+    let ruff = section(&|name| name != MYPY && name != IMPORT_LINTER);
+    let mypy = section(&|name| name == MYPY);
+    let import_linter = check_all.then(|| section(&|name| name == IMPORT_LINTER));
+    let total_errors = [&ruff, &mypy]
+        .into_iter()
+        .chain(&import_linter)
+        .flat_map(BTreeMap::values)
+        .map(|group| group.occurrences.len())
+        .sum();
+    let files_checked =
+        reports.iter().map(|(_, report)| report.files_checked).max().unwrap_or_default();
+    Output {
+        ruff,
+        mypy,
+        import_linter,
+        summary: Summary { total_errors, clean: total_errors == 0, files_checked },
+    }
+}
+
+fn group<'a>(findings: impl Iterator<Item = &'a Finding>) -> Section {
+    let mut section = Section::new();
+    for finding in findings {
+        let group = section.entry(finding.code.clone()).or_insert_with(|| Group {
+            description: description(&finding.message),
+            fix_available: false,
+            occurrences: Vec::new(),
+        });
+        group.fix_available |= finding.fix.is_some();
+        group.occurrences.push(Occurrence { file: finding.path.clone(), line: finding.line });
+    }
+    for group in section.values_mut() {
+        group.occurrences.sort_unstable();
+    }
+    section
+}
+
+/// The first line of a message, without the figures of its own that follow in parentheses, as in
+/// `Line too long (92 > 88)`.
+fn description(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default().trim();
+    let own = line.strip_suffix(')').and_then(|line| line.rsplit_once(" ("));
+    match own {
+        Some((general, figures)) if figures.contains(|c: char| c.is_ascii_digit()) => {
+            general.trim_end().to_owned()
+        }
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use cofferdam_sdk::backend::linting::Fix;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{Fake, backend, finding, report};
+
+    const INPUT: &str = include_str!("../../../schemas/tools/lint.lint_backend.input.json");
+    const OUTPUT: &str = include_str!("../../../schemas/tools/lint.lint_backend.output.json");
+
+    fn lint(fake: &Fake, args: Value) -> Result<Value, ToolError> {
+        let schema =
+            |text| jsonschema::draft202012::new(&serde_json::from_str(text).unwrap()).unwrap();
+        assert!(schema(INPUT).is_valid(&args), "{args}");
+        let args = serde_json::from_value(args).unwrap();
+        let answer = serde_json::to_value(run(&args, &fake.context, fake)?).unwrap();
+        assert!(schema(OUTPUT).is_valid(&answer), "{answer}");
+        Ok(answer)
+    }
+
+    /// A workspace with ruff, mypy and import-linter, which find nothing.
+    fn nomarr() -> Fake {
+        let mut fake = Fake::new(&[
+            ("nomarr/helpers/x.py", ""),
+            ("nomarr/helpers/y.py", ""),
+            ("nomarr/README.md", ""),
+            ("scripts/z.py", ""),
+            ("pyproject.toml", "[tool.importlinter]\nroot_package = \"nomarr\"\n"),
+        ]);
+        fake.linters = vec![
+            backend("ruff", &["python"], &["python"]),
+            backend("mypy", &["python"], &[]),
+            backend("import-linter", &["python"], &[]),
+        ];
+        for linter in ["ruff", "mypy", "import-linter"] {
+            let clean = Report { files_checked: 5, ..report(vec![], None) };
+            fake.answers.insert(linter, Ok(clean));
+        }
+        fake.changed =
+            Some(vec!["scripts/z.py", "nomarr/helpers/x.py", "nomarr/README.md", "nomarr/gone.py"]);
+        fake
+    }
+
+    #[test]
+    fn the_clean_example_of_the_source() {
+        let clean = json!({
+            "ruff": {}, "mypy": {},
+            "summary": {"total_errors": 0, "clean": true, "files_checked": 5}
+        });
+        assert_eq!(lint(&nomarr(), json!({})).unwrap(), clean);
+        let mut all = clean;
+        all["import_linter"] = json!({});
+        assert_eq!(lint(&nomarr(), json!({"check_all": true})).unwrap(), all);
+    }
+
+    #[test]
+    fn the_error_example_of_the_source() {
+        let mut fake = nomarr();
+        let mut long = finding("nomarr/helpers/x.py", 42, 89, "E501", "Line too long (92 > 88)");
+        long.fix = Some(Fix { description: "Split it".into(), safe: false, edits: vec![] });
+        let message = "Argument 1 has incompatible type";
+        let wrong = finding("nomarr/helpers/x.py", 55, 1, "arg-type", message);
+        let note = Finding {
+            severity: Severity::Info,
+            ..finding("nomarr/helpers/x.py", 55, 1, "note", "See the documentation")
+        };
+        let five = |findings| Ok(Report { files_checked: 5, ..report(findings, Some(1)) });
+        fake.answers.insert("ruff", five(vec![long]));
+        fake.answers.insert("mypy", five(vec![wrong, note]));
+        assert_eq!(
+            lint(&fake, json!({"path": "nomarr/helpers", "check_all": false})).unwrap(),
+            json!({
+                "ruff": {"E501": {
+                    "description": "Line too long", "fix_available": true,
+                    "occurrences": [{"file": "nomarr/helpers/x.py", "line": 42}]
+                }},
+                "mypy": {"arg-type": {
+                    "description": "Argument 1 has incompatible type", "fix_available": false,
+                    "occurrences": [{"file": "nomarr/helpers/x.py", "line": 55}]
+                }},
+                "summary": {"total_errors": 2, "clean": false, "files_checked": 5}
+            })
+        );
+    }
+
+    #[test]
+    fn only_what_has_changed_is_linted_unless_all_is_asked_for() {
+        let package = "nomarr/helpers/x.py";
+        for (args, wanted) in [
+            (json!({}), vec![package]),
+            (json!({"path": null}), vec![package]),
+            (json!({"path": ""}), vec![package]),
+            (json!({"path": "nomarr/"}), vec![package]),
+            (json!({"path": "."}), vec![package, "scripts/z.py"]),
+            (json!({"path": "scripts"}), vec!["scripts/z.py"]),
+            (json!({"path": package}), vec![package]),
+            (json!({"path": "nomarr/helpers/y.py"}), vec![]),
+            (json!({"path": "nomarr/", "check_all": true}), vec!["nomarr"]),
+            (json!({"path": ".", "check_all": true}), vec!["."]),
+            (json!({"path": package, "check_all": true}), vec![package]),
+        ] {
+            let fake = nomarr();
+            let answer = lint(&fake, args.clone()).unwrap();
+            let asked = fake.asked();
+            assert_eq!(asked.is_empty(), wanted.is_empty(), "{args}");
+            assert!(asked.iter().all(|(_, request)| request.paths == wanted), "{args}: {asked:?}");
+            assert_eq!(answer["summary"]["files_checked"], if wanted.is_empty() { 0 } else { 5 });
+            let linters: Vec<&str> = asked.iter().map(|(name, _)| name.as_str()).collect();
+            let all = args["check_all"] == true;
+            let expected: &[&str] =
+                if all { &["ruff", "mypy", "import-linter"] } else { &["ruff", "mypy"] };
+            assert!(linters.is_empty() || linters == expected, "{args}");
+        }
+    }
+
+    #[test]
+    fn without_the_package_it_is_the_workspace() {
+        let mut fake = Fake::new(&[("a.py", "")]);
+        fake.linters = nomarr().linters.clone();
+        fake.answers = nomarr().answers.clone();
+        for args in [json!({"check_all": true}), json!({"path": "nomarr/", "check_all": true})] {
+            lint(&fake, args).unwrap();
+        }
+        assert!(fake.asked().iter().all(|(_, request)| request.paths == ["."]));
+        let has_run = |name: &str| fake.asked().iter().any(|(linter, _)| linter == name);
+        assert!(has_run("mypy") && !has_run("import-linter"), "there are no contracts");
+        let fake = Fake::new(&[("a.go", "")]);
+        let answer = lint(&fake, json!({"check_all": true})).unwrap();
+        assert_eq!(answer["summary"]["files_checked"], 0);
+    }
+
+    #[test]
+    fn the_operators_linters_for_style_are_the_section_ruff() {
+        let mut fake = nomarr();
+        fake.linters = vec![
+            backend("pyflakes", &["python"], &["python"]),
+            backend("pylint", &["python"], &["python"]),
+            backend("mypy", &["python"], &["python"]),
+            backend("ruff", &["python"], &[]),
+        ];
+        let found = |line, code| {
+            Ok(report(vec![finding("scripts/z.py", line, 1, code, "'os' is unused")], None))
+        };
+        fake.answers.insert("pyflakes", found(3, "unused"));
+        fake.answers.insert("pylint", found(2, "unused"));
+        let answer = lint(&fake, json!({"path": "scripts"})).unwrap();
+        assert_eq!(
+            answer["ruff"]["unused"]["occurrences"],
+            json!([{"file": "scripts/z.py", "line": 2}, {"file": "scripts/z.py", "line": 3}])
+        );
+        assert_eq!(answer["summary"]["total_errors"], 2);
+    }
+
+    #[test]
+    fn what_was_not_checked_is_never_clean() {
+        let without = |name: &str| {
+            let mut fake = nomarr();
+            fake.linters.retain(|backend| backend.name != name);
+            fake
+        };
+        let mut broken = nomarr();
+        broken.answers.insert("mypy", Err(Error::Unavailable("there is no program 'mypy'".into())));
+        let mut no_repository = nomarr();
+        no_repository.changed = None;
+        for (fake, args, wanted) in [
+            (without("mypy"), json!({}), "LinterUnavailable: mypy: the operator has no linter"),
+            (without("ruff"), json!({}), "LinterUnavailable: linter not configured"),
+            (
+                without("import-linter"),
+                json!({"check_all": true}),
+                "LinterUnavailable: import-linter: the operator has no linter",
+            ),
+            (broken, json!({}), "LinterUnavailable: mypy: there is no program 'mypy'"),
+            (no_repository, json!({}), "NotARepository: "),
+            (nomarr(), json!({"path": "none"}), "FileNotFoundError: file not found: none"),
+            (nomarr(), json!({"path": "nomarr/README.md"}), "UnsupportedFile: "),
+            (nomarr(), json!({"path": "../x"}), "PathNotAllowed: "),
+        ] {
+            let error = lint(&fake, args.clone()).unwrap_err().to_string();
+            assert!(error.starts_with(wanted), "{args}: {error}");
+        }
+        assert!(lint(&without("import-linter"), json!({})).is_ok());
+    }
+
+    #[test]
+    fn descriptions_are_general() {
+        for (message, wanted) in [
+            ("Line too long (92 > 88)", "Line too long"),
+            ("`os` imported but unused", "`os` imported but unused"),
+            ("Use of `print` (forbidden)", "Use of `print` (forbidden)"),
+            ("first\nsecond", "first"),
+            ("(1)", "(1)"),
+            ("", ""),
+        ] {
+            assert_eq!(description(message), wanted);
+        }
+    }
+
+    #[test]
+    fn the_examples_of_the_schema_are_arguments() {
+        let schema: Value = serde_json::from_str(INPUT).unwrap();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        for example in schema["examples"].as_array().unwrap() {
+            assert!(validator.is_valid(example), "{example}");
+            serde_json::from_value::<Args>(example.clone()).unwrap();
+            let mut more = example.clone();
+            more["surprise"] = Value::Null;
+            assert!(!validator.is_valid(&more), "{more}");
+            assert!(serde_json::from_value::<Args>(more).is_err());
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What is to be linted.
+
+use std::collections::BTreeSet;
+
+use cofferdam_sdk::scan::{Query, query};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath};
+
+use crate::language::{Language, TYPES, of_directory};
+use crate::world::World;
+
+/// Other people's code, which no linter is meant to look at.
+const VENDORED: &str = "node_modules";
+
+/// A file or a directory that is to be linted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A source file.
+    File {
+        /// Relative to the workspace.
+        path: String,
+        /// What it is written in.
+        language: Language,
+    },
+    /// A directory with everything beneath it.
+    Directory {
+        /// Relative to the workspace, which itself is `.`.
+        path: String,
+        /// What is written in it.
+        languages: BTreeSet<Language>,
+        /// The source files.
+        files: Vec<String>,
+    },
+}
+
+impl Target {
+    /// The languages of the target.
+    pub fn languages(&self) -> BTreeSet<Language> {
+        match self {
+            Self::File { language, .. } => [*language].into(),
+            Self::Directory { languages, .. } => languages.clone(),
+        }
+    }
+
+    /// What a linter has to be given so that it checks exactly what of the target is written in
+    /// `wanted`: it looks at all of its `own` languages in a directory.
+    pub fn paths(&self, wanted: &BTreeSet<Language>, own: &BTreeSet<Language>) -> Vec<String> {
+        match self {
+            Self::File { path, language } if wanted.contains(language) => vec![path.clone()],
+            Self::File { .. } => Vec::new(),
+            Self::Directory { languages, .. } if languages.is_disjoint(wanted) => Vec::new(),
+            Self::Directory { path, languages, files } => {
+                let unwanted = own.difference(wanted).any(|language| languages.contains(language));
+                if !unwanted {
+                    return vec![path.clone()];
+                }
+                let is_wanted =
+                    |path: &&String| Language::of(path).is_some_and(|own| wanted.contains(&own));
+                files.iter().filter(is_wanted).cloned().collect()
+            }
+        }
+    }
+}
+
+/// The targets of a call that names none: all that it may touch.
+///
+/// # Errors
+/// As [`World::find`].
+pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, ToolError> {
+    if context.scope.is_empty() {
+        return Ok(vec![directory(&context.resolve(".")?, context, world)?]);
+    }
+    let mut targets = Vec::new();
+    for path in &context.scope {
+        let path = context.resolve(path)?;
+        if context.local(&path).is_dir() {
+            targets.push(directory(&path, context, world)?);
+        } else if context.local(&path).is_file() {
+            targets.extend(file(path.as_str()));
+        }
+    }
+    Ok(targets)
+}
+
+/// The targets that a caller named: files, directories (also as Go writes them, `cmd/...`) and
+/// globs, in which a name without `/` is looked for at any depth.
+///
+/// # Errors
+/// As [`Context::resolve`] and [`World::find`]; `FileNotFoundError` for a path or a glob that
+/// stands for nothing, `UnsupportedFile` for a file in none of the languages.
+pub fn named(
+    names: &[String],
+    context: &Context,
+    world: &impl World,
+) -> Result<Vec<Target>, ToolError> {
+    let mut targets = Vec::new();
+    for name in names {
+        let path = context.resolve(name.strip_suffix("/...").unwrap_or(name))?;
+        let local = context.local(&path);
+        if local.is_file() {
+            targets.push(file(path.as_str()).ok_or_else(|| unsupported(&path))?);
+        } else if local.is_dir() {
+            targets.push(directory(&path, context, world)?);
+        } else {
+            targets.extend(matching(&path, world)?);
+        }
+    }
+    Ok(targets)
+}
+
+fn file(path: &str) -> Option<Target> {
+    Some(Target::File { path: path.to_owned(), language: Language::of(path)? })
+}
+
+fn directory(
+    path: &WorkspacePath,
+    context: &Context,
+    world: &impl World,
+) -> Result<Target, ToolError> {
+    let files = sources(path, world)?;
+    let languages = of_directory(path, &files, context);
+    Ok(Target::Directory { path: path.to_string(), languages, files })
+}
+
+/// The source files beneath a directory, and every `Cargo.toml`.
+///
+/// # Errors
+/// As [`World::find`].
+pub fn sources(directory: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
+    let types = TYPES.iter().map(|&name| name.to_owned()).collect();
+    let exclude_globs = vec![VENDORED.to_owned()];
+    world.find(&Query { types, exclude_globs, ..query(directory) })
+}
+
+/// The source files that a glob stands for.
+fn matching(glob: &WorkspacePath, world: &impl World) -> Result<Vec<Target>, ToolError> {
+    let is_glob = glob.as_str().contains(['*', '?', '[', '{']);
+    let found = if is_glob { world.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };
+    let targets: Vec<Target> = found.iter().filter_map(|path| file(path)).collect();
+    match (targets.is_empty(), found.first()) {
+        (false, _) => Ok(targets),
+        (true, None) if is_glob => Err(ToolError::not_found(
+            "FileNotFoundError",
+            format!("file not found: no file matches '{glob}'"),
+        )),
+        (true, None) => {
+            Err(ToolError::not_found("FileNotFoundError", format!("file not found: {glob}")))
+        }
+        (true, Some(_)) => Err(unsupported(glob)),
+    }
+}
+
+fn whole_workspace(glob: &str) -> Query {
+    Query {
+        root: String::new(),
+        globs: vec![glob.to_owned()],
+        exclude_globs: vec![VENDORED.to_owned()],
+        types: Vec::new(),
+        ignore_files: true,
+        hidden: false,
+        follow_links: false,
+        max_file_size: None,
+    }
+}
+
+fn unsupported(path: &WorkspacePath) -> ToolError {
+    ToolError::invalid_args(
+        "UnsupportedFile",
+        format!("'{path}' is no go, javascript, typescript, python or rust source file"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::testing::Fake;
+    use Language::{Go, JavaScript, Python, TypeScript};
+
+    const FILES: [(&str, &str); 7] = [
+        ("internal/a.go", ""),
+        ("internal/deep/b.go", ""),
+        ("pkg/c.go", ""),
+        ("web/[id].js", ""),
+        ("web/d.ts", ""),
+        ("README.md", ""),
+        ("node_modules/e.js", ""),
+    ];
+
+    fn shown(targets: &[Target]) -> Vec<&str> {
+        targets
+            .iter()
+            .map(|target| match target {
+                Target::File { path, .. } | Target::Directory { path, .. } => path.as_str(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn names_are_files_directories_and_globs() {
+        let fake = Fake::new(&FILES);
+        let absolute = format!("{}/pkg/c.go", fake.context.workspace());
+        for (names, wanted) in [
+            (vec!["internal/*.go", "pkg/*.go"], vec!["internal/a.go", "pkg/c.go"]),
+            (vec!["*.go"], vec!["internal/a.go", "internal/deep/b.go", "pkg/c.go"]),
+            (vec!["internal/**/*.go"], vec!["internal/a.go", "internal/deep/b.go"]),
+            (vec!["web/[id].js"], vec!["web/[id].js"]),
+            (vec!["web/*.{js,ts}"], vec!["web/[id].js", "web/d.ts"]),
+            (vec!["./internal/a.go", "pkg"], vec!["internal/a.go", "pkg"]),
+            (vec!["./...", "internal/..."], vec![".", "internal"]),
+            (
+                vec!["*"],
+                vec!["internal/a.go", "internal/deep/b.go", "pkg/c.go", "web/[id].js", "web/d.ts"],
+            ),
+            (vec![absolute.as_str()], vec!["pkg/c.go"]),
+        ] {
+            let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+            assert_eq!(shown(&named(&names, &fake.context, &fake).unwrap()), wanted, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_refused() {
+        let fake = Fake::new(&FILES);
+        for (name, code) in [
+            ("none.go", "FileNotFoundError"),
+            ("cmd/*.go", "FileNotFoundError"),
+            ("README.md", "UnsupportedFile"),
+            ("*.md", "UnsupportedFile"),
+            ("../x.go", "PathNotAllowed"),
+            ("../*.go", "PathNotAllowed"),
+            ("/etc/*.py", "PathNotAllowed"),
+            ("", "InvalidPath"),
+        ] {
+            let names = ["pkg/c.go".to_owned(), name.to_owned()];
+            let error = named(&names, &fake.context, &fake).unwrap_err();
+            assert_eq!(error.code, code, "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_names_nothing_means_all_that_it_may_touch() {
+        let mut fake = Fake::new(&FILES);
+        let targets = everything(&fake.context, &fake).unwrap();
+        assert_eq!(shown(&targets), ["."]);
+        assert_eq!(targets[0].languages(), [Go, JavaScript, TypeScript].into());
+        fake.context.scope = ["web", "pkg/c.go", "README.md", "none"].map(str::to_owned).into();
+        assert_eq!(shown(&everything(&fake.context, &fake).unwrap()), ["web", "pkg/c.go"]);
+    }
+
+    #[test]
+    fn a_linter_gets_nothing_that_another_one_was_chosen_for() {
+        let fake = Fake::new(&FILES);
+        let targets = everything(&fake.context, &fake).unwrap();
+        for (wanted, own, paths) in [
+            (vec![Go], vec![Go], vec!["."]),
+            (vec![JavaScript, TypeScript], vec![JavaScript, TypeScript], vec!["."]),
+            (vec![JavaScript], vec![JavaScript, TypeScript], vec!["web/[id].js"]),
+            (vec![Go], vec![Go, Python], vec!["."]),
+            (vec![Python], vec![Python], vec![]),
+        ] {
+            let set = |languages: Vec<Language>| languages.into_iter().collect::<BTreeSet<_>>();
+            assert_eq!(targets[0].paths(&set(wanted.clone()), &set(own)), paths, "{wanted:?}");
+        }
+    }
+}

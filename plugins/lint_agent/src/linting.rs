@@ -1,0 +1,230 @@
+//! `run_linter`, and the operator's linters on the target file.
+
+use cofferdam_sdk::backend::Error;
+use cofferdam_sdk::backend::available::linters::{self, Backend};
+use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Request};
+use cofferdam_sdk::{Context, WorkspacePath};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Failure;
+use crate::target;
+
+/// The language that the target is written in.
+const LANGUAGE: &str = "python";
+
+/// The share of the call's time, as a divisor, that is kept back for the answer.
+const RESERVE: u32 = 10;
+
+/// Arguments of `run_linter`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// Makes no difference: linting changes nothing.
+    #[serde(rename = "check_only")]
+    pub _check_only: Option<bool>,
+}
+
+/// Answer of `run_linter`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// By line and column.
+    pub issues: Vec<Issue>,
+    /// How many there are.
+    pub total: usize,
+    /// How many of them `apply_fix` can fix.
+    pub fixable_count: usize,
+}
+
+/// Something that is wrong in the target.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Issue {
+    /// The rule's name.
+    pub code: String,
+    /// Counted from 1; 0: the file as a whole.
+    pub line: u32,
+    /// Counted from 1 in characters; 0: the line as a whole.
+    pub col: u32,
+    /// What is wrong.
+    pub message: String,
+    /// Whether `apply_fix` can fix it.
+    pub fixable: bool,
+}
+
+/// What the tools ask of the host's linters.
+pub trait Linters {
+    /// The operator's linters, the chosen ones first.
+    fn available(&self) -> Vec<Backend>;
+
+    /// Runs linters by their names, side by side; the answers are in the order of the requests.
+    fn lint(&self, requests: &[(String, Request)]) -> Vec<Result<Report, Error>>;
+}
+
+/// The host itself.
+pub struct Host;
+
+impl Linters for Host {
+    fn available(&self) -> Vec<Backend> {
+        linters::available()
+    }
+
+    fn lint(&self, requests: &[(String, Request)]) -> Vec<Result<Report, Error>> {
+        linters::lint(requests)
+    }
+}
+
+/// Lints the target.
+///
+/// # Errors
+/// As [`target::path`] and [`lint`]; any linter's, since what it would have found is unknown.
+pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure> {
+    let target = target::path(context)?;
+    let mut issues = Vec::new();
+    for Checked { linter, report } in lint(&target, &[], context, linters)? {
+        let report = report.map_err(|error| failure(&linter, &error))?;
+        let findings = report.findings.iter().filter(|found| found.path == target.as_str());
+        issues.extend(findings.map(|found| issue(found, &target)));
+    }
+    issues.sort_by_key(|issue| (issue.line, issue.col));
+    let fixable_count = issues.iter().filter(|issue| issue.fixable).count();
+    Ok(Output { total: issues.len(), fixable_count, issues })
+}
+
+fn issue(finding: &Finding, target: &WorkspacePath) -> Issue {
+    Issue {
+        code: finding.code.clone(),
+        line: finding.line,
+        col: finding.column,
+        message: finding.message.clone(),
+        fixable: safe_fix(finding, target).is_some(),
+    }
+}
+
+/// A finding's fix, if it keeps the program's meaning and changes nothing but the target.
+pub fn safe_fix<'a>(finding: &'a Finding, target: &WorkspacePath) -> Option<&'a Fix> {
+    let is_here = |fix: &&Fix| fix.edits.iter().all(|edit| edit.path == target.as_str());
+    finding.fix.as_ref().filter(|fix| fix.safe && !fix.edits.is_empty()).filter(is_here)
+}
+
+/// What one linter says.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its name.
+    pub linter: String,
+    /// What it found, or why it could not look.
+    pub report: Result<Report, Error>,
+}
+
+/// What each of the operator's linters says of the target; only of the codes in `select`, unless
+/// it is empty.
+///
+/// # Errors
+/// The operator has chosen no linter.
+pub fn lint(
+    target: &WorkspacePath,
+    select: &[&str],
+    context: &Context,
+    linters: &impl Linters,
+) -> Result<Vec<Checked>, Failure> {
+    let request = Request {
+        root: String::new(),
+        paths: vec![target.as_str().to_owned()],
+        config: None,
+        select: select.iter().map(|&code| code.to_owned()).collect(),
+        timeout_ms: context.deadline_ms - context.deadline_ms / RESERVE,
+    };
+    let requests: Vec<(String, Request)> = linters
+        .available()
+        .into_iter()
+        .filter(|backend| backend.chosen_for.iter().any(|name| name == LANGUAGE))
+        .map(|backend| (backend.name, request.clone()))
+        .collect();
+    if requests.is_empty() {
+        let message = format!("linter not configured: the operator has chosen none for {LANGUAGE}");
+        return Err(Failure(message));
+    }
+    let answers = linters.lint(&requests);
+    let names = requests.into_iter().map(|(name, _)| name);
+    Ok(names.zip(answers).map(|(linter, report)| Checked { linter, report }).collect())
+}
+
+/// A linter that has no report.
+pub fn failure(linter: &str, error: &Error) -> Failure {
+    let (Error::Unavailable(reason)
+    | Error::Invalid(reason)
+    | Error::Limit(reason)
+    | Error::Failed(reason)) = error;
+    Failure(format!("{linter}: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{Fake, edit, finding, fits, fixed, report};
+
+    #[test]
+    fn issues_are_those_of_the_target_by_their_place() {
+        let mut fake = Fake::new("a=1\nb= 2\n");
+        let other = fixed(finding("E111", 2, 1), true, vec![edit("other.py", 0, 1, "")]);
+        let elsewhere = Finding { path: "other.py".to_owned(), ..finding("F401", 1, 1) };
+        fake.answers = vec![
+            (
+                "ruff",
+                Ok(report(vec![
+                    fixed(finding("E225", 1, 2), true, vec![edit("target.py", 1, 2, " = ")]),
+                    fixed(finding("F841", 2, 1), false, vec![edit("target.py", 4, 9, "")]),
+                    other,
+                    elsewhere,
+                ])),
+            ),
+            ("mypy", Ok(report(vec![finding("misc", 1, 1)]))),
+        ];
+        let issue = |code: &str, line: u32, col: u32, fixable: bool| {
+            let message = format!("about {code}");
+            json!({"code": code, "line": line, "col": col, "message": message, "fixable": fixable})
+        };
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({
+                "issues": [
+                    issue("misc", 1, 1, false),
+                    issue("E225", 1, 2, true),
+                    issue("F841", 2, 1, false),
+                    issue("E111", 2, 1, false)
+                ],
+                "total": 4,
+                "fixable_count": 1
+            })
+        );
+        for (_, request) in fake.asked() {
+            assert_eq!(request.paths, ["target.py"]);
+            assert!(request.select.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_linter_that_can_not_work_is_an_error() {
+        let mut fake = Fake::new("");
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({"error": "linter not configured: the operator has chosen none for python"})
+        );
+        fake.answers = vec![
+            ("ruff", Ok(report(vec![]))),
+            ("mypy", Err(Error::Unavailable("there is no program 'mypy'".to_owned()))),
+        ];
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({"error": "mypy: there is no program 'mypy'"})
+        );
+        fake.answers.pop();
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({"issues": [], "total": 0, "fixable_count": 0})
+        );
+        assert!(Fake::new("").asked().is_empty());
+        assert_eq!(fake.asked().last().unwrap().0, "ruff");
+    }
+}

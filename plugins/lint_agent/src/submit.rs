@@ -1,0 +1,108 @@
+//! `submit`: the agent's result, in the shape that all agents share.
+
+use cofferdam_sdk::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Failure;
+
+/// Arguments of `submit`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// What was done.
+    pub summary: String,
+    /// How many issues were fixed.
+    pub issues_fixed: u64,
+    /// How many were left.
+    pub issues_remaining: u64,
+    /// The files that were changed.
+    pub changed_files: Vec<String>,
+}
+
+/// Answer of `submit`: an agent's result.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// `success`: an agent that has nothing to submit does not call this.
+    pub status: &'static str,
+    /// The absolute path of the workspace.
+    pub workspace_id: String,
+    /// Relative to the workspace.
+    pub changed_files: Vec<String>,
+    /// What was done.
+    pub summary: String,
+    /// The figures.
+    pub details: Details,
+    /// None.
+    pub error: Option<String>,
+}
+
+/// The figures of an agent's result.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Details {
+    /// How many issues were fixed.
+    pub issues_fixed: u64,
+    /// How many were left.
+    pub issues_remaining: u64,
+}
+
+/// Makes the result.
+///
+/// # Errors
+/// A changed file that is outside of the workspace.
+pub fn run(args: Args, context: &Context) -> Result<Output, Failure> {
+    let Args { summary, issues_fixed, issues_remaining, changed_files } = args;
+    let changed_files = changed_files
+        .iter()
+        .map(|path| Ok(context.resolve(path)?.as_str().to_owned()))
+        .collect::<Result<_, Failure>>()?;
+    Ok(Output {
+        status: "success",
+        workspace_id: context.workspace().to_owned(),
+        changed_files,
+        summary,
+        details: Details { issues_fixed, issues_remaining },
+        error: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{Fake, fits};
+
+    fn args(changed_files: &[&str]) -> Args {
+        Args {
+            summary: "Fixed spacing".to_owned(),
+            issues_fixed: 2,
+            issues_remaining: 1,
+            changed_files: changed_files.iter().map(|&path| path.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn the_result_has_the_standard_shape() {
+        let fake = Fake::new("");
+        let workspace = fake.context.workspace();
+        let absolute = format!("{workspace}/src/b.py");
+        assert_eq!(
+            fits("submit", run(args(&["./target.py", &absolute]), &fake.context)),
+            json!({
+                "status": "success",
+                "workspace_id": workspace,
+                "changed_files": ["target.py", "src/b.py"],
+                "summary": "Fixed spacing",
+                "details": {"issues_fixed": 2, "issues_remaining": 1},
+                "error": null
+            })
+        );
+    }
+
+    #[test]
+    fn files_elsewhere_are_an_error() {
+        let fake = Fake::new("");
+        let answer = fits("submit", run(args(&["../x.py"]), &fake.context));
+        assert_eq!(answer, json!({"error": "'../x.py' leaves the workspace"}));
+    }
+}

@@ -1,0 +1,280 @@
+//! Backends: linters, test runners and builders that tools reach through the host, so that an
+//! operator can swap them.
+//!
+//! ```ignore
+//! use cofferdam_sdk::backend::linting::{Report, Request};
+//! use cofferdam_sdk::backend::{Error, Linter};
+//! use cofferdam_sdk::{Context, linter};
+//!
+//! struct Mine;
+//! impl Linter for Mine {
+//!     fn version(_: &str, _: &Context) -> Result<String, Error> { Ok("1.0.0".into()) }
+//!     fn lint(_: &str, request: &Request, context: &Context) -> Result<Report, Error> { todo!() }
+//! }
+//! linter!(Mine);
+//! ```
+//!
+//! The names that these functions get are those of the `[[backends]]` in the manifest. Paths in
+//! requests and reports are relative to the workspace; see the WIT package `cofferdam:backend`
+//! for what else reports promise.
+
+use crate::Context;
+
+pub use crate::bindings::cofferdam::backend::types::Error;
+pub use crate::bindings::cofferdam::backend::{building, linting, testing};
+
+/// The linters, test runners and builders that the operator has, for tools that use them.
+pub mod available {
+    pub use crate::bindings::cofferdam::backend::{builders, linters, test_runners};
+}
+
+/// The one of some test runners or builders that is surest that it fits a project; of those that
+/// are equally sure, the first of `preferred`, with all others behind them. `None` where none fits.
+pub fn surest<'a>(
+    available: &'a [String],
+    detect: impl Fn(&str) -> u8,
+    preferred: &[&str],
+) -> Option<&'a str> {
+    let rank =
+        |name: &str| preferred.iter().position(|known| *known == name).unwrap_or(preferred.len());
+    available
+        .iter()
+        .map(|name| (detect(name), name.as_str()))
+        .filter(|(sure, _)| *sure > 0)
+        .min_by_key(|(sure, name)| (u8::MAX - sure, rank(name)))
+        .map(|(_, name)| name)
+}
+
+/// Finds what is wrong in source files.
+pub trait Linter {
+    /// The version of what the backend `name` runs.
+    ///
+    /// # Errors
+    /// It can't work here.
+    fn version(name: &str, context: &Context) -> Result<String, Error>;
+
+    /// Lints with the backend `name`.
+    ///
+    /// # Errors
+    /// See [`Error`]. Findings are none.
+    fn lint(
+        name: &str,
+        request: &linting::Request,
+        context: &Context,
+    ) -> Result<linting::Report, Error>;
+}
+
+/// Runs the tests of a project.
+pub trait TestRunner {
+    /// How sure the backend `name` is that it fits the project in the directory `root` of the
+    /// workspace: 0 (not at all) to 100.
+    fn detect(name: &str, root: &str, context: &Context) -> u8;
+
+    /// The version of what the backend `name` runs.
+    ///
+    /// # Errors
+    /// It can't work here.
+    fn version(name: &str, context: &Context) -> Result<String, Error>;
+
+    /// Runs tests with the backend `name`.
+    ///
+    /// # Errors
+    /// See [`Error`]. Tests that fail are none, nor is a timeout.
+    fn run(
+        name: &str,
+        request: &testing::Request,
+        context: &Context,
+    ) -> Result<testing::Report, Error>;
+}
+
+/// Builds a project.
+pub trait Builder {
+    /// How sure the backend `name` is that it fits the project in the directory `root` of the
+    /// workspace: 0 (not at all) to 100.
+    fn detect(name: &str, root: &str, context: &Context) -> u8;
+
+    /// The version of what the backend `name` runs.
+    ///
+    /// # Errors
+    /// It can't work here.
+    fn version(name: &str, context: &Context) -> Result<String, Error>;
+
+    /// Builds with the backend `name`.
+    ///
+    /// # Errors
+    /// See [`Error`]. A build that fails is none, nor is a timeout.
+    fn build(
+        name: &str,
+        request: &building::Request,
+        context: &Context,
+    ) -> Result<building::Report, Error>;
+}
+
+macro_rules! bindings {
+    ($module:ident, $world:literal, $path:literal, $types:literal => $shared:ident) => {
+        /// The generated bindings of what such a backend exports.
+        #[doc(hidden)]
+        #[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
+        pub mod $module {
+            wit_bindgen::generate!({
+                path: "../../wit",
+                world: $world,
+                pub_export_macro: true,
+                default_bindings_module: $path,
+                with: {
+                    "cofferdam:backend/types@0.1.0": crate::bindings::cofferdam::backend::types,
+                    $types: crate::bindings::cofferdam::backend::$shared,
+                    "cofferdam:host/files@0.1.0": crate::bindings::cofferdam::host::files,
+                    "cofferdam:host/log@0.1.0": crate::bindings::cofferdam::host::log,
+                    "cofferdam:host/process@0.1.0": crate::bindings::cofferdam::host::process,
+                    "cofferdam:host/scan@0.1.0": crate::bindings::cofferdam::host::scan,
+                },
+            });
+        }
+    };
+}
+
+bindings!(
+    linter_bindings,
+    "cofferdam:worlds/linter-backend",
+    "cofferdam_sdk::backend::linter_bindings",
+    "cofferdam:backend/linting@0.1.0" => linting
+);
+bindings!(
+    test_bindings,
+    "cofferdam:worlds/test-backend",
+    "cofferdam_sdk::backend::test_bindings",
+    "cofferdam:backend/testing@0.1.0" => testing
+);
+bindings!(
+    build_bindings,
+    "cofferdam:worlds/build-backend",
+    "cofferdam_sdk::backend::build_bindings",
+    "cofferdam:backend/building@0.1.0" => building
+);
+
+/// Makes a type that is a [`Linter`](crate::backend::Linter) this component's linter.
+#[macro_export]
+macro_rules! linter {
+    ($backend:ident) => {
+        impl $crate::backend::linter_bindings::exports::cofferdam::backend::linter::Guest
+            for $backend
+        {
+            fn version(name: String) -> Result<String, $crate::backend::Error> {
+                <$backend as $crate::backend::Linter>::version(
+                    &name,
+                    &$crate::Context::for_backend(),
+                )
+            }
+            fn lint(
+                name: String,
+                request: $crate::backend::linting::Request,
+            ) -> Result<$crate::backend::linting::Report, $crate::backend::Error> {
+                <$backend as $crate::backend::Linter>::lint(
+                    &name,
+                    &request,
+                    &$crate::Context::for_backend(),
+                )
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::backend::linter_bindings::export!(
+            $backend with_types_in $crate::backend::linter_bindings
+        );
+    };
+}
+
+/// Makes a type that is a [`TestRunner`](crate::backend::TestRunner) this component's test runner.
+#[macro_export]
+macro_rules! test_runner {
+    ($backend:ident) => {
+        impl $crate::backend::test_bindings::exports::cofferdam::backend::test_runner::Guest
+            for $backend
+        {
+            fn detect(name: String, root: String) -> u8 {
+                <$backend as $crate::backend::TestRunner>::detect(
+                    &name,
+                    &root,
+                    &$crate::Context::for_backend(),
+                )
+            }
+            fn version(name: String) -> Result<String, $crate::backend::Error> {
+                <$backend as $crate::backend::TestRunner>::version(
+                    &name,
+                    &$crate::Context::for_backend(),
+                )
+            }
+            fn run(
+                name: String,
+                request: $crate::backend::testing::Request,
+            ) -> Result<$crate::backend::testing::Report, $crate::backend::Error> {
+                <$backend as $crate::backend::TestRunner>::run(
+                    &name,
+                    &request,
+                    &$crate::Context::for_backend(),
+                )
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::backend::test_bindings::export!(
+            $backend with_types_in $crate::backend::test_bindings
+        );
+    };
+}
+
+/// Makes a type that is a [`Builder`](crate::backend::Builder) this component's builder.
+#[macro_export]
+macro_rules! builder {
+    ($backend:ident) => {
+        impl $crate::backend::build_bindings::exports::cofferdam::backend::builder::Guest
+            for $backend
+        {
+            fn detect(name: String, root: String) -> u8 {
+                <$backend as $crate::backend::Builder>::detect(
+                    &name,
+                    &root,
+                    &$crate::Context::for_backend(),
+                )
+            }
+            fn version(name: String) -> Result<String, $crate::backend::Error> {
+                <$backend as $crate::backend::Builder>::version(
+                    &name,
+                    &$crate::Context::for_backend(),
+                )
+            }
+            fn build(
+                name: String,
+                request: $crate::backend::building::Request,
+            ) -> Result<$crate::backend::building::Report, $crate::backend::Error> {
+                <$backend as $crate::backend::Builder>::build(
+                    &name,
+                    &request,
+                    &$crate::Context::for_backend(),
+                )
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::backend::build_bindings::export!(
+            $backend with_types_in $crate::backend::build_bindings
+        );
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::surest;
+
+    #[test]
+    fn the_surest_is_chosen_and_order_breaks_ties() {
+        let all = ["a", "b", "c"].map(str::to_owned);
+        for (sure, wanted) in [
+            ([90, 80, 70], Some("a")),
+            ([90, 90, 90], Some("c")),
+            ([90, 90, 0], Some("b")),
+            ([0, 0, 0], None),
+        ] {
+            let detect = |name: &str| sure[usize::from(name.as_bytes()[0] - b'a')];
+            assert_eq!(surest(&all, detect, &["c", "b"]), wanted, "{sure:?}");
+        }
+    }
+}

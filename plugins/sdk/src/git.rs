@@ -1,0 +1,223 @@
+//! Git on a repository that nobody vouches for: what has changed in the workspace, without
+//! running anything that the repository names.
+//!
+//! A repository's own configuration can name programs that git then runs: filters, monitors of
+//! the file system, external diffs, transports and more. Each way is closed by the environment, by
+//! settings that overrule the repository's, or by an option:
+//!
+//! | what a repository can plant | what closes it |
+//! |---|---|
+//! | `core.fsmonitor`, hooks, `core.pager` | overruled |
+//! | `filter.*.clean`, `.smudge`, `.process` | the names are listed first, then each is overruled |
+//! | `diff.external`, `diff.*.command`, `diff.*.textconv` | `--no-ext-diff`, `--no-textconv` |
+//! | a missing object that a remote promises: `core.sshCommand`, `core.gitProxy`, `credential.helper`, `ext::` | nothing is fetched, no protocol is allowed |
+//! | a submodule with a configuration of its own | git does not look into submodules |
+//! | `core.worktree`, a repository above the workspace | the repository is `.git`, the tree is the workspace |
+//! | `alias.*` | can't replace git's own commands, and only these are run |
+//!
+//! Only the workspace itself is looked at: a workspace that is a directory of a larger
+//! repository is none. Needs git 2.32 or later.
+
+use crate::process::{self, Changes, Command, End, Output};
+use crate::{Context, ToolError};
+
+/// The same for each run, whatever the user's and the machine's settings are.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("GIT_DIR", ".git"),
+    // Without it, `core.worktree` could lead elsewhere.
+    ("GIT_WORK_TREE", "."),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    // No write of the index, so no hook for one either.
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", ""),
+    ("LC_ALL", "C"),
+];
+
+/// What overrules the repository's settings.
+const SETTINGS: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.quotePath", "false"),
+    ("color.ui", "false"),
+    ("color.diff", "false"),
+    ("color.status", "false"),
+    ("column.status", "never"),
+    ("advice.statusHints", "false"),
+    ("protocol.allow", "never"),
+    // It runs git once more, in each submodule.
+    ("status.submoduleSummary", "false"),
+];
+
+/// Submodules count by the commit that they are at; nothing in them is looked at.
+const SUBMODULES: &str = "--ignore-submodules=dirty";
+
+/// What `git status` prints with these options.
+///
+/// # Errors
+/// `NotARepository`, `GitFailed`, `TimeoutError`, those of the options, and those of running
+/// programs.
+pub fn status(options: &[&str], context: &Context) -> Result<Output, ToolError> {
+    run(&[&["status", SUBMODULES], options].concat(), context)
+}
+
+/// What `git diff` prints with these options: a patch from `a/` to `b/`.
+///
+/// # Errors
+/// As [`status`].
+pub fn diff(options: &[&str], context: &Context) -> Result<Output, ToolError> {
+    let own = [
+        "diff",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        "--submodule=short",
+        SUBMODULES,
+    ];
+    run(&[&own[..], options].concat(), context)
+}
+
+/// The files that differ from the last commit and are still there, those that git does not know
+/// yet included and ignored ones left out. Relative to the workspace, in git's order; names that
+/// are no UTF-8 are left out.
+///
+/// # Errors
+/// As [`status`]; `GitFailed` for more files than fit into a program's output.
+pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
+    let options = ["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"];
+    let output = status(&options, context)?;
+    if output.stdout.total > output.stdout.bytes.len() as u64 {
+        return Err(ToolError::failed("GitFailed", "more files have changed than can be listed"));
+    }
+    Ok(output.stdout.bytes.split(|&byte| byte == 0).filter_map(changed_file).collect())
+}
+
+/// The path of an entry `XY PATH`, unless its file is gone or it is a directory: a repository
+/// within this one.
+fn changed_file(entry: &[u8]) -> Option<String> {
+    let (&[_, in_tree, _], path) = entry.split_first_chunk()?;
+    let path = str::from_utf8(path).ok()?;
+    let staged_and_gone = entry.starts_with(b"D ");
+    (in_tree != b'D' && !staged_and_gone && !path.ends_with('/')).then(|| path.to_owned())
+}
+
+/// Runs git with nothing that the repository names.
+fn run(arguments: &[&str], context: &Context) -> Result<Output, ToolError> {
+    // Which settings there are can only be told by git itself: files include others.
+    let listed = checked(&command(&["config", "--list", "--name-only", "-z"], &[]), context)?;
+    if listed.stdout.total > listed.stdout.bytes.len() as u64 {
+        return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
+    }
+    checked(&command(arguments, &overruled(&listed.stdout.bytes)?), context)
+}
+
+/// Settings that switch off each filter that one of these names (separated by NUL) is for.
+fn overruled(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
+    let mut settings = Vec::new();
+    for name in names.split(|&byte| byte == 0).filter(|name| name.starts_with(b"filter.")) {
+        let Ok(name) = str::from_utf8(name) else {
+            let name = String::from_utf8_lossy(name);
+            let message = format!("the repository has a setting whose name is not UTF-8: {name}");
+            return Err(ToolError::conflict("GitFailed", message));
+        };
+        match name.rsplit_once('.') {
+            Some((_, "clean" | "smudge" | "process")) => settings.push((name.to_owned(), "")),
+            Some((_, "required")) => settings.push((name.to_owned(), "false")),
+            _ => {}
+        }
+    }
+    Ok(settings)
+}
+
+fn command(arguments: &[&str], settings: &[(String, &str)]) -> Command {
+    let fixed = SETTINGS.iter().map(|&(key, value)| (key, value));
+    let found = settings.iter().map(|(key, value)| (key.as_str(), *value));
+    let settings: Vec<(&str, &str)> = fixed.chain(found).collect();
+    let mut environment: Vec<(String, String)> =
+        ENVIRONMENT.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    // Not `-c`, which would end a name at its first `=`.
+    environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
+    for (index, (key, value)) in settings.into_iter().enumerate() {
+        environment.push((format!("GIT_CONFIG_KEY_{index}"), key.to_owned()));
+        environment.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
+    }
+    Command {
+        environment,
+        changes: Changes::None,
+        ..process::command("git", &[&["--no-pager"], arguments].concat())
+    }
+}
+
+/// Runs a command that has to succeed.
+fn checked(command: &Command, context: &Context) -> Result<Output, ToolError> {
+    let output = process::run(command, context)?;
+    match &output.end {
+        End::Exited(0) => Ok(output),
+        End::Exited(code) => {
+            let stderr = output.stderr_text();
+            // `git diff` starts it with a capital letter.
+            Err(if stderr.contains("ot a git repository") {
+                let message = "the workspace is not a git repository: it has no usable .git";
+                ToolError::not_found("NotARepository", message)
+            } else {
+                let said = stderr.trim();
+                let message = format!("git ended with exit code {code}: {said}");
+                ToolError::failed("GitFailed", message)
+            })
+        }
+        End::TimedOut => {
+            let message = format!("git took longer than {} ms", output.duration_ms);
+            Err(ToolError::limit("TimeoutError", message))
+        }
+        End::Limit(limit) => {
+            Err(ToolError::limit(limit, format!("git was stopped at a limit: {limit}")))
+        }
+        End::Signalled(signal) => {
+            Err(ToolError::failed("GitFailed", format!("git was ended by signal {signal}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn filters_are_switched_off_whatever_they_are_called() {
+        let names = b"core.bare\0filter.lfs.clean\0filter.a=b.c.process\0filter.x.required\0\
+            filter.x.other\0diff.x.textconv\0";
+        let wanted = [
+            ("filter.lfs.clean".to_owned(), ""),
+            ("filter.a=b.c.process".to_owned(), ""),
+            ("filter.x.required".to_owned(), "false"),
+        ];
+        assert_eq!(overruled(names).unwrap(), wanted);
+        assert_eq!(overruled(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
+    }
+
+    #[test]
+    fn changed_files_are_those_that_are_there() {
+        for (entry, wanted) in [
+            (&b" M src/a b.rs"[..], Some("src/a b.rs")),
+            (b"?? new \xc3\xa9", Some("new é")),
+            (b"A  staged", Some("staged")),
+            (b"AM both", Some("both")),
+            (b"UU conflict", Some("conflict")),
+            (b" D gone", None),
+            (b"D  gone for good", None),
+            (b"AD added and gone", None),
+            (b"?? repository/", None),
+            (b"?? \xff", None),
+            (b"", None),
+        ] {
+            assert_eq!(changed_file(entry).as_deref(), wanted);
+        }
+    }
+}

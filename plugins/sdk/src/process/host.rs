@@ -1,0 +1,13 @@
+//! The host's side.
+
+use super::{Command, Error, Output};
+use crate::Context;
+use crate::bindings::cofferdam::host::process;
+
+pub(super) fn run(command: &Command, _: &Context) -> Result<Output, Error> {
+    process::run(command)
+}
+
+pub(super) fn cache_directory(_: &Context) -> String {
+    process::cache_directory()
+}

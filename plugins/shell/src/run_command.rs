@@ -1,0 +1,180 @@
+//! `run_command`: a command, its exit code and what it printed.
+
+use std::fs;
+
+use cofferdam_sdk::{Context, ToolError, WorkspacePath};
+use serde::{Deserialize, Serialize};
+
+use crate::shell::{self, Run};
+
+/// S3's words for a command that ended with another exit code than 0.
+const ERROR: &str = "command execution failed";
+
+/// What the tool is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// What the shell runs.
+    pub command: String,
+    /// The directory it runs in; the workspace where it is missing.
+    pub working_dir: Option<String>,
+}
+
+/// What the tool answers where the command succeeded.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// The call, as it stands in the journal.
+    pub command_id: String,
+    /// Always 0.
+    pub exit_code: i32,
+    /// What the command printed: standard output, then standard error.
+    pub output: String,
+    /// Whether something is missing in the middle of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// What the tool answers where it did not.
+#[derive(Debug, Serialize)]
+struct Failure {
+    error: &'static str,
+    reason: String,
+    command_id: String,
+    exit_code: Option<i32>,
+    output: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// `CommandExecutionFailed` for another exit code than 0, `TimeoutError` and other limits, each
+/// with the failure document; `FileNotFoundError` and `NotADirectoryError` for a working
+/// directory that is none; those of running programs.
+pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
+    let directory = directory(args.working_dir.as_deref().unwrap_or("."), context)?;
+    let run = shell::run(&args.command, &directory, None, context)?;
+    let (exit_code, truncated) = (run.exit_code(), run.truncated);
+    let command_id = context.call_id.clone();
+    match run.problem() {
+        None => Ok(Output { command_id, exit_code: 0, output: both(run), truncated }),
+        Some(mut error) => {
+            if exit_code.is_some() {
+                "CommandExecutionFailed".clone_into(&mut error.code);
+            }
+            let reason = error.message;
+            error.message = format!("{ERROR}: {reason}");
+            let output = both(run);
+            Err(error.with_detail(Failure {
+                error: ERROR,
+                reason,
+                command_id,
+                exit_code,
+                output,
+                truncated,
+            }))
+        }
+    }
+}
+
+fn directory(path: &str, context: &Context) -> Result<WorkspacePath, ToolError> {
+    let directory = context.resolve(path)?;
+    let metadata = fs::metadata(context.local(&directory))
+        .map_err(|error| ToolError::io(&directory.to_string(), &error))?;
+    if metadata.is_dir() {
+        Ok(directory)
+    } else {
+        let message = format!("working_dir is no directory: {directory}");
+        Err(ToolError::invalid_args("NotADirectoryError", message))
+    }
+}
+
+/// Standard output, then standard error, each beginning on a line of its own.
+fn both(run: Run) -> String {
+    let mut output = run.stdout;
+    if !output.is_empty() && !output.ends_with('\n') && !run.stderr.is_empty() {
+        output.push('\n');
+    }
+    output.push_str(&run.stderr);
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn call(command: &str, working_dir: Option<&str>) -> Result<Output, ToolError> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("frontend")).unwrap();
+        fs::write(directory.path().join("file"), "").unwrap();
+        let args =
+            Args { command: command.to_owned(), working_dir: working_dir.map(str::to_owned) };
+        run(&args, &Context::for_directory(directory.path()))
+    }
+
+    #[test]
+    fn commands_are_the_shells() {
+        for (command, working_dir, wanted) in [
+            ("echo out; echo err >&2", None, "out\nerr\n"),
+            ("printf out; echo err >&2", None, "out\nerr\n"),
+            ("printf 'a b' | tr ' ' '\\n' && echo \"$((1 + 1))\"", None, "a\nb2\n"),
+            ("basename \"$PWD\"", Some("frontend"), "frontend\n"),
+            ("ls", None, "file\nfrontend\n"),
+            ("ls", Some("frontend/.."), "file\nfrontend\n"),
+            ("-x 2>/dev/null || echo option", None, "option\n"),
+            ("cat", None, ""),
+        ] {
+            let answer = call(command, working_dir).unwrap();
+            assert_eq!((answer.exit_code, answer.truncated), (0, false));
+            assert_eq!(answer.output, wanted, "{command}");
+        }
+    }
+
+    #[test]
+    fn failures_say_all_that_is_known() {
+        for (command, exit_code, output) in [
+            ("echo out; echo err >&2; exit 3", 3, "out\nerr\n"),
+            ("false", 1, ""),
+            ("kill -9 $$", 137, ""),
+        ] {
+            let error = call(command, None).unwrap_err();
+            assert_eq!(error.code, "CommandExecutionFailed");
+            assert!(error.message.starts_with("command execution failed: "), "{error}");
+            let detail = error.detail.unwrap();
+            assert_eq!(detail["exit_code"], exit_code);
+            assert_eq!(detail["output"], output);
+            assert_eq!(detail["error"], "command execution failed");
+            assert_eq!(detail["command_id"], "test");
+        }
+        let detail = call("no-such-program-here", None).unwrap_err().detail.unwrap();
+        assert_eq!(detail["exit_code"], 127);
+        assert!(detail["output"].as_str().unwrap().contains("not found"));
+    }
+
+    #[test]
+    fn what_can_not_be_run_is_refused() {
+        for (command, working_dir, code) in [
+            ("true", Some("none"), "FileNotFoundError"),
+            ("true", Some("file"), "NotADirectoryError"),
+            ("true", Some("../x"), "PathNotAllowed"),
+            ("true", Some("/etc"), "PathNotAllowed"),
+            ("true", Some(""), "InvalidPath"),
+            ("echo \0", None, "InvalidCommand"),
+            (&"x".repeat(200_000), None, "InvalidCommand"),
+        ] {
+            let error = call(command, working_dir).unwrap_err();
+            assert_eq!(error.code, code, "{working_dir:?}: {error}");
+            assert_eq!(error.detail, None);
+        }
+    }
+
+    #[test]
+    fn long_output_loses_its_middle() {
+        let answer = call("seq 100000", None).unwrap();
+        assert!(answer.truncated && answer.output.len() < 110_000);
+        assert!(answer.output.starts_with("1\n2\n") && answer.output.ends_with("\n100000\n"));
+        assert!(answer.output.contains(" bytes left out ...]\n"));
+    }
+}

@@ -1,0 +1,195 @@
+//! Running a command in a shell, and saying how it ended.
+
+use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Error};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten};
+
+/// The shells that may be granted, the preferred one first.
+const SHELLS: [&str; 2] = ["bash", "sh"];
+
+/// The longest command, in bytes: what Linux passes as one argument (`MAX_ARG_STRLEN`), without
+/// the zero at its end.
+const LONGEST: usize = 128 * 1024 - 1;
+
+/// More than this of a stream, in bytes, is left out of its middle.
+const MOST: usize = 100_000;
+
+/// The time that is kept back to give an answer once a command has been stopped, in
+/// milliseconds.
+const RESERVE: u32 = 500;
+
+/// A command that was run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    end: End,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// Whether something is missing in the middle of a stream.
+    pub(crate) truncated: bool,
+    pub(crate) duration_ms: u32,
+}
+
+/// Runs a command to its end, or until `timeout_ms` or the call's time is over.
+///
+/// # Errors
+/// `InvalidCommand` for one that no program can be given, and those of running programs.
+pub(crate) fn run(
+    command: &str,
+    directory: &WorkspacePath,
+    timeout_ms: Option<u32>,
+    context: &Context,
+) -> Result<Run, ToolError> {
+    if command.contains('\0') {
+        let message = "the command holds a NUL character, which no program can be given";
+        return Err(ToolError::invalid_args("InvalidCommand", message));
+    }
+    if command.len() > LONGEST {
+        let message = format!(
+            "the command is {} bytes long; at most {LONGEST} are possible: write a script to a \
+             file and run that",
+            command.len()
+        );
+        return Err(ToolError::invalid_args("InvalidCommand", message));
+    }
+    // Without the `--`, a command that starts with a `-` would be an option of the shell.
+    let run = |shell| {
+        let command = Command {
+            directory: directory.as_str().to_owned(),
+            timeout_ms: timeout(timeout_ms, context.deadline_ms),
+            changes: Changes::Keep,
+            ..process::command(shell, &["-c", "--", command])
+        };
+        process::run(&command, context)
+    };
+    let [preferred, other] = SHELLS;
+    let output = match run(preferred) {
+        // Which of the two is the operator's choice; the first error names the usual one.
+        Err(error @ (Error::Denied(_) | Error::NotFound(_))) => run(other).map_err(|_| error),
+        output => output,
+    }?;
+    Ok(Run {
+        stdout: shortened(&output.stdout),
+        stderr: shortened(&output.stderr),
+        truncated: [&output.stdout, &output.stderr].iter().any(|s| s.total > MOST as u64),
+        end: output.end,
+        duration_ms: output.duration_ms,
+    })
+}
+
+/// The time for a command: what is wanted, but an answer must still be possible afterwards.
+fn timeout(wanted: Option<u32>, left: u32) -> u32 {
+    let left = process::time_within(left, RESERVE);
+    wanted.map_or(left, |wanted| wanted.min(left))
+}
+
+fn shortened(captured: &Captured) -> String {
+    shorten(&String::from_utf8_lossy(&captured.bytes), MOST).into_owned()
+}
+
+impl Run {
+    /// The exit code as a shell would say it: 128 and the signal's number for one that a signal
+    /// ended, none for one that was stopped.
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        match self.end {
+            End::Exited(code) => Some(code),
+            End::Signalled(signal) => Some(128 + signal),
+            End::TimedOut | End::Limit(_) => None,
+        }
+    }
+
+    /// Nothing for a command that succeeded. A shell says with 126 and 127 that it could not run
+    /// something.
+    pub(crate) fn problem(&self) -> Option<ToolError> {
+        let last_words = self
+            .stderr
+            .trim_end()
+            .lines()
+            .next_back()
+            .map_or_else(String::new, |l| format!(": {}", shorten(l, 500)));
+        Some(match &self.end {
+            End::Exited(0) => return None,
+            End::Exited(126) => ToolError::denied(
+                "PermissionDenied",
+                format!("a command may not be run (exit code 126){last_words}"),
+            ),
+            End::Exited(127) => ToolError::not_found(
+                "CommandNotFoundError",
+                format!("a command was not found (exit code 127){last_words}"),
+            ),
+            End::Exited(code) => ToolError::failed(
+                "ExitCode",
+                format!("the command ended with exit code {code}{last_words}"),
+            ),
+            End::Signalled(signal) => ToolError::failed(
+                "ExitCode",
+                format!("the command was ended by signal {signal}{last_words}"),
+            ),
+            End::TimedOut => ToolError::limit(
+                "TimeoutError",
+                format!("the command was stopped after {} ms", self.duration_ms),
+            ),
+            End::Limit(limit) => ToolError::limit(
+                limit,
+                format!("the command was stopped at a limit: {limit}{last_words}"),
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_gets_what_is_left_of_the_call() {
+        for (wanted, left, timeout_ms) in [
+            (None, 10_000, 9_500),
+            (Some(2_000), 10_000, 2_000),
+            (Some(120_000), 10_000, 9_500),
+            (Some(120_000), 600_000, 120_000),
+            (None, 1_000, 750),
+            (Some(1_000), 0, 1),
+        ] {
+            assert_eq!(timeout(wanted, left), timeout_ms, "{wanted:?} of {left}");
+        }
+    }
+
+    #[test]
+    fn every_end_has_its_words() {
+        let run = |end: End| Run {
+            end,
+            stdout: String::new(),
+            stderr: "first\nlast\n".to_owned(),
+            truncated: false,
+            duration_ms: 1234,
+        };
+        for (end, exit_code, code, message) in [
+            (End::Exited(2), Some(2), "ExitCode", "the command ended with exit code 2: last"),
+            (
+                End::Exited(126),
+                Some(126),
+                "PermissionDenied",
+                "a command may not be run (exit code 126): last",
+            ),
+            (
+                End::Exited(127),
+                Some(127),
+                "CommandNotFoundError",
+                "a command was not found (exit code 127): last",
+            ),
+            (End::Signalled(9), Some(137), "ExitCode", "the command was ended by signal 9: last"),
+            (End::TimedOut, None, "TimeoutError", "the command was stopped after 1234 ms"),
+            (
+                End::Limit("MemoryLimit".to_owned()),
+                None,
+                "MemoryLimit",
+                "the command was stopped at a limit: MemoryLimit: last",
+            ),
+        ] {
+            let run = run(end);
+            let problem = run.problem().map(|error| (error.code, error.message));
+            assert_eq!(problem, Some((code.to_owned(), message.to_owned())));
+            assert_eq!(run.exit_code(), exit_code);
+        }
+        assert_eq!(run(End::Exited(0)).problem(), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! A test runner's report as the answer of `run_tests`: S3's fields, and not more than an agent
+//! can read.
+
+use cofferdam_sdk::backend::testing::{Report, Status, Test};
+use cofferdam_sdk::shorten;
+use serde::Serialize;
+
+/// More of what was printed, in bytes, is left out of its middle.
+const RAW: usize = 100_000;
+
+/// Of more tests, those are listed first that failed; `summary` counts all.
+const LISTED: usize = 2_000;
+
+/// How much all tests may say of their failures, in bytes, and how much one says beyond that.
+const TEXTS: usize = 1_000_000;
+const SHORT: usize = 200;
+
+/// What the tool answers.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Output {
+    /// The runner that ran.
+    pub framework: String,
+    /// Whether the run ended with exit code 0, and no test failed.
+    pub success: bool,
+    /// None where it was stopped.
+    pub exit_code: Option<i32>,
+    /// Whether it was stopped at its time.
+    pub timed_out: bool,
+    /// How long it took, such as `1.234s`.
+    pub duration: String,
+    /// How many tests there were.
+    pub summary: Summary,
+    /// The tests, in the order in which they ran.
+    pub tests: Vec<Listed>,
+    /// What the runner printed.
+    pub raw_output: String,
+}
+
+/// Counts of tests.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// All of them.
+    pub total: usize,
+    /// Those that passed.
+    pub passed: usize,
+    /// Those that failed, or could not be run.
+    pub failed: usize,
+    /// Those that were left out.
+    pub skipped: usize,
+}
+
+/// One test.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// What the runner calls it.
+    pub name: String,
+    /// Its package, module or file.
+    pub package: String,
+    /// How it ended: `pass`, `fail`, `skip` or `error`.
+    pub status: &'static str,
+    /// How long it took, where the runner says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// Why it failed, or was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the runner says of the failure in full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<String>,
+}
+
+/// The answer for a report.
+pub fn output(framework: String, report: Report) -> Output {
+    let summary = Summary::of(&report.tests);
+    Output {
+        framework,
+        success: report.exit_code == Some(0) && !report.timed_out && summary.failed == 0,
+        exit_code: report.exit_code,
+        timed_out: report.timed_out,
+        duration: seconds(f64::from(report.duration_ms) / 1_000.0),
+        tests: listed(report.tests, summary.failed),
+        summary,
+        raw_output: shorten(&report.raw, RAW).into_owned(),
+    }
+}
+
+impl Summary {
+    fn of(tests: &[Test]) -> Self {
+        let count =
+            |wanted: &[Status]| tests.iter().filter(|test| wanted.contains(&test.status)).count();
+        Self {
+            total: tests.len(),
+            passed: count(&[Status::Pass]),
+            failed: count(&[Status::Fail, Status::Error]),
+            skipped: count(&[Status::Skip]),
+        }
+    }
+}
+
+fn has_failed(test: &Test) -> bool {
+    matches!(test.status, Status::Fail | Status::Error)
+}
+
+/// As many tests as an answer holds, in their order; those that failed leave the others what room
+/// there is.
+fn listed(tests: Vec<Test>, failed: usize) -> Vec<Listed> {
+    let mut room_for_failed = failed.min(LISTED);
+    let mut room_for_others = LISTED - room_for_failed;
+    let mut texts = TEXTS;
+    tests
+        .into_iter()
+        .filter(|test| {
+            let room = if has_failed(test) { &mut room_for_failed } else { &mut room_for_others };
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        })
+        .map(|test| describe(test, &mut texts))
+        .collect()
+}
+
+/// A test, which uses up some of what all may say.
+fn describe(test: Test, texts: &mut usize) -> Listed {
+    let mut within = |text: Option<String>| {
+        let text = text?;
+        if let Some(left) = texts.checked_sub(text.len()) {
+            *texts = left;
+            return Some(text);
+        }
+        Some(shorten(&text, SHORT).into_owned())
+    };
+    Listed {
+        error: within(test.message),
+        stack_trace: within(test.stack),
+        name: test.name,
+        package: test.suite,
+        status: match test.status {
+            Status::Pass => "pass",
+            Status::Fail => "fail",
+            Status::Skip => "skip",
+            Status::Error => "error",
+        },
+        duration: test.duration.map(seconds),
+    }
+}
+
+/// `1.234s`
+fn seconds(seconds: f64) -> String {
+    format!("{:.3}s", seconds.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::run_tests::Args;
+
+    const INPUT: &str = include_str!("../../../schemas/tools/tests.run_tests.input.json");
+    const OUTPUT: &str = include_str!("../../../schemas/tools/tests.run_tests.output.json");
+
+    fn schema(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn test(status: Status) -> Test {
+        let failed = matches!(status, Status::Fail | Status::Error);
+        Test {
+            name: "TestCalculate".to_owned(),
+            suite: "github.com/user/pkg".to_owned(),
+            status,
+            duration: failed.then_some(0.1234),
+            message: failed.then(|| "Expected 100, got 99".to_owned()),
+            stack: failed.then(|| "...".to_owned()),
+        }
+    }
+
+    fn report(tests: Vec<Test>, exit_code: Option<i32>) -> Report {
+        Report {
+            tests,
+            exit_code,
+            timed_out: exit_code.is_none(),
+            duration_ms: 1_234,
+            raw: "full test output...".to_owned(),
+        }
+    }
+
+    fn check(output: &Output) -> Value {
+        let answer = serde_json::to_value(output).unwrap();
+        jsonschema::validate(&schema(OUTPUT), &answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn the_fields_are_those_of_the_source() {
+        let statuses = [Status::Fail, Status::Pass, Status::Skip, Status::Error];
+        let answer = check(&output("go".to_owned(), report(statuses.map(test).into(), Some(1))));
+        let passed = |status: &str| json!({"name": "TestCalculate", "package": "github.com/user/pkg", "status": status});
+        let failed = |status: &str| {
+            let mut test = passed(status);
+            test["duration"] = "0.123s".into();
+            test["error"] = "Expected 100, got 99".into();
+            test["stack_trace"] = "...".into();
+            test
+        };
+        assert_eq!(
+            answer,
+            json!({
+                "framework": "go",
+                "success": false,
+                "exit_code": 1,
+                "timed_out": false,
+                "duration": "1.234s",
+                "summary": {"total": 4, "passed": 1, "failed": 2, "skipped": 1},
+                "tests": [failed("fail"), passed("pass"), passed("skip"), failed("error")],
+                "raw_output": "full test output..."
+            })
+        );
+    }
+
+    #[test]
+    fn success_needs_an_end_without_failures() {
+        for (status, exit_code, success) in [
+            (Status::Pass, Some(0), true),
+            (Status::Skip, Some(0), true),
+            (Status::Pass, Some(1), false),
+            (Status::Fail, Some(0), false),
+            (Status::Pass, None, false),
+        ] {
+            let output = output("go".to_owned(), report(vec![test(status)], exit_code));
+            check(&output);
+            assert_eq!(output.success, success, "{status:?} {exit_code:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_tests_those_are_listed_that_failed() {
+        let many = (0..30_000).map(|n| test(if n % 30 == 0 { Status::Fail } else { Status::Pass }));
+        let listed = output("go".to_owned(), report(many.collect(), Some(1)));
+        check(&listed);
+        assert_eq!(listed.summary.total, 30_000);
+        assert_eq!(listed.tests.len(), LISTED);
+        assert_eq!(listed.tests.iter().filter(|test| test.status == "fail").count(), 1_000);
+        assert_eq!(listed.tests[0].status, "fail");
+        let failing = (0..30_000).map(|_| test(Status::Fail)).collect();
+        assert_eq!(output("go".to_owned(), report(failing, Some(1))).tests.len(), LISTED);
+    }
+
+    #[test]
+    fn an_answer_stays_small() {
+        let long = || Test { stack: Some("x".repeat(30_000)), ..test(Status::Fail) };
+        let long = output("go".to_owned(), report((0..2_000).map(|_| long()).collect(), Some(1)));
+        assert!(check(&long).to_string().len() < 3_000_000);
+        assert_eq!(long.tests[0].stack_trace.as_ref().unwrap().len(), 30_000);
+        assert!(long.tests[1_999].stack_trace.as_ref().unwrap().len() < 300);
+    }
+
+    #[test]
+    fn schemas_and_types_agree() {
+        fn taken<T: DeserializeOwned>(value: &Value) -> bool {
+            T::deserialize(value).is_ok()
+        }
+        let input = schema(INPUT);
+        for example in input["examples"].as_array().unwrap() {
+            jsonschema::validate(&input, example).unwrap();
+            assert!(taken::<Args>(example), "{example}");
+            let mut more = example.clone();
+            more["surprise"] = Value::Null;
+            assert!(!jsonschema::is_valid(&input, &more) && !taken::<Args>(&more), "{more}");
+        }
+        for wrong in [
+            json!({"test_pattern": ""}),
+            json!({"framework": ""}),
+            json!({"timeout_seconds": 0}),
+            json!({"timeout_seconds": 1.5}),
+            json!({"timeout_seconds": "300"}),
+        ] {
+            assert!(!jsonschema::is_valid(&input, &wrong), "{wrong}");
+        }
+        for example in schema(OUTPUT)["examples"].as_array().unwrap() {
+            jsonschema::validate(&schema(OUTPUT), example).unwrap();
+        }
+    }
+}

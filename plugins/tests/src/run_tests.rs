@@ -1,0 +1,251 @@
+//! `run_tests`: chooses a test runner, has it run, and tells what came of each test.
+//!
+//! Tests that fail, or are stopped at their time, are an answer with `success: false`, and the
+//! action was executed: S3 shows such an answer, and an agent needs the failures in their fields.
+//! The call is an error only where no tests could be run at all, which S3 words as "test runner
+//! not configured".
+
+use std::time::Instant;
+
+use cofferdam_sdk::backend::testing::{Report, Request};
+use cofferdam_sdk::backend::{Error, surest};
+use cofferdam_sdk::process::time_within;
+use cofferdam_sdk::{Context, ToolError};
+use serde::Deserialize;
+
+use crate::answer::{self, Output};
+
+/// S3's frameworks in S3's order, and cargo. Of those that are equally sure, the first one runs.
+const FRAMEWORKS: [&str; 5] = ["go", "jest", "npm", "pytest", "cargo"];
+
+/// When tests are stopped, in seconds: what S3's first example says.
+const DEFAULT_TIMEOUT: u32 = 300;
+
+/// The time that is kept back to give an answer once tests have been stopped, in milliseconds.
+const RESERVE: u32 = 1_000;
+
+/// What the tool is given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// Only tests that this fits.
+    pub test_pattern: Option<String>,
+    /// Which runner runs them.
+    pub framework: Option<String>,
+    /// When they are stopped.
+    pub timeout_seconds: Option<u32>,
+}
+
+/// The test runners that the operator has.
+pub trait Runners {
+    /// Their names.
+    fn available(&self) -> Vec<String>;
+    /// How sure one is that it fits the workspace: 0 to 100.
+    fn detect(&self, name: &str) -> u8;
+    /// Has one run.
+    ///
+    /// # Errors
+    /// It could not even begin, or was stopped at a limit other than its time.
+    fn run(&self, name: &str, request: &Request) -> Result<Report, Error>;
+}
+
+/// Runs tests.
+///
+/// # Errors
+/// `TestRunnerNotConfigured` where no runner is there, fits or can work; `UnknownFramework`,
+/// `InvalidTestRun`, `TestLimit` and `TestRunnerFailed`.
+pub fn run(args: Args, runners: &impl Runners, context: &Context) -> Result<Output, ToolError> {
+    let started = Instant::now();
+    let framework = choose(args.framework.as_deref(), runners)?;
+    let elapsed = u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX);
+    let left = context.deadline_ms.saturating_sub(elapsed);
+    let request = Request {
+        root: String::new(),
+        pattern: args.test_pattern,
+        timeout_ms: timeout(args.timeout_seconds, left),
+    };
+    let report = runners.run(&framework, &request).map_err(tool_error)?;
+    Ok(answer::output(framework, report))
+}
+
+/// The runner that was asked for, or the one that is surest that it fits.
+fn choose(wanted: Option<&str>, runners: &impl Runners) -> Result<String, ToolError> {
+    let available = runners.available();
+    if available.is_empty() {
+        return Err(not_configured("the operator has none"));
+    }
+    if let Some(wanted) = wanted {
+        if available.iter().any(|name| name == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let there = format!("there is no '{wanted}' here; there are {}", available.join(", "));
+        return Err(if FRAMEWORKS.contains(&wanted) {
+            not_configured(&there)
+        } else {
+            ToolError::invalid_args("UnknownFramework", format!("unknown test framework: {there}"))
+        });
+    }
+    match surest(&available, |name| runners.detect(name), &FRAMEWORKS) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(not_configured(&format!(
+            "the project is of no kind that the test runners know ({}); name one in 'framework', \
+             or add its file, such as go.mod, package.json, pytest.ini, pyproject.toml or \
+             Cargo.toml",
+            available.join(", ")
+        ))),
+    }
+}
+
+/// The time for the tests in milliseconds: what is wanted, but an answer must still be possible
+/// afterwards.
+fn timeout(seconds: Option<u32>, left: u32) -> u32 {
+    seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000).min(time_within(left, RESERVE))
+}
+
+fn not_configured(why: &str) -> ToolError {
+    let message = format!("test runner not configured: {why}");
+    ToolError::unavailable("TestRunnerNotConfigured", message)
+}
+
+fn tool_error(error: Error) -> ToolError {
+    match error {
+        Error::Unavailable(why) => not_configured(&why),
+        Error::Invalid(message) => ToolError::invalid_args("InvalidTestRun", message),
+        Error::Limit(message) => ToolError::limit("TestLimit", message),
+        Error::Failed(message) => ToolError::failed("TestRunnerFailed", message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::cell::RefCell;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Runners that are as sure as they are said to be, and give one answer.
+    struct Fixed {
+        sure: Vec<(&'static str, u8)>,
+        answer: Result<Report, Error>,
+        asked: RefCell<Vec<(String, Request)>>,
+    }
+
+    impl Fixed {
+        fn new(sure: &[(&'static str, u8)]) -> Self {
+            let report = Report {
+                tests: Vec::new(),
+                exit_code: Some(0),
+                timed_out: false,
+                duration_ms: 1,
+                raw: String::new(),
+            };
+            Self { sure: sure.to_vec(), answer: Ok(report), asked: RefCell::default() }
+        }
+    }
+
+    impl Runners for Fixed {
+        fn available(&self) -> Vec<String> {
+            self.sure.iter().map(|(name, _)| (*name).to_owned()).collect()
+        }
+        fn detect(&self, name: &str) -> u8 {
+            self.sure.iter().find(|(known, _)| *known == name).map_or(0, |(_, sure)| *sure)
+        }
+        fn run(&self, name: &str, request: &Request) -> Result<Report, Error> {
+            self.asked.borrow_mut().push((name.to_owned(), request.clone()));
+            self.answer.clone()
+        }
+    }
+
+    fn context(deadline_ms: u32) -> Context {
+        let mut context = Context::for_directory(Path::new("/project"));
+        context.deadline_ms = deadline_ms;
+        context
+    }
+
+    fn asked(args: Args, runners: &Fixed) -> Result<String, ToolError> {
+        run(args, runners, &context(600_000)).map(|output| output.framework)
+    }
+
+    #[test]
+    fn the_surest_runner_is_chosen() {
+        for (sure, wanted) in [
+            (&[("npm", 50), ("jest", 88), ("go", 0)][..], Some("jest")),
+            (&[("cargo", 80), ("pytest", 80), ("npm", 80), ("jest", 80), ("go", 80)], Some("go")),
+            (&[("cargo", 80), ("pytest", 80), ("npm", 80)], Some("npm")),
+            (&[("bazel", 90), ("cargo", 90)], Some("cargo")),
+            (&[("bazel", 91), ("cargo", 90)], Some("bazel")),
+            (&[("go", 0), ("npm", 0)], None),
+            (&[], None),
+        ] {
+            let answer = asked(Args::default(), &Fixed::new(sure));
+            assert_eq!(answer.as_deref().ok(), wanted, "{sure:?}");
+            if let Err(error) = answer {
+                assert_eq!(error.code, "TestRunnerNotConfigured");
+                assert!(error.message.starts_with("test runner not configured: "), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_framework_that_is_named_runs_without_being_asked() {
+        let runners = Fixed::new(&[("go", 90), ("pytest", 0)]);
+        let args = |framework: &str| Args {
+            test_pattern: Some("test_api".to_owned()),
+            framework: Some(framework.to_owned()),
+            timeout_seconds: Some(60),
+        };
+        assert_eq!(asked(args("pytest"), &runners).unwrap(), "pytest");
+        let (name, request) = runners.asked.borrow()[0].clone();
+        assert_eq!((name.as_str(), request.root.as_str()), ("pytest", ""));
+        assert_eq!((request.pattern.as_deref(), request.timeout_ms), (Some("test_api"), 60_000));
+        for (framework, code, message) in [
+            (
+                "jest",
+                "TestRunnerNotConfigured",
+                "test runner not configured: there is no 'jest' here; there are go, pytest",
+            ),
+            (
+                "mocha",
+                "UnknownFramework",
+                "unknown test framework: there is no 'mocha' here; there are go, pytest",
+            ),
+        ] {
+            let error = asked(args(framework), &runners).unwrap_err();
+            assert_eq!((error.code.as_str(), error.message.as_str()), (code, message));
+        }
+        assert_eq!(runners.asked.borrow().len(), 1);
+    }
+
+    #[test]
+    fn tests_end_before_the_call_does() {
+        for (seconds, left, wanted) in [
+            (None, 600_000, 300_000),
+            (Some(600), 600_000, 599_000),
+            (Some(10), 600_000, 10_000),
+            (Some(u32::MAX), 30_000, 29_000),
+            (None, 1_000, 750),
+            (Some(10), 0, 1),
+        ] {
+            assert_eq!(timeout(seconds, left), wanted, "{seconds:?} {left}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_runner_from_running_is_an_error() {
+        for (error, code, message) in [
+            (
+                Error::Unavailable("there is no program 'go'".to_owned()),
+                "TestRunnerNotConfigured",
+                "test runner not configured: there is no program 'go'",
+            ),
+            (Error::Invalid("x".to_owned()), "InvalidTestRun", "x"),
+            (Error::Limit("x".to_owned()), "TestLimit", "x"),
+            (Error::Failed("x".to_owned()), "TestRunnerFailed", "x"),
+        ] {
+            let runners = Fixed { answer: Err(error), ..Fixed::new(&[("go", 90)]) };
+            let error = asked(Args::default(), &runners).unwrap_err();
+            assert_eq!((error.code.as_str(), error.message.as_str()), (code, message));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Native programs through the whole way of a call: what a plugin can start, what a program sees
+//! and can do, what is kept of it. Each test runs in both kinds of sandbox. What programs can't
+//! break out of is tested with more attacks in the crate `cofferdam-sandbox`.
+
+mod changes;
+mod children;
+mod refusals;
+
+use serde_json::{Value, json};
+
+use cofferdam::outcome::Outcome;
+
+use crate::hostile::component::Packed;
+use crate::support::Place;
+use crate::trial::Trial;
+
+/// Everything that the guest `runner` requests.
+const ALL: &str = "[grants.runner]\nfiles = 'write'\nprocess = ['bash', 'cat', 'git', 'planted', 'python3', 'tool']\n";
+
+/// The kinds of sandbox, as settings.
+const TIERS: [&str; 2] = ["A", "B"];
+
+/// A host with the guest `runner` whose programs run in one kind of sandbox.
+fn runner(place: Place, tier: &str, settings: &str) -> Trial {
+    let programs = if settings.contains("[programs]") {
+        settings.replace("[programs]", &format!("[programs]\ntier = '{tier}'"))
+    } else {
+        format!("{settings}\n[programs]\ntier = '{tier}'\n")
+    };
+    Trial::with_programs(place, vec![Packed::guest("runner")], &programs)
+}
+
+/// What came of a run.
+fn ran(trial: &Trial, args: Value) -> Value {
+    match trial.call("runner.run", args) {
+        Outcome::Executed(output) => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A shell that runs a script, which can change nothing.
+fn script(text: &str) -> Value {
+    json!({"program": "bash", "arguments": ["-c", text]})
+}
+
+/// The same, with something else to say about the run.
+fn script_with(text: &str, key: &str, value: Value) -> Value {
+    let mut args = script(text);
+    args[key] = value;
+    args
+}
+
+fn text<'a>(output: &'a Value, key: &str) -> &'a str {
+    output[key].as_str().unwrap_or_default()
+}

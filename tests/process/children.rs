@@ -1,0 +1,333 @@
+//! Hostile programs: what a plugin started in good or bad faith tries to get out, to stay, or to
+//! use up the machine. Each attack runs in both kinds of sandbox, as whoever runs the tests and,
+//! where that is root, as an ordinary user as well.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{ALL, TIERS, script, text};
+use crate::support::{Place, built, guest};
+use crate::trial::configure;
+
+/// Nobody in particular.
+const ORDINARY: u32 = 65_534;
+
+/// A place whose programs run in one kind of sandbox, for one user.
+struct Scene {
+    place: Place,
+    user: Option<u32>,
+    tier: &'static str,
+    /// The command and the guest, where every user can read them.
+    open: Rc<TempDir>,
+}
+
+impl Scene {
+    /// Each kind of sandbox for each user.
+    fn all() -> Vec<Self> {
+        let mut users = vec![None];
+        if rustix::process::geteuid().is_root() {
+            users.push(Some(ORDINARY));
+        }
+        let open = Rc::new(tempfile::tempdir().unwrap());
+        fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // The command looks for its plugins beside itself; it needs none of them.
+        fs::create_dir(open.path().join("plugins")).unwrap();
+        fs::copy(built().join("cofferdam"), open.path().join("cofferdam")).unwrap();
+        fs::copy(guest("runner"), open.path().join("runner.wasm")).unwrap();
+        let scene = |user| TIERS.map(|tier| Self::new(user, tier, &open));
+        users.into_iter().flat_map(scene).collect()
+    }
+
+    fn new(user: Option<u32>, tier: &'static str, open: &Rc<TempDir>) -> Self {
+        let place = Place::new();
+        configure(&place, &format!("{ALL}[programs]\ntier = '{tier}'\n"));
+        let scene = Self { place, user, tier, open: Rc::clone(open) };
+        scene.give(&scene.place.workspace());
+        scene.give(&scene.place.home());
+        for folder in [scene.place.workspace(), scene.place.home()] {
+            let above = folder.parent().unwrap();
+            fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        scene
+    }
+
+    /// Makes the user the owner of everything beneath a directory.
+    fn give(&self, path: &Path) {
+        let Some(user) = self.user else { return };
+        chown(path, Some(user), Some(user)).unwrap();
+        if path.is_dir() {
+            for entry in fs::read_dir(path).unwrap() {
+                self.give(&entry.unwrap().path());
+            }
+        }
+    }
+
+    fn command(&self, args: &Value) -> std::process::Command {
+        let guest = self.open.path().join("runner.wasm");
+        let args = args.to_string();
+        let mut command = self.place.command_at(
+            &self.open.path().join("cofferdam"),
+            &["--plugin", guest.to_str().unwrap(), "call", "runner.run", &args],
+        );
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// What came of a run.
+    fn run(&self, args: &Value) -> Value {
+        let output = self.command(args).output().unwrap();
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{self}: {error}: {output:?}"))
+    }
+}
+
+impl std::fmt::Display for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "tier {} as {:?}", self.tier, self.user)
+    }
+}
+
+/// Whether a process with this word in its arguments is alive.
+fn is_alive(word: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap();
+    processes.flatten().any(|process| {
+        let arguments = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&arguments).split('\0').any(|argument| argument == word)
+    })
+}
+
+/// Waits until no such process is alive.
+fn assert_dies(word: &str, within: Duration, scene: &Scene) {
+    let started = Instant::now();
+    while is_alive(word) {
+        assert!(started.elapsed() < within, "{scene}: {word} is still alive");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A word that no other process has among its arguments.
+fn word(scene: &Scene, what: &str) -> String {
+    format!("{what}-{}-{}-{:?}", std::process::id(), scene.tier, scene.user)
+}
+
+#[test]
+fn nothing_can_be_connected_to() {
+    for scene in Scene::all() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let unix = scene.place.workspace().join("socket");
+        let _unix = UnixListener::bind(&unix).unwrap();
+        scene.give(&unix);
+        let attempts = format!(
+            "import socket as s
+def attempt(name, make):
+    try:
+        make()
+        print(name)
+    except OSError as e:
+        pass
+def tcp(family, address):
+    c = s.socket(family, s.SOCK_STREAM); c.settimeout(2); c.connect(address)
+def udp():
+    c = s.socket(s.AF_INET, s.SOCK_DGRAM); c.settimeout(2); c.connect(('8.8.8.8', 53)); c.send(b'x')
+attempt('tcp', lambda: tcp(s.AF_INET, ('127.0.0.1', {port})))
+attempt('tcp out', lambda: tcp(s.AF_INET, ('1.1.1.1', 80)))
+attempt('ipv6', lambda: tcp(s.AF_INET6, ('::1', {port})))
+attempt('udp', udp)
+attempt('unix', lambda: tcp(s.AF_UNIX, {unix:?}))
+attempt('abstract', lambda: tcp(s.AF_UNIX, '\\0cofferdam-test'))
+attempt('raw', lambda: s.socket(s.AF_INET, s.SOCK_RAW, 1))
+attempt('packet', lambda: s.socket(17, s.SOCK_RAW, 0))
+attempt('netlink', lambda: s.socket(16, s.SOCK_RAW, 0).send(b'x'))
+print('tried')",
+            unix = unix.to_str().unwrap()
+        );
+        let abstracts = abstract_listener();
+        let tried = scene.run(&json!({"program": "python3", "arguments": ["-c", attempts]}));
+        let mut connected: Vec<&str> = text(&tried, "stdout").lines().collect();
+        // A socket of one's own namespace leads nowhere.
+        connected
+            .retain(|name| !(scene.tier == "A" && ["netlink", "raw", "packet"].contains(name)));
+        assert_eq!(connected, ["tried"], "{scene}: {tried}");
+        drop(abstracts);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_listener() -> io::Result<UnixListener> {
+    use std::os::linux::net::SocketAddrExt as _;
+    let address = std::os::unix::net::SocketAddr::from_abstract_name("cofferdam-test")?;
+    UnixListener::bind_addr(&address)
+}
+
+#[test]
+fn files_elsewhere_can_neither_be_read_nor_written() {
+    for scene in Scene::all() {
+        let secret = scene.place.home().join(".ssh/id_test");
+        fs::create_dir_all(secret.parent().unwrap()).unwrap();
+        fs::write(&secret, "the key").unwrap();
+        scene.give(&scene.place.home());
+        let tried = scene.run(&script(&format!(
+            "cat {key} 2>/dev/null; cat /proc/$PPID/environ /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep HOME={home}; \
+             cat /etc/shadow 2>/dev/null; ls {home} 2>/dev/null; \
+             echo x > {key} 2>/dev/null; echo x > /usr/planted 2>/dev/null; echo x > /etc/planted 2>/dev/null; \
+             echo x > {home}/planted 2>/dev/null; ln {key} /tmp/key 2>/dev/null && cat /tmp/key; echo tried",
+            key = secret.display(),
+            home = scene.place.home().display(),
+        )));
+        assert_eq!(text(&tried, "stdout"), "tried\n", "{scene}: {tried}");
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "the key", "{scene}");
+        for planted in [Path::new("/usr/planted"), Path::new("/etc/planted")] {
+            assert!(!planted.exists(), "{scene}");
+        }
+        assert!(!scene.place.home().join("planted").exists(), "{scene}");
+    }
+}
+
+#[test]
+fn the_hosts_records_stay_its_own() {
+    for scene in Scene::all() {
+        // Something to be found: a commit.
+        let mut first = script("echo 1 > file");
+        first["changes"] = json!("keep");
+        scene.run(&first);
+        for changes in ["discard", "keep"] {
+            let mut args = script(
+                "rm -rf .cofferdam/history .cofferdam/journal*; echo x > .cofferdam/lock; echo 2 > file; true",
+            );
+            args["changes"] = json!(changes);
+            scene.run(&args);
+            let log = scene.place.run(&["log", "--commits"]);
+            assert_eq!(log.status, 0, "{scene}: {log:?}");
+            assert!(!log.json()["records"].as_array().unwrap().is_empty(), "{scene}: {log:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_outlives_a_run() {
+    for scene in Scene::all() {
+        let word = word(&scene, "daemon");
+        let daemon = format!(
+            "import os, sys, time
+for _ in range(2):
+    if os.fork(): sys.exit(0)
+    os.setsid()
+os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}'])"
+        );
+        // After the program has ended by itself, and after it was stopped.
+        let mut args = json!({"program": "python3", "arguments": ["-c", daemon]});
+        let ended = scene.run(&args);
+        assert_eq!(ended["end"], json!({"exited": 0}), "{scene}: {ended}");
+        assert_dies(&word, Duration::from_secs(1), &scene);
+        args = json!({"program": "bash", "arguments": ["-c", format!("python3 -c \"$0\"; sleep 300"), daemon], "timeout_ms": 700});
+        let ended = scene.run(&args);
+        assert_eq!(ended["end"], "timed out", "{scene}: {ended}");
+        assert_dies(&word, Duration::from_secs(1), &scene);
+    }
+}
+
+#[test]
+fn a_host_that_is_killed_takes_its_programs_along() {
+    // In tier B a program that has left the group is found by the helper, which is told.
+    for scene in Scene::all() {
+        let word = word(&scene, "orphan");
+        let args = json!({"program": "python3", "arguments": ["-c", "import time; time.sleep(300)", word]});
+        let mut host = scene.command(&args).spawn().unwrap();
+        let started = Instant::now();
+        while !is_alive(&word) {
+            assert!(started.elapsed() < Duration::from_secs(30), "{scene}: never started");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // The arguments of the host itself hold the word only as a part of its JSON.
+        std::thread::sleep(Duration::from_millis(100));
+        host.kill().unwrap();
+        host.wait().unwrap();
+        assert_dies(&word, Duration::from_secs(5), &scene);
+    }
+}
+
+#[test]
+fn limits_have_names_of_their_own() {
+    for scene in Scene::all() {
+        let limits = "[limits]\nprogram-memory-mb = 200\nprocesses = 40\nwrite-mb = 8\nprogram-call-ms = 20000\n";
+        let settings = format!("{ALL}[programs]\ntier = '{}'\n{limits}", scene.tier);
+        configure(&scene.place, &settings);
+        let python = |program: &'static str, wanted| ("python3", program, wanted);
+        for (name, program, wanted) in [
+            python(
+                "x = []\nwhile True: x.append(bytearray(b'x' * 1000000))",
+                json!({"limit": "ProgramMemoryLimit"}),
+            ),
+            python(
+                "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+                json!({"limit": "ProcessLimit"}),
+            ),
+            (
+                // Python would ignore the signal and see a write fail.
+                "bash",
+                "exec head -c 100000000 /dev/zero > \"$TMPDIR/large\"",
+                json!({"limit": "FileSizeLimit"}),
+            ),
+            python("while True: print('x' * 10000)", json!({"limit": "ProgramOutputLimit"})),
+        ] {
+            let args = json!({"program": name, "arguments": ["-c", program], "timeout_ms": 15000});
+            let started = Instant::now();
+            let ended = scene.run(&args);
+            assert_eq!(ended["end"], wanted, "{scene}: {program}: {}", shown(&ended));
+            assert!(started.elapsed() < Duration::from_secs(14), "{scene}: {program}");
+        }
+        let endless = json!({"program": "python3", "arguments": ["-c", "while True: pass"], "timeout_ms": 500});
+        assert_eq!(scene.run(&endless)["end"], "timed out", "{scene}");
+    }
+}
+
+/// An answer without what is long in it.
+fn shown(answer: &Value) -> String {
+    answer.to_string().chars().take(400).collect()
+}
+
+#[test]
+fn output_is_bounded_and_inert() {
+    for scene in Scene::all() {
+        let args =
+            json!({"program": "python3", "arguments": ["-c", "print('a' * 20_000_000 + 'z')"]});
+        // More than an answer may hold, so the plugin's answer is refused, not the program's end.
+        let ended = scene.command(&args).output().unwrap();
+        assert_eq!(ended.status.code(), Some(4), "{scene}");
+        let output: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert!(output.to_string().contains("OutputLimit"), "{scene}: {}", shown(&output));
+
+        let args = script("printf '\\033]52;c;eA==\\007\\033[2J\\342\\200\\256'");
+        let output = scene.command(&args).output().unwrap();
+        assert!(!output.stdout.contains(&0x1b), "{scene}: {output:?}");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(!shown.contains('\u{202e}'), "{scene}: {shown}");
+    }
+}
+
+#[test]
+fn only_three_descriptors_are_open() {
+    for scene in Scene::all() {
+        let look = "import os
+def is_open(fd):
+    try: os.fstat(fd)
+    except OSError: return False
+    return True
+print([fd for fd in range(1000) if is_open(fd)])";
+        let tried = scene.run(&json!({"program": "python3", "arguments": ["-c", look]}));
+        assert_eq!(text(&tried, "stdout"), "[0, 1, 2]\n", "{scene}: {tried}");
+    }
+}

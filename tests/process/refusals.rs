@@ -1,0 +1,168 @@
+//! What a plugin can't start, and what it can't say about a run.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+
+use cofferdam::outcome::Status;
+
+use super::{ALL, TIERS, ran, runner, script, script_with, text};
+use crate::hostile::component::Packed;
+use crate::support::Place;
+use crate::trial::{Trial, assert_failed};
+
+#[test]
+fn a_plugin_without_the_grant_does_not_load() {
+    let trial = Trial::with_programs(
+        Place::new(),
+        vec![Packed::guest("runner")],
+        "[grants.runner]\nfiles = 'write'\n",
+    );
+    let outcome = trial.call("runner.run", script("echo"));
+    assert_failed(outcome, Status::Denied, "NotGranted", "needs process = [\"bash\", ");
+}
+
+#[test]
+fn only_granted_programs_start() {
+    let trial = runner(Place::new(), "A", "[grants.runner]\nfiles = 'write'\nprocess = ['cat']\n");
+    let denied = ran(&trial, script("echo"));
+    assert_eq!(text(&denied, "error"), "denied", "{denied}");
+    assert!(text(&denied, "message").contains("'bash' is not among the programs"), "{denied}");
+    for program in ["/bin/cat", "../../bin/cat", "./cat", "cat ", "CAT", "", "cat\0", "sh"] {
+        let denied = ran(&trial, json!({"program": program}));
+        assert_eq!(text(&denied, "error"), "denied", "{program:?}: {denied}");
+    }
+    let ran = ran(&trial, json!({"program": "cat", "stdin": "meow"}));
+    assert_eq!(text(&ran, "stdout"), "meow", "{ran}");
+}
+
+#[test]
+fn a_call_that_only_reads_keeps_nothing() {
+    let trial = runner(Place::new(), "A", ALL);
+    let args = json!({"program": "bash", "arguments": ["-c", "echo > new"], "changes": "keep"});
+    let cofferdam::outcome::Outcome::Executed(denied) = trial.call("runner.run_read", args) else {
+        panic!("no answer");
+    };
+    assert_eq!(text(&denied, "error"), "denied", "{denied}");
+    assert!(!trial.place.workspace().join("new").exists());
+}
+
+#[test]
+fn a_program_in_the_workspace_is_nobodys() {
+    let place = Place::new();
+    place.write("bin/planted", "#!/bin/sh\necho planted\n");
+    let bin = place.workspace().join("bin");
+    fs::set_permissions(bin.join("planted"), fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = format!("{ALL}[programs]\npath = ['{}']\n", bin.display());
+    let trial = runner(place, "A", &settings);
+    let denied = ran(&trial, json!({"program": "planted"}));
+    assert_eq!(text(&denied, "error"), "denied", "{denied}");
+    assert!(text(&denied, "message").contains("in the workspace itself"), "{denied}");
+
+    // Neither does a variable lead there, nor the working directory.
+    let place = Place::new();
+    place.write("planted", "#!/bin/sh\necho planted\n");
+    let planted = place.workspace().join("planted");
+    fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
+    let trial = runner(place, "A", ALL);
+    let missing = ran(&trial, json!({"program": "planted"}));
+    assert_eq!(text(&missing, "error"), "not found", "{missing}");
+    assert!(text(&missing, "message").contains("[programs] path"), "{missing}");
+    let path = json!({"PATH": trial.place.workspace()});
+    let args = json!({"program": "planted", "environment": path});
+    assert_eq!(text(&ran(&trial, args), "error"), "not found");
+}
+
+#[test]
+fn an_operators_program_is_found_and_can_be_read() {
+    let place = Place::new();
+    let bin = place.home().join("tools/bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(bin.join("tool"), "#!/bin/sh\ncat \"$(dirname \"$0\")/../data\"\n").unwrap();
+    fs::set_permissions(bin.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(place.home().join("tools/data"), "of the tool").unwrap();
+    for (tier, readable, wanted) in [
+        ("A", "['DATA']", "of the tool"),
+        ("B", "['DATA']", "of the tool"),
+        ("A", "[]", ""),
+        ("B", "[]", ""),
+    ] {
+        let data = place.home().join("tools/data");
+        let settings = format!(
+            "{ALL}[programs]\npath = ['{}']\nreadable = {}\n",
+            bin.display(),
+            readable.replace("DATA", &data.display().to_string())
+        );
+        let trial = runner(Place::new(), tier, &settings);
+        let ran = ran(&trial, json!({"program": "tool"}));
+        assert_eq!(text(&ran, "stdout"), wanted, "{tier} {readable}: {ran}");
+    }
+}
+
+#[test]
+fn arguments_are_no_shells() {
+    for tier in TIERS {
+        let trial = runner(Place::new(), tier, ALL);
+        trial.place.write("a b", "spaced");
+        let odd = "$(touch x); `touch x` && touch x | touch x > x * ~ ' \" \\";
+        let args = json!({"program": "python3", "arguments": ["-c", "import sys; print(sys.argv[1:])", odd, "--", "-x", ""]});
+        let ran_odd = ran(&trial, args);
+        let wanted = format!("[{odd:?}, '--', '-x', '']\n").replace('"', "'");
+        let shown =
+            text(&ran_odd, "stdout").replace('"', "'").replace("\\\\", "\\").replace("\\'", "'");
+        assert_eq!(shown, wanted.replace("\\\\", "\\").replace("\\'", "'"), "{ran_odd}");
+        assert!(!trial.place.workspace().join("x").exists());
+        let ran = ran(&trial, json!({"program": "cat", "arguments": ["a b"]}));
+        assert_eq!(text(&ran, "stdout"), "spaced", "{ran}");
+    }
+}
+
+#[test]
+fn what_is_said_about_a_run_is_checked() {
+    let trial = runner(Place::new(), "A", ALL);
+    for (key, value, wanted) in [
+        ("directory", json!("../"), "leaves the workspace"),
+        ("directory", json!("/etc"), "leaves the workspace"),
+        ("environment", json!({"A=B": "c"}), "can't be a variable"),
+        ("environment", json!({"LD_PRELOAD": "x.so"}), "LD_PRELOAD is the host's to set"),
+        ("environment", json!({"PATH": "."}), "PATH is the host's to set"),
+        ("environment", json!({"A": "nul\0"}), "can't be a variable"),
+        ("arguments", json!(["nul\0"]), "holds a NUL"),
+    ] {
+        let refused = ran(&trial, script_with("echo", key, value.clone()));
+        assert_eq!(text(&refused, "error"), "invalid", "{key} {value}: {refused}");
+        assert!(text(&refused, "message").contains(wanted), "{key} {value}: {refused}");
+    }
+    let missing = ran(&trial, script_with("echo", "directory", json!("no/such")));
+    assert!(missing["error"].is_string(), "{missing}");
+}
+
+#[test]
+fn without_a_sandbox_nothing_runs() {
+    // A host that was opened without a helper, as one on a system without any sandbox.
+    let trial = Trial::with(Place::new(), vec![Packed::guest("runner")], ALL);
+    let refused = ran(&trial, script("echo"));
+    assert_eq!(text(&refused, "error"), "unavailable", "{refused}");
+}
+
+#[test]
+fn of_the_hosts_environment_a_program_gets_what_is_granted() {
+    for tier in TIERS {
+        let settings = ALL.replace("files", "environment = ['GRANTED_TOKEN']\nfiles");
+        let trial = runner(Place::new(), tier, &settings);
+        let ran = ran(&trial, script("env; echo \"$GRANTED_TOKEN\" >&2; echo ${#GRANTED_TOKEN}"));
+        let stdout = text(&ran, "stdout");
+        // Its value is blotted out of what the plugin sees; the program itself has it.
+        assert!(stdout.contains("GRANTED_TOKEN=[GRANTED_TOKEN]\n"), "{ran}");
+        assert!(stdout.ends_with("\n15\n"), "{ran}");
+        assert_eq!(text(&ran, "stderr"), "[GRANTED_TOKEN]\n", "{ran}");
+        assert!(!stdout.contains("UNGRANTED"), "{ran}");
+        let mut names: Vec<&str> =
+            stdout.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+        names.sort_unstable();
+        names.retain(|name| !["OLDPWD", "PWD", "SHLVL", "_"].contains(name));
+        let fixed = ["GRANTED_TOKEN", "HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CACHE_HOME"];
+        assert_eq!(names, fixed, "{ran}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The real programs that `cargo xtask test` installed, and what a host has to know of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::support::built;
+
+/// `target/programs/programs.toml`, which the test set-up writes.
+#[derive(Debug, Deserialize)]
+pub struct Programs {
+    /// Directories in which programs are looked up before those of the system.
+    pub path: Vec<PathBuf>,
+    /// What programs have to be able to read beside the system's own directories.
+    pub readable: Vec<PathBuf>,
+    /// What each program says that it is.
+    pub versions: BTreeMap<String, String>,
+    /// Programs that can't be had on this machine, and why.
+    pub missing: BTreeMap<String, String>,
+}
+
+pub fn programs() -> &'static Programs {
+    static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
+        let release = built();
+        let file = release.parent().unwrap().join("programs/programs.toml");
+        let text = fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}; run `cargo xtask test`", file.display()));
+        toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    });
+    &PROGRAMS
+}
+
+/// The table `programs` of a host's settings. Other keys of the table can follow it.
+pub fn settings() -> String {
+    let Programs { path, readable, .. } = programs();
+    let mut table = toml::Table::new();
+    for (key, paths) in [("path", path), ("readable", readable)] {
+        let texts: Vec<&str> = paths.iter().map(|path| path.to_str().unwrap()).collect();
+        table.insert(key.to_owned(), texts.into());
+    }
+    format!("[programs]\n{table}")
+}
+
+/// Either there is a version of it, or there is a reason why not.
+#[test]
+fn every_program_is_accounted_for() {
+    let Programs { path, readable, versions, missing } = programs();
+    for directory in path {
+        assert!(directory.is_dir(), "{}", directory.display());
+    }
+    for place in readable {
+        assert!(place.exists(), "{}", place.display());
+    }
+    for name in ["ruff", "mypy", "pylint", "pytest", "eslint", "jest", "go", "cargo", "git"] {
+        assert!(versions.contains_key(name), "{name}: {:?}", missing.get(name));
+    }
+    for name in ["make", "mvn", "gradle", "golangci-lint", "cargo-nextest"] {
+        let why = missing.get(name).is_some_and(|why| !why.is_empty());
+        assert!(versions.contains_key(name) != why, "{name}");
+    }
+    let settings: toml::Table = settings().parse().unwrap();
+    let listed = settings["programs"]["path"].as_array().unwrap();
+    assert_eq!(listed.len(), path.len());
+}

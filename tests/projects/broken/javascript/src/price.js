@@ -1,0 +1,7 @@
+"use strict";
+
+function total(prices) {
+  return prices.reduce((all, price) => all + price, 0;
+}
+
+module.exports = { total };

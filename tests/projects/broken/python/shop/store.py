@@ -1,0 +1,5 @@
+"""What is in stock."""
+
+
+def left(name: str -> int:
+    return 0

@@ -1,0 +1,2 @@
+/* What one piece costs. */
+#define PRICE 60

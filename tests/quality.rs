@@ -1,0 +1,86 @@
+//! Linters, test runners, builders, git and the shell with real programs, on small real projects,
+//! as agents call them.
+
+mod agents;
+mod backends;
+mod builds;
+mod examples;
+mod linters;
+mod shell;
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+use crate::trial::configure;
+use crate::{programs, projects};
+
+/// A workspace with the project of a language, and settings with which the real programs are
+/// found.
+fn project(language: &str, settings: &str) -> Place {
+    let place = Place::new();
+    projects::write(&place, language);
+    configure_programs(&place, settings);
+    place
+}
+
+/// Settings with which the real programs are found.
+fn configure_programs(place: &Place, settings: &str) {
+    configure(place, &format!("{settings}\n{}", programs::settings()));
+}
+
+/// Why a program is missing on this machine, if it is.
+fn is_missing(program: &str) -> bool {
+    let why = programs::programs().missing.get(program);
+    if let Some(why) = why {
+        not_tried(&format!("{program} is missing: {why}"));
+    }
+    why.is_some()
+}
+
+/// Says what a test left out on this machine.
+#[expect(clippy::print_stderr, reason = "shown with the test's own output")]
+fn not_tried(why: &str) {
+    eprintln!("not tried: {why}");
+}
+
+/// The results of an envelope.
+fn run(place: &Place, actions: &[Value]) -> Vec<Value> {
+    let ended = place.run_with(&["run", "--strict"], &json!({ "actions": actions }).to_string());
+    let results = ended.json()["results"].as_array().cloned();
+    results.unwrap_or_else(|| panic!("{ended:?}"))
+}
+
+/// What one action answered that was executed.
+#[track_caller]
+fn executed(place: &Place, action: Value) -> Value {
+    let result = run(place, &[action]).remove(0);
+    assert_eq!(result["status"], "executed", "{result:#}");
+    result["metadata"].clone()
+}
+
+/// Files of the workspace that were not part of the project, but for the host's own.
+fn left_over(place: &Place, language: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let root = crate::support::project().join("tests/projects").join(language);
+    walk(&place.workspace(), "", &mut |path| {
+        if !root.join(path).exists() {
+            found.push(path.to_owned());
+        }
+    });
+    found
+}
+
+fn walk(root: &std::path::Path, below: &str, visit: &mut dyn FnMut(&str)) {
+    for entry in std::fs::read_dir(root.join(below)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let path = if below.is_empty() { name } else { format!("{below}/{name}") };
+        if path == ".cofferdam" {
+            continue;
+        }
+        visit(&path);
+        if entry.file_type().unwrap().is_dir() {
+            walk(root, &path, visit);
+        }
+    }
+}

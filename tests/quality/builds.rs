@@ -1,0 +1,168 @@
+//! `run_tests` and `build_project` on projects in several languages.
+
+use serde_json::{Value, json};
+
+use super::{executed, is_missing, left_over, project, run};
+use crate::projects::break_it;
+use crate::support::Place;
+
+/// A test's entry in an answer.
+fn test<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    let tests = answer["tests"].as_array().unwrap();
+    tests
+        .iter()
+        .find(|test| test["name"].as_str().is_some_and(|found| found.contains(name)))
+        .unwrap_or_else(|| panic!("{name}: {answer:#}"))
+}
+
+#[test]
+fn tests_are_found_run_and_told_apart() {
+    for (language, framework, passing, failing, skipped) in [
+        ("go", "go", "TestDescribe", "TestCalculate", "TestDatabase"),
+        ("python", "pytest", "test_api_left", "test_api_total", "test_database"),
+        ("javascript", "jest", "has a label", "adds up", "is stored"),
+        ("rust", "cargo", "a_price_has_a_label", "prices_add_up", "prices_are_stored"),
+    ] {
+        let place = project(language, "");
+        with_modules(&place, language);
+        let answer = executed(&place, json!({"type": "run_tests"}));
+        assert_eq!(answer["framework"], framework, "{answer:#}");
+        assert_eq!(answer["success"], false, "{language}: {answer:#}");
+        assert_eq!(answer["timed_out"], false, "{language}: {answer:#}");
+        assert_eq!(test(&answer, passing)["status"], "pass", "{language}: {answer:#}");
+        let failed = test(&answer, failing);
+        assert_eq!(failed["status"], "fail", "{language}: {answer:#}");
+        assert!(!failed["error"].as_str().unwrap().is_empty(), "{language}: {failed:#}");
+        assert_eq!(test(&answer, skipped)["status"], "skip", "{language}: {answer:#}");
+        let summary = &answer["summary"];
+        let number = |key: &str| summary[key].as_u64().unwrap();
+        assert_eq!(number("total"), number("passed") + number("failed") + number("skipped"));
+        assert!(number("passed") > 0 && number("failed") > 0 && number("skipped") > 0);
+        assert!(answer["duration"].as_str().unwrap().ends_with('s'));
+        let left = left_over(&place, language);
+        assert!(left.iter().all(|path| path.starts_with("node_modules")), "{language}: {left:?}");
+
+        // Only one of them.
+        let one = executed(
+            &place,
+            json!({"type": "run_tests", "test_pattern": passing, "framework": framework, "timeout_seconds": 300}),
+        );
+        assert_eq!(one["success"], true, "{language}: {one:#}");
+        assert_eq!(test(&one, passing)["status"], "pass", "{language}: {one:#}");
+    }
+}
+
+#[test]
+fn npm_runs_whatever_the_project_says() {
+    let place = project("npm", "");
+    let answer = executed(&place, json!({"type": "run_tests"}));
+    assert_eq!(answer["framework"], "npm", "{answer:#}");
+    assert!(answer["summary"]["total"].as_u64().unwrap() > 0, "{answer:#}");
+}
+
+/// The programs that npm installed, where the project looks for them.
+fn with_modules(place: &Place, language: &str) {
+    if language == "javascript" {
+        // As a link the modules would lead out of the workspace; the runner is found on the path.
+        let _ = place;
+    }
+}
+
+#[test]
+fn endless_tests_are_stopped_in_time() {
+    let place = project("python", "");
+    place.write(
+        "tests/test_endless.py",
+        "import time\n\ndef test_endless():\n    time.sleep(600)\n",
+    );
+    let started = std::time::Instant::now();
+    let answer = executed(
+        &place,
+        json!({"type": "run_tests", "test_pattern": "endless", "timeout_seconds": 3}),
+    );
+    assert_eq!(
+        (&answer["timed_out"], &answer["success"]),
+        (&json!(true), &json!(false)),
+        "{answer:#}"
+    );
+    assert!(started.elapsed().as_secs() < 30);
+}
+
+#[test]
+fn without_a_runner_that_is_said() {
+    let place = Place::new();
+    place.write("README", "nothing to test");
+    let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
+    assert_eq!(
+        (&result["status"], &result["message"]),
+        (&json!("error"), &json!("test runner not configured")),
+        "{result:#}"
+    );
+    let result = run(&place, &[json!({"type": "build_project"})]).remove(0);
+    assert_eq!(result["status"], "error", "{result:#}");
+}
+
+#[test]
+fn builds_say_what_is_wrong_and_where() {
+    for (language, framework, program, file, line) in [
+        ("go", "go", "go", "internal/foo.go", 10),
+        ("rust", "cargo", "cargo", "src/lib.rs", 6),
+        ("make", "make", "make", "main.c", 8),
+        ("java", "maven", "mvn", "src/main/java/shop/Price.java", 0),
+        ("java", "gradle", "gradle", "src/main/java/shop/Price.java", 0),
+    ] {
+        if is_missing(program) {
+            continue;
+        }
+        let place = project(language, "");
+        let build = || executed(&place, json!({"type": "build_project", "framework": framework}));
+        let sound = build();
+        assert_eq!(sound["framework"], framework, "{sound:#}");
+        assert_eq!(
+            (&sound["success"], &sound["exit_code"]),
+            (&json!(true), &json!(0)),
+            "{sound:#}"
+        );
+        assert_eq!(sound["error_count"], 0, "{sound:#}");
+        break_it(&place, language);
+        let broken = build();
+        assert_eq!(broken["success"], false, "{framework}: {broken:#}");
+        let errors = broken["errors"].as_array().unwrap();
+        assert_eq!(broken["error_count"].as_u64().unwrap() as usize, errors.len());
+        let is_there = |error: &Value| {
+            error["file"] == file
+                && (line == 0 || error["line"] == line)
+                && error["type"] == "error"
+        };
+        assert!(errors.iter().any(is_there), "{framework}: {broken:#}");
+    }
+}
+
+#[test]
+fn what_a_build_makes_is_committed_and_can_be_undone() {
+    let place = project("go", "");
+    let answer = executed(
+        &place,
+        json!({"type": "build_project", "build_target": "myapp", "build_command": "go build -o myapp ./cmd/app", "framework": "go", "timeout_seconds": 300}),
+    );
+    assert_eq!(answer["success"], true, "{answer:#}");
+    let app = place.workspace().join("myapp");
+    #[expect(clippy::disallowed_methods, reason = "what was built is run")]
+    let ran = std::process::Command::new(&app).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let undone = place.run(&["undo"]);
+    assert_eq!(undone.status, 0, "{undone:?}");
+    assert!(!app.exists());
+    assert_eq!(left_over(&place, "go"), [""; 0]);
+
+    for command in ["go build ./... && touch x", "go build; touch x", "touch x", "sh -c 'touch x'"]
+    {
+        let result = run(
+            &place,
+            &[json!({"type": "build_project", "framework": "go", "build_command": command})],
+        )
+        .remove(0);
+        assert_eq!(result["status"], "error", "{command}: {result:#}");
+        assert!(!place.workspace().join("x").exists(), "{command}");
+    }
+}

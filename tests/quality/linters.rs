@@ -1,0 +1,210 @@
+//! `run_linter` and `lint_backend`: every linter, swapped by one line of the settings.
+
+use serde_json::{Value, json};
+
+use super::{configure_programs, executed, is_missing, left_over, project, run};
+use crate::support::Place;
+
+/// The rules that were found in one file.
+fn rules<'a>(answer: &'a Value, file: &str) -> Vec<&'a str> {
+    let violations = answer["violations"].as_array().unwrap().iter();
+    violations
+        .filter(|violation| violation["file"] == file)
+        .map(|violation| violation["rule"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn one_line_swaps_pythons_linter() {
+    for (settings, framework, rule) in [
+        ("", "ruff", "F401"),
+        ("[linters]\npython = 'pyflakes'", "pyflakes", "F401"),
+        ("[linters]\npython = 'native-ruff'", "native-ruff", "F401"),
+        ("[linters]\npython = 'pylint'", "pylint", "unused-import"),
+        ("[linters]\npython = ['ruff', 'mypy']", "ruff, mypy", "F401"),
+    ] {
+        let place = project("python", settings);
+        // S3's own words, whoever answers.
+        let answer = executed(&place, json!({"type": "run_linter"}));
+        assert_eq!(answer["framework"], framework, "{answer:#}");
+        assert_eq!(answer["success"], false, "{answer:#}");
+        assert_ne!(answer["exit_code"], 0, "{answer:#}");
+        assert!(rules(&answer, "shop/counter.py").contains(&rule), "{framework}: {answer:#}");
+        let count = answer["violation_count"].as_u64().unwrap() as usize;
+        assert_eq!(count, answer["violations"].as_array().unwrap().len());
+        let fields = ["file", "line", "column", "rule", "severity", "message", "linter"];
+        for violation in answer["violations"].as_array().unwrap() {
+            assert!(fields.iter().all(|field| !violation[*field].is_null()), "{violation}");
+        }
+        assert_eq!(left_over(&place, "python"), [""; 0], "{framework}");
+    }
+}
+
+#[test]
+fn one_line_swaps_javascripts_linter() {
+    for (settings, framework) in [
+        ("", "deno_lint"),
+        ("[linters]\njavascript = 'eslint'\ntypescript = []", "eslint"),
+        ("[linters]\njavascript = 'native-eslint'\ntypescript = []", "native-eslint"),
+    ] {
+        let place = project("javascript", settings);
+        let answer = executed(
+            &place,
+            json!({"type": "run_linter", "framework": "eslint", "files": ["src/*.js"]}),
+        );
+        assert_eq!(answer["framework"], framework, "{answer:#}");
+        let rules = rules(&answer, "src/price.js");
+        assert!(rules.contains(&"no-unused-vars") && rules.contains(&"prefer-const"), "{answer:#}");
+    }
+}
+
+#[test]
+fn go_and_rust_are_linted_by_their_own_programs() {
+    let place = project("rust", "");
+    let answer = executed(&place, json!({"type": "run_linter"}));
+    assert_eq!(answer["framework"], "clippy", "{answer:#}");
+    let found = rules(&answer, "src/lib.rs");
+    assert!(found.contains(&"unused_variables"), "{answer:#}");
+    assert!(found.contains(&"clippy::needless_return"), "{answer:#}");
+    assert_eq!(left_over(&place, "rust"), [""; 0]);
+}
+
+/// What golangci-lint 2 prints, for a machine on which it can't be had. Its format is the public
+/// one; the finding is that of the sample project.
+const GOLANGCI: &str = r#"#!/bin/sh
+if [ "$1" = version ] || [ "$1" = --version ]; then
+  echo 'golangci-lint has version 2.5.0 built with go1.25.1 from ff63786c on 2025-09-21T19:04:19Z'
+  exit 0
+fi
+cat <<'END'
+{"Issues":[{"FromLinter":"unused","Text":"var x is unused","Severity":"","SourceLines":["\tx        = 1"],"Pos":{"Filename":"internal/foo.go","Offset":0,"Line":10,"Column":2},"ExpectNoLint":false,"ExpectedNoLintLinter":""}],"Report":{"Linters":[{"Name":"unused","Enabled":true}]}}
+END
+exit 1
+"#;
+
+/// Settings with which golangci-lint is found: the real one, or what stands in for it.
+pub(super) fn with_golangci_lint(place: &Place, settings: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut programs = crate::programs::settings();
+    if is_missing("golangci-lint") {
+        let bin = place.home().join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let program = bin.join("golangci-lint");
+        std::fs::write(&program, GOLANGCI).unwrap();
+        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        programs = programs.replacen("path = [", &format!("path = [{bin:?}, "), 1);
+    }
+    crate::trial::configure(place, &format!("{settings}\n{programs}"));
+}
+
+#[test]
+fn golangci_lint_is_understood() {
+    let place = project("go", "");
+    with_golangci_lint(&place, "");
+    let answer = executed(
+        &place,
+        json!({"type": "run_linter", "files": ["internal/*.go"], "framework": "golangci-lint", "timeout_seconds": 300}),
+    );
+    assert_eq!(answer["framework"], "golangci-lint", "{answer:#}");
+    let violation = &answer["violations"][0];
+    assert_eq!(violation["file"], "internal/foo.go", "{answer:#}");
+    assert_eq!((&violation["line"], &violation["column"]), (&json!(10), &json!(2)), "{answer:#}");
+    assert_eq!((&violation["rule"], &violation["linter"]), (&json!("unused"), &json!("unused")));
+}
+
+#[test]
+fn what_was_not_checked_is_not_clean() {
+    let place = project("go", "");
+    // The program is missing, or has no network for its dependencies: either way an answer says so.
+    if is_missing("golangci-lint") {
+        let result = run(&place, &[json!({"type": "run_linter"})]).remove(0);
+        assert_eq!(result["status"], "error", "{result:#}");
+        assert!(result["message"].as_str().unwrap().contains("golangci-lint"), "{result:#}");
+    }
+    for (action, wanted) in [
+        (json!({"type": "run_linter", "framework": "no-such"}), "no-such"),
+        (json!({"type": "run_linter", "files": ["../outside.py"]}), "outside"),
+        (json!({"type": "run_linter", "files": ["nothing/*.py"]}), "nothing/*.py"),
+    ] {
+        let result = run(&place, std::slice::from_ref(&action)).remove(0);
+        assert_eq!(result["status"], "error", "{action}: {result:#}");
+        let text = result.to_string();
+        assert!(text.contains(wanted), "{action}: {result:#}");
+    }
+}
+
+#[test]
+fn the_backend_of_s0_groups_by_code() {
+    let place = project("python", "");
+    let git = |arguments: &[&str]| {
+        #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
+        let status = std::process::Command::new("git")
+            .args(arguments)
+            .current_dir(place.workspace())
+            .env("HOME", place.home())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all"]);
+    let lint = |args: Value| {
+        let ended = place.run(&["call", "lint_backend", &args.to_string()]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        ended.json()
+    };
+    // Nothing is modified.
+    let clean = lint(json!({"path": null, "check_all": false}));
+    let summary = json!({"total_errors": 0, "clean": true, "files_checked": 0});
+    assert_eq!(clean, json!({"ruff": {}, "mypy": {}, "summary": summary}));
+    // One file is new.
+    place.write("shop/new.py", "import os\n\nx: int = \"one\"\n");
+    let found = lint(json!({"path": "shop", "check_all": false}));
+    assert_eq!(found["ruff"]["F401"]["fix_available"], true, "{found:#}");
+    let at = |line: u32| json!([{"file": "shop/new.py", "line": line}]);
+    assert_eq!(found["ruff"]["F401"]["occurrences"], at(1), "{found:#}");
+    assert_eq!(found["mypy"]["assignment"]["occurrences"], at(3), "{found:#}");
+    assert_eq!(found["mypy"]["assignment"]["fix_available"], false, "{found:#}");
+    assert_eq!(found["summary"]["clean"], false, "{found:#}");
+    assert_eq!(found["summary"]["files_checked"], 1, "{found:#}");
+    // Everything, with the contracts.
+    let all = lint(json!({"path": "shop", "check_all": true}));
+    assert!(all["summary"]["files_checked"].as_u64().unwrap() >= 4, "{all:#}");
+    let contracts = all["import_linter"].as_object().unwrap();
+    assert!(
+        contracts
+            .values()
+            .any(|broken| { broken["occurrences"].to_string().contains("shop/store.py") }),
+        "{all:#}"
+    );
+}
+
+#[test]
+fn a_missing_type_checker_is_said() {
+    let place = Place::new();
+    crate::projects::write(&place, "python");
+    let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(ended.stdout.contains("mypy"), "{ended:?}");
+}
+
+#[test]
+fn staged_files_are_linted_before_they_are_committed() {
+    let place = project("python", "[linters]\npython = ['native-ruff', 'ruff']");
+    configure_programs(&place, "[linters]\npython = ['native-ruff', 'ruff']");
+    let actions = [
+        json!({"type": "write_file", "path": "shop/staged.py", "content": "import sys\n"}),
+        json!({"type": "run_linter", "files": ["shop/staged.py"]}),
+    ];
+    let ended = place.run_with(&["run", "--dry-run"], &json!({ "actions": actions }).to_string());
+    let answer = &ended.json()["results"][1]["metadata"];
+    let linters: Vec<&str> = answer["violations"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{ended:?}"))
+        .iter()
+        .map(|violation| violation["linter"].as_str().unwrap())
+        .collect();
+    assert_eq!(linters, ["native-ruff", "ruff"], "{answer:#}");
+    assert!(!place.workspace().join("shop/staged.py").exists());
+}

@@ -1,0 +1,119 @@
+//! `run_command`, `bash`, `git_status` and `git_diff`.
+
+use serde_json::json;
+
+use super::{configure_programs, executed, project, run};
+use crate::support::Place;
+
+const SHELL: &str = "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n";
+
+#[test]
+fn the_shell_is_off_unless_granted() {
+    let place = Place::new();
+    for action in [
+        json!({"type": "run_command", "command": "echo hello"}),
+        json!({"type": "bash", "command": "echo hello"}),
+    ] {
+        let result = run(&place, &[action]).remove(0);
+        assert_eq!(result["status"], "error", "{result:#}");
+        assert_eq!(result["metadata"]["outcome"], "denied", "{result:#}");
+        assert!(result["message"].as_str().unwrap().contains("[grants.shell]"), "{result:#}");
+    }
+}
+
+#[test]
+fn commands_run_where_they_are_told_to() {
+    let place = Place::new();
+    configure_programs(&place, SHELL);
+    place.write("frontend/package.json", "{}");
+    let answer = executed(
+        &place,
+        json!({"type": "run_command", "command": "pwd; echo made > made", "working_dir": "frontend"}),
+    );
+    assert_eq!(answer["exit_code"], 0, "{answer:#}");
+    assert!(!answer["command_id"].as_str().unwrap().is_empty(), "{answer:#}");
+    assert!(answer["output"].as_str().unwrap().contains("frontend"), "{answer:#}");
+    assert_eq!(place.read("frontend/made"), "made\n");
+    assert_eq!(place.run(&["undo"]).status, 0);
+    assert!(!place.workspace().join("frontend/made").exists());
+
+    let result =
+        run(&place, &[json!({"type": "run_command", "command": "echo half > half; exit 3"})])
+            .remove(0);
+    assert_eq!(
+        (&result["status"], &result["message"]),
+        (&json!("error"), &json!("command execution failed")),
+        "{result:#}"
+    );
+    assert_eq!(result["metadata"]["detail"]["exit_code"], 3, "{result:#}");
+    assert!(!place.workspace().join("half").exists());
+}
+
+#[test]
+fn bash_fails_as_its_source_says() {
+    let place = Place::new();
+    configure_programs(&place, SHELL);
+    for (args, code) in [
+        (json!({"command": "sleep 60", "timeout_ms": 1000}), "TimeoutError"),
+        (json!({"command": "no-such-program-here"}), "CommandNotFoundError"),
+        (json!({"command": "exit 1"}), "ExitCode"),
+        (json!({"command": "/etc/passwd"}), "PermissionDenied"),
+    ] {
+        let ended = place.run(&["call", "bash", &args.to_string()]);
+        assert_ne!(ended.status, 0, "{args}: {ended:?}");
+        assert!(ended.stdout.contains(code), "{args}: {ended:?}");
+    }
+    let refused = place.run(&["call", "bash", r#"{"command": "true", "timeout_ms": 10}"#]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    let fine = place.run(&[
+        "call",
+        "bash",
+        r#"{"command": "echo $((6 * 7)) | cat", "description": "Multiply"}"#,
+    ]);
+    assert_eq!(fine.status, 0, "{fine:?}");
+    assert!(fine.stdout.contains("42"), "{fine:?}");
+}
+
+#[test]
+fn git_is_asked_and_nothing_planted_runs() {
+    let place = project("python", "");
+    let git = |arguments: &[&str]| {
+        #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(arguments)
+            .current_dir(place.workspace())
+            .env("HOME", place.home())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let result = run(&place, &[json!({"type": "git_status"})]).remove(0);
+    assert_eq!(result["status"], "error", "{result:#}");
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "all"]);
+    place.write("shop/__init__.py", "changed = True\n");
+    place.write("new file", "");
+    // Everything of a workspace that git would run.
+    let planted = place.workspace().join("planted");
+    let plant = format!("touch {}", planted.display());
+    for (key, value) in [
+        ("core.fsmonitor", plant.as_str()),
+        ("core.pager", &plant),
+        ("diff.external", &plant),
+        ("filter.evil.clean", &plant),
+        ("diff.evil.textconv", &plant),
+        ("core.sshCommand", &plant),
+    ] {
+        git(&["config", key, value]);
+    }
+    place.write(".gitattributes", "*.py filter=evil diff=evil\n");
+    place.write(".git/hooks/post-index-change", format!("#!/bin/sh\n{plant}\n"));
+    let status = executed(&place, json!({"type": "git_status"}));
+    let output = status["output"].as_str().unwrap();
+    assert!(output.contains("shop/__init__.py") && output.contains("new file"), "{output}");
+    let diff = executed(&place, json!({"type": "git_diff"}));
+    assert!(diff["output"].as_str().unwrap().contains("+changed = True"), "{diff:#}");
+    assert!(!planted.exists());
+}

@@ -1,0 +1,58 @@
+//! Debian's packages, installed for the whole machine where this user may do so.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::process::{ask, native, run};
+
+/// The package manager, as a user who may install.
+pub struct Apt {
+    through_sudo: bool,
+}
+
+impl Apt {
+    /// The package manager, if this user may install packages without being asked for a password.
+    ///
+    /// # Errors
+    /// There is none, or this user may not.
+    pub fn find() -> Result<Self> {
+        if !Path::new("/usr/bin/apt-get").exists() {
+            bail!("there is no apt-get here");
+        }
+        if ask(Command::new("id").arg("-u")).as_deref() == Some("0") {
+            return Ok(Self { through_sudo: false });
+        }
+        match ask(Command::new("sudo").args(["-n", "true"])) {
+            Some(_) => Ok(Self { through_sudo: true }),
+            None => bail!("only root may install packages"),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = if self.through_sudo { native("sudo") } else { native("env") };
+        command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet=2"]);
+        command.args(["-o", "Dpkg::Use-Pty=0"]);
+        command
+    }
+
+    /// Fetches the lists of what there is.
+    ///
+    /// # Errors
+    /// They can't be fetched.
+    pub fn update(&self) -> Result<()> {
+        run("apt-get update", self.command().arg("update"))
+    }
+
+    /// Installs packages with what they need, without what they only recommend.
+    ///
+    /// # Errors
+    /// There is no such package, or installing it fails.
+    pub fn install(&self, packages: &[&str]) -> Result<()> {
+        run(
+            &format!("apt-get install {}", packages.join(" ")),
+            self.command().args(["install", "--yes", "--no-install-recommends"]).args(packages),
+        )
+    }
+}

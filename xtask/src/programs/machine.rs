@@ -1,0 +1,219 @@
+//! The machine's own programs, and Debian's packages for those that it lacks.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::{Programs, SYSTEM, directory, look_up};
+use crate::apt::Apt;
+use crate::process::{ask, native};
+use crate::project::Project;
+use crate::stamp::Inputs;
+
+/// Where a program comes from that is not on this machine.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Debian's package of this name.
+    Package(&'static str),
+    /// No registry has it. It is one file that needs nothing beside it.
+    Nowhere,
+}
+
+const PROGRAMS: &[(&str, Source)] = &[
+    ("cc", Source::Package("gcc")),
+    ("git", Source::Package("git")),
+    ("java", Source::Package("default-jdk-headless")),
+    ("javac", Source::Package("default-jdk-headless")),
+    ("make", Source::Package("make")),
+    ("node", Source::Package("nodejs")),
+    ("npm", Source::Package("npm")),
+    // After Java. It finds its parts by absolute paths: Debian's can't be put elsewhere.
+    ("gradle", Source::Package("gradle")),
+    ("cargo-nextest", Source::Nowhere),
+    ("golangci-lint", Source::Nowhere),
+];
+
+/// Directories that every sandboxed program can read.
+const SYSTEM_ROOTS: [&str; 4] = ["/usr", "/bin", "/lib", "/sbin"];
+
+/// A Python that can make virtual environments.
+#[derive(Debug)]
+pub struct Python {
+    pub program: PathBuf,
+    /// Where its standard library is.
+    pub prefix: PathBuf,
+    /// What it says that it is.
+    #[expect(dead_code, reason = "part of what an installation depends on, through Debug")]
+    version: String,
+}
+
+impl Python {
+    /// The system's, which every user can read, else the one on the search path.
+    fn find() -> Option<Self> {
+        [PathBuf::from("/usr/bin/python3")]
+            .into_iter()
+            .chain(installed("python3"))
+            .find_map(Self::at)
+    }
+
+    fn at(program: PathBuf) -> Option<Self> {
+        const QUERY: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10); \
+                             print(sys.base_prefix, sys.version.split()[0], sep='\\n')";
+        let answer = ask(native(&program).args(["-c", QUERY]))?;
+        let (prefix, version) = answer.split_once('\n')?;
+        Some(Self { program, prefix: prefix.into(), version: version.into() })
+    }
+}
+
+/// A program on this process's own search path.
+fn installed(name: &str) -> Option<PathBuf> {
+    look_up(name, env::split_paths(&env::var_os("PATH").unwrap_or_default()))
+}
+
+/// The toolchain's own directory, not that of rustup's proxies: those need rustup's settings.
+fn rust() -> Option<PathBuf> {
+    ask(native("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
+}
+
+/// Adds which programs this machine has to the inputs of a step.
+///
+/// # Errors
+/// A program disappears meanwhile.
+pub fn describe(mut inputs: Inputs) -> Result<Inputs> {
+    inputs = inputs.value("Python", format!("{:?}", Python::find()));
+    inputs = inputs.value("Rust", format!("{:?}", rust()));
+    for (name, _) in PROGRAMS {
+        inputs = match installed(name) {
+            Some(program) => inputs.value(name, "here").large_file(&program)?,
+            None => inputs.value(name, "missing"),
+        };
+    }
+    Ok(inputs)
+}
+
+/// Installs Debian's packages for what is missing. What can't be installed is noted.
+///
+/// # Errors
+/// There is no Python afterwards, without which little else can be had.
+pub fn install_missing(programs: &mut Programs) -> Result<Python> {
+    let mut apt = LazyApt::default();
+    for (name, source) in PROGRAMS {
+        if installed(name).is_some() {
+            continue;
+        }
+        let outcome = match source {
+            Source::Package(package) => apt.install(&[package]),
+            Source::Nowhere => Err("it is not installed, and no registry has it".into()),
+        };
+        if let Err(why) = outcome {
+            programs.missing.insert((*name).into(), why);
+        }
+    }
+    let python = Python::find().map_or_else(
+        || apt.install(&["python3", "python3-venv"]).map(|()| Python::find()),
+        |found| Ok(Some(found)),
+    );
+    python
+        .unwrap_or_else(|why| {
+            programs.missing.insert("python3".into(), why);
+            None
+        })
+        .context("the tests need Python 3.10 or newer with its modules `venv` and `ensurepip`")
+}
+
+/// The package manager, asked for when the first package is needed.
+#[derive(Default)]
+struct LazyApt(Option<Result<Apt, String>>);
+
+impl LazyApt {
+    fn install(&mut self, packages: &[&str]) -> Result<(), String> {
+        let apt = self.0.get_or_insert_with(|| {
+            let apt = Apt::find().and_then(|apt| apt.update().map(|()| apt));
+            apt.map_err(|error| format!("{error:#}"))
+        });
+        let apt = apt.as_ref().map_err(|why| format!("{why} (package {})", packages.join(" ")))?;
+        apt.install(packages).map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// Adds the machine's programs to those that the tests use.
+///
+/// # Errors
+/// A program can't be copied.
+pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
+    if let Some(sysroot) = rust() {
+        programs.add_directory(sysroot.join("bin"));
+        programs.readable.insert(sysroot);
+    }
+    for (name, source) in PROGRAMS {
+        let Some(program) = installed(name) else { continue };
+        match (source, program.parent()) {
+            (Source::Nowhere, Some(parent)) if !SYSTEM.map(Path::new).contains(&parent) => {
+                // What else is in that directory is none of the tests' business.
+                let bin = directory(project).join("bin");
+                fs::create_dir_all(&bin).with_context(|| format!("creating {}", bin.display()))?;
+                fs::copy(&program, bin.join(name))
+                    .with_context(|| format!("copying {}", program.display()))?;
+                programs.add_directory(bin.clone());
+                programs.readable.insert(bin);
+            }
+            (_, Some(parent)) => {
+                programs.add_directory(parent.to_owned());
+                programs.readable.insert(prefix(&program.canonicalize()?));
+            }
+            (_, None) => {}
+        }
+    }
+    programs.readable.extend(java_settings());
+    programs.readable.retain(|path| !SYSTEM_ROOTS.iter().any(|root| path.starts_with(root)));
+    Ok(())
+}
+
+/// The directory that a program is installed below: the one above its `bin`.
+fn prefix(program: &Path) -> PathBuf {
+    let directory = program.parent().unwrap_or(program);
+    match (directory.file_name(), directory.parent()) {
+        (Some(name), Some(above)) if name == "bin" && above != Path::new("/") => above.to_owned(),
+        _ => directory.to_owned(),
+    }
+}
+
+/// Debian's Java has its settings in `/etc/java-17-openjdk` or the like.
+fn java_settings() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"java-"))
+        .map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_program_is_installed_below_the_directory_above_its_bin() {
+        for (program, wanted) in [
+            ("/opt/node/bin/node", "/opt/node"),
+            ("/opt/tools/node", "/opt/tools"),
+            ("/bin/make", "/bin"),
+        ] {
+            assert_eq!(prefix(Path::new(program)), Path::new(wanted), "{program}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_python_makes_no_environments() {
+        assert!(Python::at("/bin/true".into()).is_none());
+        assert!(Python::at("/bin/false".into()).is_none());
+        assert!(Python::at("/nonexistent".into()).is_none());
+    }
+
+    #[test]
+    fn the_description_is_stable() {
+        let digest = || describe(Inputs::new()).unwrap().digest();
+        assert_eq!(digest(), digest());
+    }
+}
