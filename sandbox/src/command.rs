@@ -112,8 +112,8 @@ pub struct Limits {
     pub address_space: Option<u64>,
     /// The largest file that can be written, in bytes.
     pub file_size: u64,
-    /// Processes and threads at a time. They are counted while they come and go, so there can be
-    /// some more for a moment.
+    /// Processes and threads at a time. They are watched: a run can be above it for some
+    /// milliseconds before it ends.
     pub processes: u64,
     /// Open files of each process.
     pub open_files: u64,

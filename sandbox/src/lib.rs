@@ -26,9 +26,10 @@
 //! # What bounds memory and processes
 //!
 //! Control groups are to be had by few hosts: one needs a group of its own that was delegated.
-//! RLIMIT_NPROC counts all that the user runs, and nothing of root's. So memory is watched, and
-//! every new process or thread waits until the helper has let it through. A run that would be
-//! above a limit is killed.
+//! RLIMIT_NPROC counts all that the user runs, and nothing of root's. So both are watched, every
+//! few milliseconds, and a run that is above a limit is killed: in tier A its namespace at once, in
+//! tier B each of its process groups at once. There, a new group waits until the helper has let it
+//! through, so all of them are known.
 
 #[cfg(target_os = "linux")]
 mod capture;

@@ -45,11 +45,11 @@ impl Confinement {
         Self { limits: limits.clone(), ruleset: Some(ruleset), filters }
     }
 
-    /// Confines the calling process, for good. Gives what its new processes ask from now on.
+    /// Confines the calling process, for good. Gives what [`Filters::apply`] gives.
     ///
     /// # Errors
     /// A step that the system refuses, or a second call.
-    pub(super) fn apply(&mut self) -> io::Result<OwnedFd> {
+    pub(super) fn apply(&mut self) -> io::Result<Option<OwnedFd>> {
         umask(Mode::WGRP | Mode::WOTH);
         close_from(3, libc::CLOSE_RANGE_CLOEXEC);
         self.limit()?;

@@ -1,7 +1,10 @@
-//! New processes and threads have to ask. Within a run, a call that makes one waits until the
-//! supervisor has let it through (seccomp's user notification, seccomp_unotify(2)). So a run never
-//! has more than it may, as root too and without namespaces; and once the gate is closed, nothing
-//! can fork away from being killed.
+//! In tier B, a call that makes a process group waits until the supervisor has let it through
+//! (seccomp's user notification, seccomp_unotify(2)). Once the gate is closed there are only the
+//! [groups](super::groups) that there are.
+//!
+//! Calls that fork do not wait. A signal takes back a call that waits and that the supervisor has
+//! not seen yet; a fork then fails in a program whose handler does not restart calls, and dash,
+//! the shell of Debian, has such a handler for the end of its children.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,30 +15,30 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::process::Pid;
 use seccompiler::{BpfProgramRef, sock_filter};
 
-/// The calls that ask. `clone3` does not exist for a program.
-pub(super) const ASKS: &[c_long] = &[
-    libc::SYS_clone,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_fork,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_vfork,
-];
+use super::tree;
+
+/// The calls that ask.
+pub(super) const ASKS: [c_long; 2] = [libc::SYS_setpgid, libc::SYS_setsid];
 
 /// The supervisor's side. Dropping it closes the gate: every later call fails.
 pub(super) struct Gate(OwnedFd);
 
+/// A call that waits.
+pub(super) struct Asked {
+    id: u64,
+    /// The process that becomes the first of a group, if one is made.
+    pub(super) first: Option<Pid>,
+}
+
 impl Gate {
-    /// Lets the call through that waits, if there is one and `admit` says so. One that is not let
-    /// through waits on, and fails when the gate is closed. Says whether there is none such.
+    /// The call that waits, if there is one.
     ///
     /// # Errors
-    /// The kernel refuses, or `admit` fails.
-    pub(super) fn let_through_if(
-        &self,
-        admit: impl FnOnce() -> io::Result<bool>,
-    ) -> io::Result<bool> {
+    /// The kernel refuses.
+    pub(super) fn asked(&self) -> io::Result<Option<Asked>> {
         // SAFETY: a notification is plain data, and the call wants it to be zero.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: the structure is the one that the call fills.
@@ -45,14 +48,25 @@ impl Gate {
         if received != 0 {
             return match io::Error::last_os_error() {
                 // Who waited is dead.
-                error if error.raw_os_error() == Some(libc::ENOENT) => Ok(true),
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+                error if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
                 error => Err(error),
             };
         }
-        if !admit()? {
-            return Ok(false);
-        }
+        // setpgid(2) makes a group only for the process that it moves, which is its first argument.
+        let moved = match c_long::from(call.data.nr) {
+            libc::SYS_setpgid => Pid::from_raw(call.data.args[0] as i32),
+            _ => None,
+        };
+        let caller = || Pid::from_raw(call.pid as i32).and_then(tree::process_of);
+        Ok(Some(Asked { id: call.id, first: moved.or_else(caller) }))
+    }
+
+    /// Lets a call through that waits.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn let_through(&self, call: &Asked) -> io::Result<()> {
         let mut answer = libc::seccomp_notif_resp {
             id: call.id,
             val: 0,
@@ -65,8 +79,8 @@ impl Gate {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut answer)
         };
         match io::Error::last_os_error() {
-            _ if sent == 0 => Ok(true),
-            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(true),
+            _ if sent == 0 => Ok(()),
+            error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             error => Err(error),
         }
     }
@@ -105,8 +119,8 @@ pub(super) fn install(filter: BpfProgramRef<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// The way from the process that installs a filter to the one that supervises it: first the
-/// sender, then the receiver.
+/// The way from the process that confines itself to the one that supervises it: first the sender,
+/// then the receiver.
 ///
 /// # Errors
 /// No more descriptors.
@@ -119,15 +133,17 @@ pub(super) fn way() -> io::Result<(Sender, Receiver)> {
 pub(super) struct Sender(OwnedFd);
 
 impl Sender {
-    /// Hands over what [`install`] gave.
+    /// Says that this process is confined, and hands over what [`install`] gave, if anything.
     ///
     /// # Errors
     /// The receiver is gone.
-    pub(super) fn send(&self, listener: &OwnedFd) -> io::Result<()> {
+    pub(super) fn send(&self, listener: Option<&OwnedFd>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [listener.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let descriptors: Vec<BorrowedFd<'_>> = listener.map(AsFd::as_fd).into_iter().collect();
+        if !descriptors.is_empty() {
+            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        }
         sendmsg(&self.0, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
         Ok(())
     }
@@ -140,17 +156,19 @@ impl Receiver {
     ///
     /// # Errors
     /// Nothing was sent.
-    pub(super) fn receive(&self) -> io::Result<Gate> {
+    pub(super) fn receive(&self) -> io::Result<Option<Gate>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        recvmsg(&self.0, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
-        let mut descriptors = ancillary.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
+        if received.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let listener = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        let listener = descriptors.next().and_then(|mut descriptors| descriptors.next());
-        listener.map(Gate).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        Ok(listener.map(Gate))
     }
 }

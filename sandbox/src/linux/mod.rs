@@ -3,6 +3,7 @@
 mod cgroup;
 mod confine;
 mod gate;
+mod groups;
 mod mounts;
 mod namespaces;
 mod rules;
@@ -105,7 +106,7 @@ fn try_tier_b(command: &Command) -> Result<Answer, SandboxError> {
 
 /// Confines this process, as a program would be.
 fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError> {
-    tree.members().map_err(|error| {
+    tree.members(usize::MAX).map_err(|error| {
         SandboxError::Unavailable(format!("/proc has no list of processes: {error}"))
     })?;
     confinement.apply().map(drop).map_err(|error| SandboxError::Unavailable(error.to_string()))

@@ -13,11 +13,12 @@ use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
 use super::gate::{self, Gate};
+use super::groups::Groups;
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Command, End, Limit, Limits, Report, SandboxError, Tier};
 
-/// How often memory is looked at.
+/// How often memory, and the number of processes, are looked at.
 const WATCH: Duration = Duration::from_millis(10);
 
 /// How much is read at a time.
@@ -51,10 +52,10 @@ pub(super) fn run(
         tree,
         limits: &command.limits,
         deadline: start + command.limits.wall,
+        groups: Groups::new(Pid::from_child(&child), command.limits.processes),
         program: Pid::from_child(&child),
         status: None,
-        gate: Some(gate),
-        tasks: 1,
+        gate,
         stdin: child.stdin.map(|pipe| (pipe, run.input, 0)),
         stdout: Source { pipe: child.stdout, capture: run.stdout },
         stderr: Source { pipe: child.stderr, capture: run.stderr },
@@ -87,7 +88,7 @@ fn spawn(
     command: &Command,
     temporary: &Path,
     mut confinement: Confinement,
-) -> Result<(std::process::Child, Gate), SandboxError> {
+) -> Result<(std::process::Child, Option<Gate>), SandboxError> {
     let setup = |error: io::Error| SandboxError::Setup(error.to_string());
     let (sender, receiver) = gate::way().map_err(setup)?;
     let mut program = std::process::Command::new(&command.program);
@@ -107,7 +108,7 @@ fn spawn(
         program.pre_exec(move || {
             // A group of its own: a signal that the program sends to its group stays there.
             setsid()?;
-            sender.send(&confinement.apply()?)
+            sender.send(confinement.apply()?.as_ref())
         })
     };
     // When this returns, the program has been executed, or nothing.
@@ -123,7 +124,7 @@ fn spawn(
             command.directory.display()
         ))),
         (Ok(mut child), Err(error)) => {
-            // Nobody could supervise it. It is alone: nobody lets a process of its own through.
+            // It says nothing, so it can't have been confined.
             let _ = child.kill();
             let _ = child.wait();
             Err(setup(error))
@@ -149,11 +150,10 @@ struct Supervisor<'a> {
     limits: &'a Limits,
     deadline: Instant,
     program: Pid,
+    groups: Groups,
     status: Option<WaitStatus>,
-    /// None when it is closed.
+    /// None in tier A, and when it is closed.
     gate: Option<Gate>,
-    /// At least as many processes and threads as there are.
-    tasks: usize,
     /// The pipe, what goes into it, how much has gone.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
@@ -227,19 +227,18 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until there is something to do, and lets a new process through. Says whether the run
-    /// must end.
+    /// Waits until there is something to do, and lets a call through. Says whether the run must
+    /// end.
     fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
-        let Some(gate) = &self.gate else { return Ok(None) };
         // The host says nothing more. Its end of the pipe closes when it cancels, or dies.
         let mut fds = vec![
             PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::RDHUP),
-            PollFd::new(gate, PollFlags::IN),
             PollFd::from_borrowed_fd(program, PollFlags::IN),
         ];
         fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         fds.extend(self.stderr.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         fds.extend(self.stdin.iter().map(|(pipe, ..)| PollFd::new(pipe, PollFlags::OUT)));
+        fds.extend(self.gate.iter().map(|gate| PollFd::new(gate, PollFlags::IN)));
         let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now()));
         match poll(&mut fds, Some(&timeout.map_err(io::Error::other)?)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -248,20 +247,14 @@ impl Supervisor<'_> {
         if !fds[0].revents().is_empty() {
             return Ok(Some(End::Cancelled));
         }
-        if fds[1].revents().contains(PollFlags::IN) {
-            let most = usize::try_from(self.limits.processes).unwrap_or(usize::MAX);
-            let (tree, tasks) = (self.tree, &mut self.tasks);
-            let admit = || {
-                if *tasks >= most {
-                    // Some may have ended.
-                    *tasks = Tree::threads(&tree.members()?);
-                }
-                *tasks += 1;
-                Ok(*tasks <= most)
-            };
-            if !gate.let_through_if(admit)? {
+        if let (Some(gate), Some(asked)) = (&self.gate, fds.last())
+            && asked.revents().contains(PollFlags::IN)
+        {
+            let Some(call) = gate.asked()? else { return Ok(None) };
+            if call.first.is_some_and(|first| !self.groups.admit(first)) {
                 return Ok(Some(End::Limit(Limit::Processes)));
             }
+            gate.let_through(&call)?;
         }
         Ok(None)
     }
@@ -289,7 +282,13 @@ impl Supervisor<'_> {
 
     /// Looks at what nobody tells.
     fn look(&self) -> io::Result<Option<Limit>> {
-        let memory = Tree::memory(&self.tree.members()?, self.limits.memory);
+        // Twice as many: some may have ended.
+        let most = usize::try_from(self.limits.processes.saturating_mul(2));
+        let members = self.tree.members(most.unwrap_or(usize::MAX))?;
+        if Tree::threads(&members) > self.limits.processes {
+            return Ok(Some(Limit::Processes));
+        }
+        let memory = Tree::memory(&members, self.limits.memory);
         Ok((memory > self.limits.memory).then_some(Limit::Memory))
     }
 
@@ -298,7 +297,7 @@ impl Supervisor<'_> {
         self.stdin = None;
         self.gate = None;
         let (of, status) = (self.program, &mut self.status);
-        let killed = self.tree.kill(|pid, ended| note(of, status, pid, ended))?;
+        let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         // Nobody writes any more.
         while self.stdout.take(&mut self.buffer)? {}
         while self.stderr.take(&mut self.buffer)? {}

@@ -17,6 +17,7 @@ use crate::{SandboxError, Tier};
 pub(super) struct Filters {
     by_number: BpfProgram,
     denied: BpfProgram,
+    tier: Tier,
 }
 
 impl Filters {
@@ -33,16 +34,20 @@ impl Filters {
             std::env::consts::ARCH.try_into().map_err(failed)?,
         );
         let denied = filter.and_then(TryInto::try_into).map_err(failed)?;
-        Ok(Self { by_number: by_number(), denied })
+        Ok(Self { by_number: by_number(tier), denied, tier })
     }
 
-    /// Confines the calling process. Gives what its new processes ask from now on.
+    /// Confines the calling process. Gives where calls ask from now on, in tier B.
     ///
     /// # Errors
-    /// A kernel without seccomp, or one before Linux 5.19.
-    pub(super) fn apply(&self) -> io::Result<OwnedFd> {
-        let listener = gate::install(&self.by_number)?;
-        seccompiler::apply_filter(&self.denied).map_err(io::Error::other)?;
+    /// A kernel without seccomp; in tier B, one before Linux 5.19.
+    pub(super) fn apply(&self) -> io::Result<Option<OwnedFd>> {
+        let install = |filter| seccompiler::apply_filter(filter).map_err(io::Error::other);
+        let listener = match self.tier {
+            Tier::A => install(&self.by_number).map(|()| None),
+            Tier::B => gate::install(&self.by_number).map(Some),
+        }?;
+        install(&self.denied)?;
         Ok(listener)
     }
 }
@@ -56,7 +61,7 @@ const LAST_KNOWN: c_long = 466;
 const OPAQUE: [c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
 /// The filter for what the other one can't say: that a call does not exist, or has to ask.
-fn by_number() -> BpfProgram {
+fn by_number(tier: Tier) -> BpfProgram {
     // Instructions: linux/bpf_common.h. The call's number is the first word that is loaded.
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -66,10 +71,14 @@ fn by_number() -> BpfProgram {
 
     // Each test jumps over those that follow it, to its answer; the first answer is to allow.
     const { assert!(OPAQUE.len() + gate::ASKS.len() < 250, "a jump is a byte") };
+    let asks = match tier {
+        Tier::A => &[][..], // Its namespace is killed as a whole.
+        Tier::B => &gate::ASKS[..],
+    };
     let tests = [(JUMP_IF_GREATER, LAST_KNOWN, 1)]
         .into_iter()
         .chain(OPAQUE.map(|call| (JUMP_IF_EQUAL, call, 1)))
-        .chain(gate::ASKS.iter().map(|call| (JUMP_IF_EQUAL, *call, 2)));
+        .chain(asks.iter().map(|call| (JUMP_IF_EQUAL, *call, 2)));
     let after = (0..tests.clone().count() as u8).rev();
     let mut filter = vec![instruction(LOAD_WORD, 0, 0)];
     filter.extend(

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::iter;
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, wait};
+
+use super::groups::Groups;
 
 /// Where the processes of a run are found.
 #[derive(Debug, Clone, Copy)]
@@ -18,24 +19,30 @@ pub(super) enum Tree {
 }
 
 impl Tree {
-    /// The processes that live now, without this one, or some that have just ended.
+    /// The processes that live now, without this one, or some that have just ended; not many more
+    /// than `most`.
     ///
     /// # Errors
     /// A system without the list.
-    pub(super) fn members(self) -> io::Result<Vec<Pid>> {
+    pub(super) fn members(self, most: usize) -> io::Result<Vec<Pid>> {
         match self {
             Self::Namespace => {
                 let mut pids = Vec::new();
                 for entry in fs::read_dir("/proc")? {
                     let name = entry?.file_name();
                     pids.extend(name.to_str().and_then(parse).filter(|pid| *pid != Pid::INIT));
+                    if pids.len() > most {
+                        break;
+                    }
                 }
                 Ok(pids)
             }
             Self::Descendants => {
                 let mut pids = children("self")?;
                 let mut next = 0;
-                while let Some(pid) = pids.get(next) {
+                while let Some(pid) = pids.get(next)
+                    && pids.len() <= most
+                {
                     // One that has ended meanwhile has no children any more.
                     pids.extend(children(&pid.as_raw_nonzero().to_string()).unwrap_or_default());
                     next += 1;
@@ -46,11 +53,15 @@ impl Tree {
     }
 
     /// Kills everything and waits until all are gone. Says whether one was still there.
-    /// `ended` sees how each ended. The gate is closed, so there are no new ones.
+    /// `ended` sees how each ended. The gate is closed, so there are no groups beside `groups`.
     ///
     /// # Errors
-    /// The processes can't be listed, or can't be waited for.
-    pub(super) fn kill(self, mut ended: impl FnMut(Pid, WaitStatus)) -> io::Result<bool> {
+    /// The processes can't be waited for.
+    pub(super) fn kill(
+        self,
+        groups: &Groups,
+        mut ended: impl FnMut(Pid, WaitStatus),
+    ) -> io::Result<bool> {
         let mut killed = false;
         loop {
             let options = match self {
@@ -60,11 +71,7 @@ impl Tree {
                     WaitOptions::empty()
                 }
                 Self::Descendants => {
-                    for pid in self.members()? {
-                        // It may have gone meanwhile. Numbers are given out in a circle, so
-                        // nobody else has it yet.
-                        let _ = kill_process(pid, Signal::KILL);
-                    }
+                    groups.kill();
                     WaitOptions::NOHANG
                 }
             };
@@ -76,15 +83,16 @@ impl Tree {
                 killed |= status.terminating_signal() == Some(Signal::KILL.as_raw());
                 ended(pid, status);
             }
-            // They have not gone yet, or one was not seen while it changed its parent.
+            // They have not gone yet, or one was just changing its group.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// How many threads some processes have together.
-    pub(super) fn threads(pids: &[Pid]) -> usize {
-        let threads = |pid: &Pid| fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok();
-        pids.iter().filter_map(threads).map(Iterator::count).sum()
+    pub(super) fn threads(pids: &[Pid]) -> u64 {
+        // proc(5), /proc/pid/stat: `num_threads` is the 20th field.
+        let threads = |pid: &Pid| u64::try_from(field(*pid, 20)?).ok();
+        pids.iter().filter_map(threads).sum()
     }
 
     /// The resident memory of processes, in bytes, each page counted once. Exact only above
@@ -105,6 +113,33 @@ pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) {
 
 fn parse(number: &str) -> Option<Pid> {
     number.parse().ok().and_then(Pid::from_raw)
+}
+
+/// The parent of a process, or 0 outside of the namespace. None when there is no such process.
+pub(super) fn parent(pid: Pid) -> Option<i64> {
+    field(pid, 4) // `ppid`
+}
+
+/// Whether a process is below this one.
+pub(super) fn is_descendant(pid: Pid) -> bool {
+    let own = i64::from(getpid().as_raw_nonzero().get());
+    let up = |pid: &i64| parent(Pid::from_raw(i32::try_from(*pid).ok()?)?);
+    iter::successors(parent(pid), up).any(|parent| parent == own)
+}
+
+/// The process that a thread belongs to.
+pub(super) fn process_of(thread: Pid) -> Option<Pid> {
+    let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
+    text.lines().find_map(|line| parse(line.strip_prefix("Tgid:")?.trim()))
+}
+
+/// A number from `/proc/pid/stat`, proc(5). Fields count from 1; the second is the name of the
+/// program in parentheses, which may hold any character.
+fn field(pid: Pid, number: usize) -> Option<i64> {
+    let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let name_ends = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = str::from_utf8(text.get(name_ends + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
 /// The children of all threads of a process: proc(5), `/proc/pid/task/tid/children`.

@@ -42,6 +42,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("temporary_files_are_private", temporary_files_are_private),
         ("a_fork_bomb_is_capped_and_ends", a_fork_bomb_is_capped_and_ends),
         ("processes_within_the_limit_are_fine", processes_within_the_limit_are_fine),
+        ("a_fork_is_not_taken_back", a_fork_is_not_taken_back),
         ("processes_that_keep_forking_away_die", processes_that_keep_forking_away_die),
         ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
         ("a_daemon_dies_after_a_normal_end", a_daemon_dies_after_a_normal_end),
@@ -418,11 +419,11 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
             let took = start.elapsed();
             assert_eq!(place.survivors(), Vec::<String>::new());
             assert_eq!((report.end, report.killed), (End::Limit(Limit::Processes), true));
-            assert!(took < Duration::from_secs(1), "{attack}: {took:?}");
+            assert!(took < Duration::from_secs(4), "{attack}: {took:?}");
             counting.join().unwrap()
         });
-        // Counted while they come and go.
-        assert!(most <= 80, "{attack}: {most}");
+        // Before they are looked at, there are some more.
+        assert!(most <= 2000, "{attack}: {most}");
     }
 }
 
@@ -432,9 +433,18 @@ fn processes_within_the_limit_are_fine(setting: &Setting) {
     let mut command = place.command(&["fork-within", "200", "9"]);
     command.limits.processes = 10;
     assert_eq!(place.run(command).end, End::Exited(0));
-    let mut command = place.command(&["fork-within", "10", "10"]);
+    let mut command = place.command(&["fork-within", "2000", "10"]);
     command.limits.processes = 10;
     assert_eq!(place.run(command).end, End::Limit(Limit::Processes));
+}
+
+/// Which a signal would do to a call that waits for the sandbox.
+fn a_fork_is_not_taken_back(setting: &Setting) {
+    let place = Place::new(setting);
+    let mut command = place.command(&["fork-while-children-end", "4000"]);
+    command.limits.processes = 5000;
+    let report = place.run(command);
+    assert_eq!(report.end, End::Exited(0), "{}", String::from_utf8_lossy(&report.stderr.bytes));
 }
 
 fn processes_that_keep_forking_away_die(setting: &Setting) {

@@ -39,6 +39,7 @@ pub fn attack(arguments: &[&str]) {
         ["fork-within", rounds, children] => {
             fork_within(rounds.parse().unwrap(), children.parse().unwrap());
         }
+        ["fork-while-children-end", times] => fork_while_children_end(times.parse().unwrap()),
         ["comets"] => comets(),
         ["daemon", heartbeat, last] => daemon(heartbeat, last),
         ["kill", rest @ ..] => kill(rest),
@@ -195,6 +196,26 @@ fn double_fork_bomb() -> ! {
                 // SAFETY: ends this process.
                 unsafe { libc::_exit(0) };
             }
+        }
+    }
+}
+
+/// As dash does: its handler for the end of a child does not restart calls.
+fn fork_while_children_end(times: usize) {
+    extern "C" fn ignore(_: libc::c_int) {}
+    // SAFETY: the handler does nothing; the structure is plain data that the call reads.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as usize;
+        check(libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()).into())
+            .unwrap();
+    }
+    for _ in 0..times {
+        let child = fork();
+        check(child.into()).unwrap();
+        if child == 0 {
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) };
         }
     }
 }
