@@ -13,6 +13,7 @@ pub(super) const KEY: &str = "actions";
 
 /// S3's "Common Errors": the message that stands for a code.
 const COMMON_ERRORS: &[(&str, &str)] = &[
+    ("BeadCreatorNotConfigured", "bead creator not configured"),
     ("CommandExecutionFailed", "command execution failed"),
     ("FileNotFoundError", "file not found"),
     ("PatchFailed", "patch failed"),
