@@ -109,9 +109,13 @@ fn every_command_explains_itself_with_examples() {
         "backend",
         "backend compare",
         "backend list",
+        "beads",
+        "beads list",
+        "beads show",
         "call",
         "completions",
         "doctor",
+        "inbox",
         "log",
         "man",
         "plugin",
@@ -384,7 +388,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
         assert!(!examples.is_empty(), "{name} has no examples");
         examples.iter().for_each(|example| assert_valid(&tool["inputSchema"], example));
         jsonschema::validator_for(&tool["outputSchema"]).unwrap();
-        let writers = ["build__", "edit__", "report__", "shell__"];
+        let writers = ["beads__", "build__", "edit__", "report__", "shell__", "team__"];
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
             && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
@@ -416,7 +420,13 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// Every tool that comes with the host.
-const TOOLS: [&str; 26] = [
+const TOOLS: [&str; 33] = [
+    "beads.approve_bead",
+    "beads.ask_followup",
+    "beads.close_bead",
+    "beads.create_bead",
+    "beads.escalate_ceo",
+    "beads.reject_bead",
     "build.build_project",
     "edit.apply_patch",
     "edit.atomic_replace",
@@ -442,6 +452,7 @@ const TOOLS: [&str; 26] = [
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
+    "team.send_message",
     "tests.run_tests",
 ];
 
@@ -540,8 +551,8 @@ fn plugins_are_listed_and_inspected() {
     let mut names = each(listed, "name");
     // Built only where their languages are to be had.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
-    let wanted = "build builders deno_lint edit files git grep lint lint_agent native-linters report \
-                  ruff shell test-runners tests";
+    let wanted = "beads build builders deno_lint edit files git grep lint lint_agent native-linters report \
+                  ruff shell team test-runners tests";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

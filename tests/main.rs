@@ -9,6 +9,7 @@ mod projects;
 mod support;
 mod trial;
 
+mod beads;
 mod cases;
 mod cli;
 mod crash;
@@ -16,4 +17,5 @@ mod filesystem;
 mod hostile;
 mod process;
 mod quality;
+mod team;
 mod transactions;

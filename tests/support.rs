@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -91,6 +91,18 @@ impl Place {
 
     pub fn run(&self, args: &[&str]) -> Ended {
         self.run_with(args, "")
+    }
+
+    /// Runs git in the workspace, without the machine's settings.
+    #[expect(clippy::disallowed_methods, reason = "git is what the host is compared with")]
+    pub fn git(&self, args: &[&str]) -> Output {
+        Command::new("git")
+            .args(args)
+            .current_dir(self.workspace())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap()
     }
 
     /// Runs the command with `input` on its standard input.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
@@ -124,17 +124,6 @@ impl Place {
     fn kept(&self) -> usize {
         let history = self.workspace().join(".cofferdam/history");
         fs::read_dir(history).map_or(0, Iterator::count)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "git is what the host is compared with")]
-    fn git(&self, args: &[&str]) -> Output {
-        Command::new("git")
-            .args(args)
-            .current_dir(self.workspace())
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output()
-            .unwrap()
     }
 }
 

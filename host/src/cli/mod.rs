@@ -6,10 +6,13 @@
 
 mod args;
 mod backend;
+mod beads;
 mod call;
 mod doctor;
 pub mod exit;
 mod generate;
+mod inbox;
+mod ledger;
 mod log;
 mod output;
 mod plugin;
@@ -67,6 +70,8 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Validate(args) => validate::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),
         Command::Backend(args) => backend::execute(global, &args.command, output),
+        Command::Beads(args) => beads::execute(global, &args.command, output),
+        Command::Inbox(args) => inbox::execute(global, args, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
