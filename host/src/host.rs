@@ -22,7 +22,7 @@ use crate::plugin::cache::CodeCache;
 use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::{Plugin, Registry, RegistryError};
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
-use crate::runtime::{Backends, Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::runtime::{Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers};
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
@@ -239,14 +239,15 @@ impl Host {
     }
 
     /// Loads every plugin that has not been loaded yet, each with what it is granted. Those that
-    /// can't be: why.
-    pub fn load_plugins(&self) -> Vec<String> {
+    /// can't be, and why.
+    pub fn load_plugins(&self) -> Vec<(&str, LoadError)> {
         let load = |plugin: &Arc<Plugin>| {
             let Manifest { name, requests, .. } = &plugin.manifest;
             let granted = self.policy.capabilities(name, plugin.built_in, requests);
-            self.runtime.prepare(plugin, &granted).err().map(|error| error.to_string())
+            self.runtime.prepare(plugin, &granted).err()
         };
-        self.registry.plugins().iter().filter_map(load).collect()
+        let plugins = self.registry.plugins().iter();
+        plugins.filter_map(|plugin| Some((plugin.manifest.name.as_str(), load(plugin)?))).collect()
     }
 
     /// A role by its name.

@@ -83,7 +83,7 @@ pub fn columns(title: &str, columns: &[Bar]) -> Markup {
         figure {
             svg viewBox=(format!("0 0 {WIDTH} {}", base + 24.0)) role="img" aria-label=(title) {
                 @if let Some(highest) = highest {
-                    text class="value" x="44" y="16" text-anchor="end" { (highest.value) }
+                    text class="value" x="44" y="16" text-anchor="end" { (round(highest.length())) }
                 }
                 text class="value" x="44" y=(base) text-anchor="end" { "0" }
                 line x1="50" x2=(WIDTH) y1=(base) y2=(base) {}

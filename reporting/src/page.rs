@@ -51,7 +51,7 @@ pub fn table(caption: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Markup {
             .is_some_and(|cell| matches!(cell, Cell::Number(_)))
     };
     html! {
-        div class="scroll" role="region" aria-label=(caption) tabindex="0" {
+        section class="scroll" aria-label=(caption) tabindex="0" {
             table {
                 caption { (caption) }
                 thead { tr {

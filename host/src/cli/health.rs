@@ -14,7 +14,7 @@ use crate::host::{Config, Helper, Host, RunOptions};
 use crate::journal::{Entry, Journal, Verdict};
 use crate::outcome::{Failure, Outcome};
 use crate::policy::{BackendKind, LimitSettings, Settings};
-use crate::runtime::BackendError;
+use crate::runtime::{BackendError, LoadError};
 
 /// The tool that is called, and its arguments: it reads, works in every workspace, and its work
 /// does not grow with the tree.
@@ -118,17 +118,8 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
             Outcome::Failed(Failure { code, message, .. }) => Err(format!("{code}: {message}")),
         }
     });
-    let plugins = opened.0.registry().plugins().len();
     let host = Arc::clone(opened);
-    probes.run("plugins", false, move || {
-        let broken = host.0.load_plugins();
-        match &broken[..] {
-            [] => Ok((format!("{plugins} loaded"), ())),
-            broken => {
-                Err(format!("{} of {plugins} don't load: {}", broken.len(), broken.join("; ")))
-            }
-        }
-    });
+    probes.run("plugins", false, move || Ok((load_plugins(&host.0)?, ())));
     for (kind, name) in configured(settings) {
         let host = Arc::clone(opened);
         let backend = name.clone();
@@ -145,6 +136,24 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
             }
         });
     }
+}
+
+/// Loads all plugins. One that waits for a grant is as it should be.
+fn load_plugins(host: &Host) -> Result<String, String> {
+    let failures = host.load_plugins();
+    let (waiting, broken): (Vec<_>, Vec<_>) =
+        failures.iter().partition(|(_, error)| matches!(error, LoadError::NotGranted { .. }));
+    let all = host.registry().plugins().len();
+    if !broken.is_empty() {
+        let broken: Vec<String> = broken.iter().map(|(_, error)| error.to_string()).collect();
+        return Err(format!("{} of {all} don't load: {}", broken.len(), broken.join("; ")));
+    }
+    let loaded = format!("{} loaded", all - waiting.len());
+    let waiting: Vec<&str> = waiting.iter().map(|(name, _)| *name).collect();
+    if waiting.is_empty() {
+        return Ok(loaded);
+    }
+    Ok(format!("{loaded}; off until they are granted what they ask for: {}", waiting.join(", ")))
 }
 
 /// The backends that the settings name. What is chosen without settings may well be missing: not

@@ -396,7 +396,7 @@ mod tests {
             ),
             (
                 r#"{"timestamp": "yesterday", "tool": "a", "latency_ms": 1, "status": "success"}"#,
-                "yesterday",
+                "as year",
             ),
             (
                 r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "a", "status": "success"}"#,

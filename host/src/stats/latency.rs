@@ -193,7 +193,7 @@ mod tests {
         values.sort_by(f64::total_cmp);
         let percents = [1, 50, 95, 99, 100];
         for (percent, found) in percents.iter().zip(kept.percentiles(percents)) {
-            let exact = values[(values.len() * percent).div_ceil(100) - 1];
+            let exact = values[(values.len() * *percent as usize).div_ceil(100) - 1];
             assert!((found - exact).abs() <= exact * error, "{percent}: {found}, exactly {exact}");
         }
         let mean = values.iter().sum::<f64>() / 100_000.0;

@@ -40,8 +40,9 @@ impl Summary {
         for scope in self.tools.iter().chain([&self.total]) {
             let _ = writeln!(text, "{}", row(&scope.name, cells(scope)));
         }
+        text.push('\n');
         for (about, value) in self.facts() {
-            let _ = writeln!(text, "\n{about}: {value}");
+            let _ = writeln!(text, "{about}: {value}");
         }
         for problem in &self.lines.problems {
             let _ = writeln!(text, "  {}:{}: {}", problem.file, problem.line, problem.problem);
@@ -119,7 +120,7 @@ pub(super) fn cells(scope: &Scope) -> [String; 9] {
 }
 
 fn row(name: &str, cells: [impl AsRef<str>; 9]) -> String {
-    let cells = cells.each_ref().map(|cell| format!("{:>10}", cell.as_ref()));
+    let cells = cells.each_ref().map(|cell| format!("{:>12}", cell.as_ref()));
     format!("{name:<NAME$}{}", cells.concat())
 }
 

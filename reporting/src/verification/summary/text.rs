@@ -70,7 +70,7 @@ fn write_wave(text: &mut String, wave: &WaveOverview) {
 
 fn row(name: &str, cells: &[impl AsRef<str>]) -> String {
     let cells = cells.iter().map(|cell| format!("{:>8}", cell.as_ref()));
-    format!("{name:<22}  {}", cells.collect::<Vec<_>>().join("  "))
+    format!("{name:<24}  {}", cells.collect::<Vec<_>>().join("  "))
 }
 
 fn counts(summary: &super::Summary) -> String {
