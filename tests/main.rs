@@ -15,6 +15,7 @@ mod cli;
 mod crash;
 mod filesystem;
 mod hostile;
+mod observability;
 mod process;
 mod quality;
 mod team;

@@ -160,6 +160,11 @@ impl ValidCall {
         &self.name
     }
 
+    /// The arguments.
+    pub fn args(&self) -> &Value {
+        &self.args
+    }
+
     /// The tool.
     pub fn tool(&self) -> &Arc<ToolEntry> {
         &self.tool

@@ -4,8 +4,8 @@ mod backends;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
@@ -16,13 +16,14 @@ use tokio::sync::watch;
 use crate::capability::Programs;
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
-use crate::journal::{CommitRecord, Entry, Journal, Record};
-use crate::metrics::Metrics;
+use crate::journal::{self, CommitRecord, Entry, Journal, Record};
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
-use crate::plugin::registry::{Registry, RegistryError};
+use crate::plugin::manifest::Manifest;
+use crate::plugin::registry::{Plugin, Registry, RegistryError};
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
-use crate::runtime::{Backends, Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::runtime::{Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
 /// Starts the sandbox of native programs.
@@ -164,7 +165,7 @@ pub struct Host {
     workers: Workers,
     workspace: Arc<Workspace>,
     journal: Journal,
-    metrics: Metrics,
+    stats: Mutex<Stats>,
     observer: Arc<dyn Observer>,
     commits: AtomicU64,
 }
@@ -206,7 +207,7 @@ impl Host {
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,
-            metrics: Metrics::default(),
+            stats: Mutex::default(),
             observer: config.observer,
             commits: AtomicU64::new(0),
         })
@@ -223,13 +224,30 @@ impl Host {
     }
 
     /// The figures of this process' calls.
-    pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+    pub fn stats(&self) -> Summary {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
+    }
+
+    /// The record of what happened on the workspace.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// The directory that calls work on.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
+    }
+
+    /// Loads every plugin that has not been loaded yet, each with what it is granted. Those that
+    /// can't be, and why.
+    pub fn load_plugins(&self) -> Vec<(&str, LoadError)> {
+        let load = |plugin: &Arc<Plugin>| {
+            let Manifest { name, requests, .. } = &plugin.manifest;
+            let granted = self.policy.capabilities(name, plugin.built_in, requests);
+            self.runtime.prepare(plugin, &granted).err()
+        };
+        let plugins = self.registry.plugins().iter();
+        plugins.filter_map(|plugin| Some((plugin.manifest.name.as_str(), load(plugin)?))).collect()
     }
 
     /// A role by its name.
@@ -414,6 +432,7 @@ impl Host {
         let id = uuid::Uuid::now_v7().to_string();
         let started = Instant::now();
         let name = call.name().to_owned();
+        let (library, library_id) = journal::library(call.args());
         let tool = Arc::clone(call.tool());
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
@@ -438,9 +457,10 @@ impl Host {
         let latency = started.elapsed().as_secs_f64() * 1000.0;
         let role = options.role.as_deref();
         let mut record = Record::new(&id, &tool.qualified_name(), role, &outcome, latency);
+        (record.library, record.library_id) = (library, library_id);
         record.commit = commit;
         record.dry_run = options.dry_run;
-        let executed = record.outcome == Status::Executed;
+        let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
         if shared.is_some() {
@@ -537,10 +557,11 @@ impl Host {
         }
         Ok(Some(commit.id))
     }
-    /// The journal and the metrics see every exit.
+    /// The journal and the figures see every exit.
     fn record(&self, record: Record) {
-        self.metrics.count(&record);
-        self.journal.append(&Entry::Call(record));
+        let entry = Entry::Call(record);
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(&entry);
+        self.journal.append(&entry);
     }
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {

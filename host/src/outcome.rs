@@ -23,7 +23,7 @@ impl Outcome {
     }
 }
 
-/// The kinds of outcome, as the journal, the metrics and the exit status tell them apart.
+/// The kinds of outcome, as the journal, the figures and the exit status tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {

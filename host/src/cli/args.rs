@@ -73,6 +73,19 @@ pub enum Format {
     Text,
 }
 
+/// How figures and reports are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// One JSON document
+    Json,
+    /// For people
+    Text,
+    /// A document
+    Markdown,
+    /// A web page of one file, which loads and runs nothing
+    Html,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ToolFormat {
     /// One JSON document
@@ -145,6 +158,43 @@ Examples:
   cofferdam log --commits --format text
   cofferdam log --diff 019a6f2c")]
     Log(Log),
+    /// Show figures of the calls on record: how many, how long, errors, fallbacks, and alerts
+    ///
+    /// Reads the workspace's journal, or log files of the same format, with what was rotated away
+    /// (FILE.1, FILE.2 and so on). Latencies have their mean and their 50th, 95th and 99th
+    /// percentile (nearest rank). An alert is a fallback rate above 10 %, a 95th percentile above
+    /// 5 s, or three failed health checks in a row within an hour.
+    #[command(after_help = "\
+Exit status:
+  0  the figures were printed
+  1  with --check: there is an alert
+  2  the command line was refused, or a file can't be read
+
+Examples:
+  cofferdam stats --format text
+  cofferdam stats --since 24h --check
+  cofferdam stats --log-file ~/.claude/logs/mcp-calls.jsonl --tool context7_query_docs
+  cofferdam stats --format html --output dashboard.html")]
+    Stats(Stats),
+    /// Check by trying that tools can be called here
+    ///
+    /// Loads the host and every plugin, calls a tool that only reads, and tries the journal, the
+    /// sandbox for native programs and the backends that the settings name. Each of these probes
+    /// is healthy below 3 s, degraded up to 10 s, and failed beyond. The whole is as its slowest
+    /// probe, degraded where a probe failed, and failed where no tool can be called. The result
+    /// goes to the journal, where `stats` sees it. --quiet prints nothing: the exit status says it.
+    #[command(after_help = "\
+Exit status:
+  0  healthy
+  1  degraded: slower than 3 s, or a part does not work
+  2  failed: slower than 10 s, or no tool can be called
+
+Examples:
+  cofferdam health --format text
+  cofferdam health --quiet && echo OK")]
+    Health(Printed),
+    /// Look at the verification reports of agents
+    Report(Report),
     /// Take a commit back: what it changed becomes what it was before
     ///
     /// Refuses, and says why, where something was changed since. An undo is a commit of its
@@ -194,7 +244,12 @@ impl Command {
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
-            | Self::Doctor(printed) => printed.format,
+            | Self::Doctor(printed)
+            | Self::Health(printed) => printed.format,
+            Self::Stats(Stats { shown, .. })
+            | Self::Report(Report { command: ReportCommand::Summary { shown, .. } }) => {
+                shown.errors()
+            }
             Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
             | Self::Schema(_)
@@ -480,6 +535,85 @@ pub struct Log {
     /// Print what this commit changed, as a unified diff; the beginning of its id will do
     #[arg(long, value_name = "ID", conflicts_with_all = ["tool", "failed", "commits"])]
     pub diff: Option<String>,
+}
+
+/// Where figures and reports go, and how.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// How they are printed
+    #[arg(long, value_enum, default_value_t = ReportFormat::Json)]
+    pub format: ReportFormat,
+    /// Write them to this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+impl Shown {
+    /// How is said what kept the command from showing anything.
+    fn errors(&self) -> Format {
+        if self.format == ReportFormat::Json { Format::Json } else { Format::Text }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    #[command(flatten)]
+    pub shown: Shown,
+    /// Read this log instead of the journal (may be repeated, the oldest first); `-`: standard
+    /// input
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Vec<PathBuf>,
+    /// Only what happened since: a time (2026-02-08T10:30:00Z), a day (2026-02-08, UTC), or how
+    /// long ago (24h, 7 days)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only calls of this tool: its qualified name, or the name behind the dot
+    #[arg(long)]
+    pub tool: Option<String>,
+    /// End with 1 where there is an alert
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    #[command(subcommand)]
+    pub command: ReportCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ReportCommand {
+    /// Sum up the reports that agents saved with save_agent_report, by phase and wave
+    ///
+    /// Shows how much each agent found, how long a wave took (its agents work side by side), whose
+    /// report is missing, what contradicts itself, and all findings, the worst first. An agent's
+    /// last report counts.
+    #[command(after_help = "\
+Examples:
+  cofferdam report summary --format text
+  cofferdam report summary --phase 3 --wave 1
+  cofferdam report summary --format html --output summary.html")]
+    Summary {
+        #[command(flatten)]
+        shown: Shown,
+        /// Only this phase
+        #[arg(long, value_name = "N")]
+        phase: Option<f64>,
+        /// Only this wave
+        #[arg(long, value_enum)]
+        wave: Option<WaveName>,
+    },
+}
+
+/// A wave of verification agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WaveName {
+    /// best-practices-enforcer, security-auditor, hallucination-detector
+    #[value(name = "1", alias = "Wave1", alias = "wave1", alias = "wave-1")]
+    First,
+    /// code-reviewer, test-generator
+    #[value(name = "2", alias = "Wave2", alias = "wave2", alias = "wave-2")]
+    Second,
 }
 
 #[derive(Debug, Args)]

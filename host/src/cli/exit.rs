@@ -15,6 +15,16 @@ pub const STOPPED: u8 = 4;
 /// The host itself failed.
 pub const HOST: u8 = 5;
 
+/// `stats --check`: there is an alert.
+pub const ALERT: u8 = 1;
+
+/// `health`: everything works, in less than 3 s (S4, "Health Check").
+pub const HEALTHY: u8 = 0;
+/// `health`: slower than that, or a part does not work.
+pub const DEGRADED: u8 = 1;
+/// `health`: slower than 10 s, or no tool can be called.
+pub const FAILED: u8 = 2;
+
 /// The status of a run: that of its gravest outcome.
 pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> u8 {
     outcomes

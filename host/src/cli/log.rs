@@ -1,5 +1,6 @@
 //! `cofferdam log`
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 use super::args::{Format, Global, Log};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use crate::journal::{CommitRecord, Entry, Journal, Record};
+use crate::journal::{CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict};
 use crate::outcome::Status;
 use crate::workspace::History;
 
@@ -26,16 +27,7 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         }
         return Ok(exit::OK);
     }
-    let (mut entries, unreadable) = Journal::new(workspace).read()?;
-    entries.retain(|entry| match entry {
-        Entry::Call(record) => {
-            !args.commits
-                && args.tool.as_ref().is_none_or(|tool| *tool == record.tool)
-                && (!args.failed || record.outcome != Status::Executed)
-        }
-        Entry::Commit(_) => args.tool.is_none() && !args.failed,
-    });
-    let entries = &entries[entries.len().saturating_sub(args.limit)..];
+    let (entries, unreadable) = latest(&Journal::new(workspace), args)?;
     if output.format() == Format::Text {
         output.text(&entries.iter().map(line).collect::<String>())?;
     } else {
@@ -44,18 +36,72 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
     Ok(exit::OK)
 }
 
+/// The latest entries that are asked for, and how many lines could not be read: those of a newer
+/// version, or broken by a crash.
+fn latest(journal: &Journal, args: &Log) -> Result<(VecDeque<Entry>, usize), CliError> {
+    let mut entries = VecDeque::new();
+    let mut unreadable = 0;
+    for (_, lines) in journal.files()? {
+        for line in lines {
+            match line?.entry {
+                Err(_) => unreadable += 1,
+                Ok(entry) if is_wanted(&entry, args) => {
+                    entries.push_back(entry);
+                    if entries.len() > args.limit {
+                        entries.pop_front();
+                    }
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    Ok((entries, unreadable))
+}
+
+fn is_wanted(entry: &Entry, args: &Log) -> bool {
+    let is_tool = |tool: Option<&String>| args.tool.is_none() || args.tool.as_ref() == tool;
+    match entry {
+        Entry::Call(record) => {
+            let failed = record.outcome() != Status::Executed;
+            !args.commits && is_tool(Some(&record.tool)) && (!args.failed || failed)
+        }
+        Entry::Commit(_) => args.tool.is_none() && !args.failed,
+        Entry::Event(event) => !args.commits && !args.failed && is_tool(event.tool.as_ref()),
+        Entry::Health(health) => {
+            !args.commits
+                && args.tool.is_none()
+                && (!args.failed || health.verdict == Verdict::Failed)
+        }
+    }
+}
+
 fn line(entry: &Entry) -> String {
     match entry {
         Entry::Call(record) => call_line(record),
         Entry::Commit(record) => commit_line(record),
+        Entry::Event(event) => event_line(event),
+        Entry::Health(health) => health_line(health),
     }
+}
+
+fn event_line(event: &Event) -> String {
+    let time = event.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+    let tool = event.tool.as_ref().map(|tool| format!("  {tool}")).unwrap_or_default();
+    format!("{time}  event     {}  {}{tool}\n", event.event, event.reason)
+}
+
+fn health_line(health: &HealthRecord) -> String {
+    let time = health.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+    let failed = health.failed.join(", ");
+    let failed = if failed.is_empty() { failed } else { format!("  not working: {failed}") };
+    format!("{time}  health    {:9.3} ms  {}{failed}\n", health.latency_ms, health.verdict.as_str())
 }
 
 fn call_line(record: &Record) -> String {
     format!(
         "{}  {:8}  {:9.3} ms  {}{}{}\n",
         record.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
-        record.outcome.as_str(),
+        record.outcome().as_str(),
         record.latency_ms,
         record.tool,
         record.code.as_ref().map(|code| format!("  {code}")).unwrap_or_default(),

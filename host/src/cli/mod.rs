@@ -11,6 +11,7 @@ mod call;
 mod doctor;
 pub mod exit;
 mod generate;
+mod health;
 mod inbox;
 mod ledger;
 mod log;
@@ -18,8 +19,10 @@ mod output;
 mod plugin;
 mod plugin_test;
 mod policy;
+mod report;
 mod run;
 mod setup;
+mod stats;
 mod tools;
 mod undo;
 mod validate;
@@ -75,6 +78,9 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
+        Command::Stats(args) => stats::execute(global, args, output),
+        Command::Health(_) => health::execute(global, output),
+        Command::Report(args) => report::execute(global, &args.command, output),
         Command::Undo(args) => undo::execute(global, args, output),
         Command::Doctor(_) => doctor::execute(global, output),
         Command::Schema(args) => generate::schema(args, output),

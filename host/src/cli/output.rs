@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::CliError;
-use super::args::Format;
+use super::args::{Format, ReportFormat, Shown};
 use crate::outcome::neutralise;
 
 /// Where a command's result goes.
@@ -36,11 +36,7 @@ impl Output {
     /// Prints one JSON document. Characters that would drive a terminal are escaped, which JSON
     /// allows everywhere.
     pub fn json(&self, value: &Value) -> Result<(), CliError> {
-        let mut json = Vec::new();
-        let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));
-        value.serialize(&mut serializer).map_err(CliError::host)?;
-        json.push(b'\n');
-        write_out(&json)
+        write_out(&to_json(value)?)
     }
 
     /// Prints text for people, made inert.
@@ -66,6 +62,24 @@ impl Output {
         write_out(text)
     }
 
+    /// Prints a document for people, or writes it to a file; as JSON, it is `value`.
+    pub fn shown(
+        &self,
+        shown: &Shown,
+        value: &impl Serialize,
+        render: impl FnOnce(ReportFormat) -> String,
+    ) -> Result<(), CliError> {
+        let text = match shown.format {
+            ReportFormat::Json => to_json(&serde_json::to_value(value).map_err(CliError::host)?)?,
+            format => render(format).into_bytes(),
+        };
+        match &shown.output {
+            None => write_out(&text),
+            Some(file) => std::fs::write(file, &text)
+                .map_err(|error| CliError::Usage(format!("{}: {error}", file.display()))),
+        }
+    }
+
     /// Says why a command did not do its work. A refused envelope is a document as well, for
     /// whoever sent it.
     #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
@@ -77,6 +91,14 @@ impl Output {
             eprintln!("error: {}", neutralise(error.to_string().trim_end()));
         }
     }
+}
+
+fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
+    let mut json = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));
+    value.serialize(&mut serializer).map_err(CliError::host)?;
+    json.push(b'\n');
+    Ok(json)
 }
 
 /// Writes to standard output. Nobody reading any more is no error: `cofferdam tools | head`.

@@ -21,16 +21,16 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         cancel: Some(setup::interruption(&timers)?),
     };
     let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
-    for figures in host.metrics().summaries() {
+    for figures in host.stats().tools {
         let outcomes = figures.outcomes.iter();
         let outcomes: Vec<String> =
             outcomes.map(|(status, count)| format!("{count} {}", status.as_str())).collect();
         tracing::info!(
             "{}: {}, p50 {} ms, p99 {} ms",
-            figures.tool,
+            figures.name,
             outcomes.join(", "),
-            figures.p50_ms,
-            figures.p99_ms
+            figures.latency_ms.p50,
+            figures.latency_ms.p99
         );
     }
     match &run.diff {

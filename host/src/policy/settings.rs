@@ -54,6 +54,14 @@ pub enum OneOrMore {
 }
 
 impl OneOrMore {
+    /// The names.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::More(names) => names,
+        }
+    }
+
     pub(super) fn into_names(self) -> Vec<String> {
         match self {
             Self::One(name) => vec![name],

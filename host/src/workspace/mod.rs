@@ -181,16 +181,26 @@ impl Workspace {
     /// # Errors
     /// One that is no regular file, is not UTF-8 or can't be read.
     pub(crate) fn read_own(&self, path: &str) -> io::Result<Option<String>> {
-        let mut file = match self.open_read(Path::new(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("no regular file"));
-        }
+        let Some(mut file) = self.open_own(path)? else { return Ok(None) };
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         Ok(Some(text))
+    }
+
+    /// Opens a file for reading. None if there is none.
+    ///
+    /// # Errors
+    /// One that is no regular file or can't be opened.
+    pub(crate) fn open_own(&self, path: &str) -> io::Result<Option<File>> {
+        let file = match self.open_read(Path::new(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if file.metadata()?.is_file() {
+            Ok(Some(file))
+        } else {
+            Err(io::Error::other("no regular file"))
+        }
     }
 
     /// Opens a file in the host's own directory of the workspace for appending.

@@ -1,24 +1,20 @@
 //! The `report` plugin: `save_agent_report` keeps what a verification agent found.
 //!
-//! [`report`] checks what an agent submits, [`json`], [`markdown`] and [`html`] render it,
-//! [`place`] finds names that are free. What an agent writes is shown, never obeyed: [`inert`]
-//! is the one place that knows which characters could do more than be read.
+//! [`check`] says what is wrong with a report, [`place`] finds names that are free. What a report
+//! is and how it is shown is in `cofferdam_reporting`, which the host sums reports up with.
 
-pub mod html;
-pub mod inert;
-pub mod json;
-pub mod markdown;
+pub mod check;
 pub mod place;
-pub mod report;
 pub mod save;
 
+use cofferdam_reporting::verification::Args;
 use cofferdam_sdk::{Context, ToolError, plugin};
 
 /// The plugin: each function is a tool.
 pub struct Reports;
 
 impl Reports {
-    fn save_agent_report(args: report::Args, context: &Context) -> Result<save::Output, ToolError> {
+    fn save_agent_report(args: Args, context: &Context) -> Result<save::Output, ToolError> {
         save::run(args, context)
     }
 }

@@ -1,15 +1,11 @@
-//! Where a report is kept: `reports/phase-3/wave-1/code-reviewer.json` and its siblings, with
-//! `-2`, `-3`, ... before the dot where the name is taken.
+//! Where a new report goes: the first name that is free.
 
 use std::collections::HashSet;
 use std::{fs, io};
 
+use cofferdam_reporting::verification::Report;
+use cofferdam_reporting::verification::place::{EXTENSIONS, directory, stem};
 use cofferdam_sdk::{Context, ToolError};
-
-use crate::report::{Report, Wave};
-
-/// How the three files of a report end.
-pub const EXTENSIONS: [&str; 3] = ["json", "md", "html"];
 
 /// The path of a new report, relative to the workspace and without its extension: the first
 /// that none of the [`EXTENSIONS`] is taken for.
@@ -22,23 +18,12 @@ pub fn find(report: &Report, context: &Context) -> Result<String, ToolError> {
     let is_taken = |stem: &str| {
         EXTENSIONS.iter().any(|extension| taken.contains(&format!("{stem}.{extension}")))
     };
-    let agent = report.args.agent_name.to_string();
-    let mut stem = agent.clone();
+    let agent = report.args.agent_name;
     let mut number = 1;
-    while is_taken(&stem) {
+    while is_taken(&stem(agent, number)) {
         number += 1;
-        stem = format!("{agent}-{number}");
     }
-    Ok(format!("{directory}/{stem}"))
-}
-
-fn directory(report: &Report) -> String {
-    let wave = match report.args.wave {
-        Some(Wave::Wave1) => "/wave-1",
-        Some(Wave::Wave2) => "/wave-2",
-        None => "",
-    };
-    format!("reports/phase-{}{wave}", report.phase())
+    Ok(format!("{directory}/{}", stem(agent, number)))
 }
 
 /// What a directory holds; nothing where it does not exist.
@@ -77,7 +62,7 @@ mod tests {
                 args["wave"] = wave.into();
             }
             let args = serde_json::from_value(args).unwrap();
-            find(&Report::check(args, &context).unwrap(), &context)
+            find(&Report::check(args).0, &context)
         };
         for (phase, wave, wanted) in [
             (json!(3), None, "reports/phase-3/code-reviewer"),

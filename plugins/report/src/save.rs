@@ -1,11 +1,13 @@
 //! `save_agent_report`: from what was submitted to three new files.
 
+use cofferdam_reporting::verification::place::EXTENSIONS;
+use cofferdam_reporting::verification::{Agent, Args, Summary};
 use cofferdam_sdk::{Context, ToolError};
 use serde::Serialize;
 use serde_json::Number;
 
-use crate::report::{Agent, Args, Report, Summary};
-use crate::{html, json, markdown, place};
+use crate::check::check;
+use crate::place;
 
 /// Answer of `save_agent_report`.
 #[derive(Debug, Serialize)]
@@ -35,20 +37,25 @@ pub struct Files {
 /// nothing of the others.
 ///
 /// # Errors
-/// As [`Report::check`], [`place::find`] and [`Context::create`].
+/// As [`check`], [`place::find`] and [`Context::create`]; `InvalidOutput` where the report can't be
+/// written as JSON.
 pub fn run(args: Args, context: &Context) -> Result<Output, ToolError> {
-    let report = Report::check(args, context)?;
+    let report = check(args, context)?;
     let stem = place::find(&report, context)?;
     let create = |extension, contents: String| {
         let path = context.resolve(&format!("{stem}.{extension}"))?;
         context.create(&path, contents.as_bytes())?;
         Ok::<_, ToolError>(context.absolute(&path))
     };
-    let [json_name, markdown_name, html_name] = place::EXTENSIONS;
+    let [json_name, markdown_name, html_name] = EXTENSIONS;
+    let json = report
+        .args
+        .to_json()
+        .map_err(|error| ToolError::failed("InvalidOutput", error.to_string()))?;
     let files = Files {
-        json: create(json_name, json::render(&report.args)?)?,
-        markdown: create(markdown_name, markdown::render(&report))?,
-        html: create(html_name, html::render(&report))?,
+        json: create(json_name, json)?,
+        markdown: create(markdown_name, report.to_markdown())?,
+        html: create(html_name, report.to_html())?,
     };
     let Args { agent_name, phase, summary, .. } = report.args;
     Ok(Output { report: files, agent_name, phase, summary })

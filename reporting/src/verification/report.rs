@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use cofferdam_sdk::{Context, ToolError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
 /// Arguments of `save_agent_report`; also what the JSON file holds.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// Who reports.
@@ -32,7 +31,7 @@ pub struct Args {
 }
 
 /// The verification agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Agent {
@@ -43,18 +42,44 @@ pub enum Agent {
     TestGenerator,
 }
 
+impl Agent {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::BestPracticesEnforcer,
+        Self::SecurityAuditor,
+        Self::HallucinationDetector,
+        Self::CodeReviewer,
+        Self::TestGenerator,
+    ];
+
+    /// The wave that the agent runs in (S4, "Integration Points").
+    pub fn wave(self) -> Wave {
+        match self {
+            Self::BestPracticesEnforcer | Self::SecurityAuditor | Self::HallucinationDetector => {
+                Wave::Wave1
+            }
+            Self::CodeReviewer | Self::TestGenerator => Wave::Wave2,
+        }
+    }
+}
+
 impl fmt::Display for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// The two waves in which the agents run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+/// The two waves in which the agents run: side by side in a wave, one wave after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Wave {
     Wave1,
     Wave2,
+}
+
+impl Wave {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Wave1, Self::Wave2];
 }
 
 impl fmt::Display for Wave {
@@ -64,7 +89,7 @@ impl fmt::Display for Wave {
 }
 
 /// One thing that an agent found.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
     /// Unique within the report.
@@ -80,6 +105,16 @@ pub struct Finding {
     pub finding: String,
     /// What would be right.
     pub fix: String,
+}
+
+impl Finding {
+    /// The file, and the line where it is known: `/src/a.py:12`.
+    pub fn place(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}", self.file),
+            None => self.file.clone(),
+        }
+    }
 }
 
 /// How bad a finding is, the worst first.
@@ -112,7 +147,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn of(findings: &[Finding]) -> Self {
+    /// Counts findings.
+    pub fn of<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Self {
         let mut summary = Self::default();
         for finding in findings {
             summary.total += 1;
@@ -138,8 +174,67 @@ impl Summary {
     }
 }
 
-/// A report that has been checked.
-#[derive(Debug)]
+impl std::iter::Sum for Summary {
+    fn sum<I: Iterator<Item = Self>>(summaries: I) -> Self {
+        summaries.fold(Self::default(), |sum, summary| Self {
+            total: sum.total + summary.total,
+            critical: sum.critical + summary.critical,
+            high: sum.high + summary.high,
+            medium: sum.medium + summary.medium,
+            low: sum.low + summary.low,
+        })
+    }
+}
+
+/// What the schema of a report can't say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The summary has other counts than the findings.
+    #[error("the summary does not count the findings: {0}")]
+    SummaryMismatch(String),
+    /// Two findings of one report have the same id.
+    #[error("findings[{first}] and findings[{second}] have the same id '{id}'")]
+    DuplicateFindingId {
+        /// Where it stands first, counted from 0.
+        first: usize,
+        /// Where it stands again.
+        second: usize,
+        /// The id.
+        id: String,
+    },
+    /// A finding names its file by a relative path.
+    #[error("findings[{at}].file must be absolute: '{file}'")]
+    RelativePath {
+        /// Which finding, counted from 0.
+        at: usize,
+        /// The path.
+        file: String,
+    },
+    /// A time is none.
+    #[error(
+        "{field}: '{value}' is not a point in time such as 2026-02-07T10:30:00Z or \
+         2026-02-07T11:30:00+01:00 ({error})"
+    )]
+    InvalidTimestamp {
+        /// `start_time` or `end_time`.
+        field: &'static str,
+        /// What stands there.
+        value: String,
+        /// What is wrong with it.
+        error: String,
+    },
+    /// The end is before the start.
+    #[error("end_time {end} is before start_time {start}")]
+    InvalidTimeRange {
+        /// When the agent began.
+        start: Timestamp,
+        /// When it was done.
+        end: Timestamp,
+    },
+}
+
+/// A report with the points in time that it names.
+#[derive(Debug, Clone)]
 pub struct Report {
     /// As it was submitted.
     pub args: Args,
@@ -150,24 +245,36 @@ pub struct Report {
 }
 
 impl Report {
-    /// Checks what the schema can't say.
-    ///
-    /// # Errors
-    /// `SummaryMismatch`, `DuplicateFindingId`, `RelativePathError`, `InvalidTimestamp`, or
-    /// `InvalidTimeRange` where the end is before the start.
-    pub fn check(args: Args, context: &Context) -> Result<Self, ToolError> {
-        check_summary(&args)?;
-        check_ids(&args.findings)?;
-        check_paths(&args.findings, context)?;
-        let start = timestamp("start_time", args.start_time.as_deref())?;
-        let end = timestamp("end_time", args.end_time.as_deref())?;
+    /// Looks for what the schema can't say. A report with problems can still be shown and counted;
+    /// it is not to be saved.
+    pub fn check(args: Args) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        problems.extend(miscounted(&args));
+        problems.extend(duplicates(&args.findings));
+        problems.extend(relative_paths(&args.findings));
+        let mut time = |field, value: &Option<String>| {
+            let value = value.as_deref()?;
+            value
+                .parse()
+                .map_err(|error: jiff::Error| {
+                    let (value, error) = (value.to_owned(), error.to_string());
+                    problems.push(Problem::InvalidTimestamp { field, value, error });
+                })
+                .ok()
+        };
+        let start = time("start_time", &args.start_time);
+        let end = time("end_time", &args.end_time);
         if let (Some(start), Some(end)) = (start, end)
             && end < start
         {
-            let message = format!("end_time {end} is before start_time {start}");
-            return Err(ToolError::invalid_args("InvalidTimeRange", message));
+            problems.push(Problem::InvalidTimeRange { start, end });
         }
-        Ok(Self { args, start, end })
+        (Self { args, start, end }, problems)
+    }
+
+    /// The wave that it belongs to: the one that it names, or else its agent's.
+    pub fn wave(&self) -> Wave {
+        self.args.wave.unwrap_or_else(|| self.args.agent_name.wave())
     }
 
     /// The findings, the worst first and otherwise in the order in which they were submitted.
@@ -207,7 +314,7 @@ impl Report {
     }
 }
 
-fn check_summary(args: &Args) -> Result<(), ToolError> {
+fn miscounted(args: &Args) -> Option<Problem> {
     let counted = Summary::of(&args.findings);
     let wrong: Vec<String> = args
         .summary
@@ -217,55 +324,31 @@ fn check_summary(args: &Args) -> Result<(), ToolError> {
         .filter(|((_, given), (_, expected))| given != expected)
         .map(|((name, given), (_, expected))| format!("{name} is {given}, expected {expected}"))
         .collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let message = format!("the summary does not count the findings: {}", wrong.join("; "));
-    Err(ToolError::invalid_args("SummaryMismatch", message))
+    (!wrong.is_empty()).then(|| Problem::SummaryMismatch(wrong.join("; ")))
 }
 
-fn check_ids(findings: &[Finding]) -> Result<(), ToolError> {
+fn duplicates(findings: &[Finding]) -> Vec<Problem> {
     let mut seen = HashMap::new();
-    for (at, finding) in findings.iter().enumerate() {
-        if let Some(first) = seen.insert(finding.id.as_str(), at) {
-            let id = &finding.id;
-            let message = format!("findings[{first}] and findings[{at}] have the same id '{id}'");
-            return Err(ToolError::invalid_args("DuplicateFindingId", message));
-        }
-    }
-    Ok(())
-}
-
-fn check_paths(findings: &[Finding], context: &Context) -> Result<(), ToolError> {
-    for (at, Finding { file, .. }) in findings.iter().enumerate() {
-        if !file.starts_with('/') {
-            let absolute = context.absolute(&context.resolve(file)?);
-            let message =
-                format!("findings[{at}].file must be absolute: '{file}' would be '{absolute}'");
-            return Err(ToolError::invalid_args("RelativePathError", message));
-        }
-    }
-    Ok(())
-}
-
-fn timestamp(field: &str, value: Option<&str>) -> Result<Option<Timestamp>, ToolError> {
-    let parse = |value: &str| {
-        value.parse().map_err(|error| {
-            let message = format!(
-                "{field}: '{value}' is not a point in time such as 2026-02-07T10:30:00Z or \
-                 2026-02-07T11:30:00+01:00 ({error})"
-            );
-            ToolError::invalid_args("InvalidTimestamp", message)
+    let numbered = findings.iter().enumerate();
+    numbered
+        .filter_map(|(second, Finding { id, .. })| {
+            let first = *seen.entry(id.as_str()).or_insert(second);
+            let id = id.clone();
+            (first != second).then_some(Problem::DuplicateFindingId { first, second, id })
         })
-    };
-    value.map(parse).transpose()
+        .collect()
+}
+
+fn relative_paths(findings: &[Finding]) -> impl Iterator<Item = Problem> {
+    let numbered = findings.iter().enumerate();
+    numbered
+        .filter(|(_, finding)| !finding.file.starts_with('/'))
+        .map(|(at, finding)| Problem::RelativePath { at, file: finding.file.clone() })
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use std::path::Path;
-
     use serde_json::{Value, json};
 
     use super::*;
@@ -288,51 +371,59 @@ mod tests {
         json!({"agent_name": "test-generator", "phase": 3, "findings": findings, "summary": summary})
     }
 
-    fn check(args: &Value) -> Result<Report, ToolError> {
-        let context = Context::for_directory(Path::new("/ws"));
-        Report::check(serde_json::from_value(args.clone()).unwrap(), &context)
+    fn check(args: &Value) -> (Report, Vec<Problem>) {
+        Report::check(serde_json::from_value(args.clone()).unwrap())
+    }
+
+    /// The one problem of a report.
+    fn problem(args: &Value) -> Problem {
+        let (_, mut problems) = check(args);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems.remove(0)
     }
 
     #[test]
     fn the_worst_comes_first() {
-        let report = check(&args(&[
+        let (report, problems) = check(&args(&[
             ("1", "LOW"),
             ("2", "CRITICAL"),
             ("3", "LOW"),
             ("4", "HIGH"),
             ("5", "MEDIUM"),
         ]));
-        let report = report.unwrap();
+        assert_eq!(problems, []);
         let ids: Vec<&str> = report.ranked().iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["2", "4", "5", "1", "3"]);
     }
 
     #[test]
-    fn a_summary_that_miscounts_is_refused_field_by_field() {
+    fn a_summary_that_miscounts_is_a_problem_field_by_field() {
         let mut wrong = args(&[("1", "LOW"), ("2", "HIGH")]);
         wrong["summary"] = json!({"total": 3, "critical": 0, "high": 0, "medium": 1, "low": 1});
-        let error = check(&wrong).unwrap_err();
-        assert_eq!(error.code, "SummaryMismatch");
-        for part in ["total is 3, expected 2", "high is 0, expected 1", "medium is 1, expected 0"] {
-            assert!(error.message.contains(part), "{error}");
-        }
-        assert!(!error.message.contains("low") && !error.message.contains("critical"), "{error}");
+        let wanted = "total is 3, expected 2; high is 0, expected 1; medium is 1, expected 0";
+        assert_eq!(problem(&wrong), Problem::SummaryMismatch(wanted.to_owned()));
     }
 
     #[test]
-    fn ids_are_unique() {
-        let error = check(&args(&[("A", "LOW"), ("B", "LOW"), ("A", "HIGH")])).unwrap_err();
-        assert_eq!(error.code, "DuplicateFindingId");
-        assert!(error.message.contains("findings[0] and findings[2]"), "{error}");
-    }
-
-    #[test]
-    fn files_are_absolute() {
+    fn ids_are_unique_and_files_absolute() {
+        let twice = args(&[("A", "LOW"), ("B", "LOW"), ("A", "HIGH")]);
+        let wanted = Problem::DuplicateFindingId { first: 0, second: 2, id: "A".to_owned() };
+        assert_eq!(problem(&twice), wanted);
         let mut relative = args(&[("A", "LOW")]);
         relative["findings"][0]["file"] = json!("src/a.py");
-        let error = check(&relative).unwrap_err();
-        assert_eq!(error.code, "RelativePathError");
-        assert!(error.message.ends_with("'/ws/src/a.py'"), "{error}");
+        let wanted = Problem::RelativePath { at: 0, file: "src/a.py".to_owned() };
+        assert_eq!(problem(&relative), wanted);
+    }
+
+    #[test]
+    fn every_problem_is_found_at_once() {
+        let mut wrong = args(&[("A", "LOW"), ("A", "HIGH")]);
+        wrong["summary"]["low"] = json!(9);
+        wrong["findings"][1]["file"] = json!("b");
+        wrong["start_time"] = json!("yesterday");
+        let (report, problems) = check(&wrong);
+        assert_eq!(problems.len(), 4, "{problems:?}");
+        assert_eq!((report.start, report.args.findings.len()), (None, 2));
     }
 
     #[test]
@@ -344,7 +435,7 @@ mod tests {
                     args[name] = json!(time);
                 }
             }
-            check(&args)
+            args
         };
         let morning = "2026-02-07T10:30:00Z";
         for (start, end, wanted) in [
@@ -360,21 +451,39 @@ mod tests {
                     "Duration: 1h 5m 10s",
                 ],
             ),
+            (
+                Some(morning),
+                Some(morning),
+                &["Started: 2026-02-07T10:30:00Z", "Ended: 2026-02-07T10:30:00Z", "Duration: 0s"],
+            ),
         ] {
-            let times = with(start, end).unwrap().times();
+            let (report, problems) = check(&with(start, end));
+            assert_eq!(problems, []);
             let times: Vec<String> =
-                times.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+                report.times().iter().map(|(name, value)| format!("{name}: {value}")).collect();
             assert_eq!(times, wanted);
         }
-        for (start, end, code) in [
-            (Some("yesterday"), None, "InvalidTimestamp"),
-            (Some("2026-02-30T10:30:00Z"), None, "InvalidTimestamp"),
-            (None, Some("2026-02-07"), "InvalidTimestamp"),
-            (None, Some("2026-02-07T10:30:00"), "InvalidTimestamp"),
-            (Some(morning), Some("2026-02-07T11:29:59+01:00"), "InvalidTimeRange"),
+        for (start, end) in [
+            (Some("yesterday"), None),
+            (Some("2026-02-30T10:30:00Z"), None),
+            (None, Some("2026-02-07")),
+            (None, Some("2026-02-07T10:30:00")),
         ] {
-            assert_eq!(with(start, end).unwrap_err().code, code, "{start:?} {end:?}");
+            let problem = problem(&with(start, end));
+            assert!(matches!(problem, Problem::InvalidTimestamp { .. }), "{problem}");
         }
-        assert!(with(Some(morning), Some(morning)).is_ok());
+        let problem = problem(&with(Some(morning), Some("2026-02-07T11:29:59+01:00")));
+        assert!(matches!(problem, Problem::InvalidTimeRange { .. }), "{problem}");
+    }
+
+    #[test]
+    fn the_waves_hold_the_agents_that_their_source_says() {
+        let of = |wave| {
+            let agents = Agent::ALL.into_iter().filter(move |agent| agent.wave() == wave);
+            agents.map(|agent| agent.to_string()).collect::<Vec<_>>()
+        };
+        let first = ["best-practices-enforcer", "security-auditor", "hallucination-detector"];
+        assert_eq!(of(Wave::Wave1), first);
+        assert_eq!(of(Wave::Wave2), ["code-reviewer", "test-generator"]);
     }
 }

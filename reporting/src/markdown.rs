@@ -1,64 +1,29 @@
-//! The report for people who read text: Markdown (CommonMark with GitHub's tables).
+//! Plain text as Markdown (CommonMark with GitHub's tables): nothing in it is taken for markup.
 
-use crate::inert;
-use crate::report::{Finding, Report};
-
-/// Renders the report.
-pub fn render(report: &Report) -> String {
-    let mut blocks = vec![format!("# {}", escape(&report.title())), totals(report)];
-    let times = report.times();
-    if !times.is_empty() {
-        let items: Vec<String> =
-            times.iter().map(|(name, value)| format!("- {name}: {value}")).collect();
-        blocks.push(items.join("\n"));
-    }
-    blocks.push("## Findings".to_owned());
-    if report.args.findings.is_empty() {
-        blocks.push("None.".to_owned());
-    }
-    for finding in report.ranked() {
-        blocks.extend(finding_blocks(finding));
-    }
-    blocks.join("\n\n") + "\n"
-}
-
-fn totals(report: &Report) -> String {
-    let counts = report.args.summary.counts();
-    let row = |cells: [String; 5]| format!("| {} |", cells.join(" | "));
-    [
-        row(counts.map(|(name, _)| name.to_owned())),
-        row(counts.map(|_| "--:".to_owned())),
-        row(counts.map(|(_, count)| count.to_string())),
-    ]
-    .join("\n")
-}
-
-fn finding_blocks(finding: &Finding) -> Vec<String> {
-    let place = match finding.line {
-        Some(line) => format!("{}:{line}", finding.file),
-        None => finding.file.clone(),
-    };
-    let mut blocks = vec![
-        format!("### {}: {}", finding.severity, escape(&inert::line(&finding.id))),
-        code_span(&inert::line(&place)),
-        paragraph(&inert::lines(&finding.finding)),
-    ];
-    if !finding.fix.trim().is_empty() {
-        blocks.push("Fix:".to_owned());
-        blocks.push(code_block(&inert::lines(&finding.fix)));
-    }
-    blocks
+/// A table. The first column holds words, the others hold numbers where `numbers` says so; cells
+/// are Markdown of one line, made by [`escape`] or [`code_span`].
+pub fn table(columns: &[&str], numbers: &[bool], rows: &[Vec<String>]) -> String {
+    let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let head: Vec<String> = columns.iter().map(|column| escape(column)).collect();
+    let rule: Vec<String> = (0..columns.len())
+        .map(|at| if numbers.get(at) == Some(&true) { "--:" } else { "---" }.to_owned())
+        .collect();
+    [row(&head), row(&rule)]
+        .into_iter()
+        .chain(rows.iter().map(|cells| row(cells)))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Plain text of several lines. Its line breaks stay, blank lines and indentation do not.
-fn paragraph(text: &str) -> String {
+pub fn paragraph(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(escape).collect::<Vec<_>>().join("\\\n")
 }
 
 /// Makes one line of plain text out of characters that Markdown would take for markup or for
 /// a link to the web. (Nothing keeps GitHub from linking a mail address.)
-fn escape(line: &str) -> String {
+pub fn escape(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for (at, c) in line.char_indices() {
         let (before, after) = (&line[..at], &line[at + c.len_utf8()..]);
@@ -83,14 +48,14 @@ fn escape(line: &str) -> String {
 }
 
 /// Verbatim text within a line.
-fn code_span(text: &str) -> String {
+pub fn code_span(text: &str) -> String {
     let fence = "`".repeat(longest_backticks(text) + 1);
     let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
 /// Verbatim text of several lines.
-fn code_block(text: &str) -> String {
+pub fn code_block(text: &str) -> String {
     let fence = "`".repeat((longest_backticks(text) + 1).max(3));
     format!("{fence}\n{}\n{fence}", text.trim_end())
 }

@@ -1,0 +1,132 @@
+//! The append-only record of every call, refusals included, of every commit, and of what else
+//! happened: one JSON object a line, in `.cofferdam/journal.jsonl` of the workspace.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`entry`] | what stands in a line |
+//! | [`reader`] | lines, one after the other, however long and however many |
+
+mod entry;
+mod reader;
+
+use std::fs::File;
+use std::io::{self, BufReader, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use entry::{CommitRecord, Entry, Event, HealthRecord, PathChange, Record, Verdict, library};
+pub use reader::{Line, Lines, rotated};
+
+use crate::workspace::{OWN, Workspace};
+
+/// The file's name in the host's own directory.
+const FILE: &str = "journal.jsonl";
+
+/// Where a workspace's records go. The file is made with the first one.
+pub struct Journal {
+    workspace: Arc<Workspace>,
+    file: Mutex<Option<File>>,
+}
+
+impl Journal {
+    /// The journal of a workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace, file: Mutex::new(None) }
+    }
+
+    /// Appends one line. A workspace that can't be written has no journal: that is said
+    /// once for each line, and no reason to refuse the call.
+    pub fn append(&self, entry: &Entry) {
+        if let Err(error) = self.try_append(entry) {
+            tracing::warn!("the journal {OWN}/{FILE} can't be written: {error}");
+        }
+    }
+
+    fn try_append(&self, entry: &Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        line.push(b'\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.is_none() {
+            *file = Some(self.workspace.append_own(FILE)?);
+        }
+        // One write, so that records of several hosts don't mix.
+        file.as_mut().map_or(Ok(()), |file| file.write_all(&line))
+    }
+
+    /// Whether a line could be appended.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> io::Result<()> {
+        self.workspace.append_own(FILE).map(drop)
+    }
+
+    /// The files of the journal with their paths in the workspace, the oldest first: those that
+    /// were rotated to `journal.jsonl.2`, `journal.jsonl.1` and so on, and the current one.
+    ///
+    /// # Errors
+    /// A journal that can't be read.
+    pub fn files(&self) -> io::Result<Vec<(String, Lines<impl io::BufRead>)>> {
+        let names = match self.workspace.plain().list(OWN) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names?,
+        };
+        let names = names.iter().filter_map(|(name, _)| name.to_str());
+        let mut files = Vec::new();
+        for name in rotated(FILE, names) {
+            let path = format!("{OWN}/{name}");
+            if let Some(file) = self.workspace.open_own(&path)? {
+                files.push((path, Lines::new(BufReader::new(file))));
+            }
+        }
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::outcome::{Failure, Outcome, Status};
+
+    fn read(journal: &Journal) -> Vec<(String, u64, Result<Entry, String>)> {
+        let files = journal.files().unwrap();
+        let lines = files.into_iter().flat_map(|(path, lines)| {
+            lines.map(move |line| {
+                let line = line.unwrap();
+                (path.clone(), line.number, line.entry)
+            })
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn records_come_back_and_broken_lines_keep_their_numbers() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        assert_eq!(read(&journal), []);
+        let failure = Failure::new(Status::Denied, "NotGranted", "no");
+        let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
+        let second = Record::new("2", "a.b", None, &Outcome::Executed(serde_json::json!({})), 2.0);
+        let (first, second) = (Entry::Call(first), Entry::Call(second));
+        let third = Entry::Event(Event::fallback("context7_timeout", "a.b"));
+        journal.append(&first);
+        let own = directory.path().join(".cofferdam");
+        std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();
+        std::fs::write(own.join("journal.jsonl"), "{\"timestamp\":\n").unwrap();
+        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        journal.check().unwrap();
+        journal.append(&second);
+        journal.append(&third);
+        let (old, new) = (".cofferdam/journal.jsonl.1", ".cofferdam/journal.jsonl");
+        let read = read(&journal);
+        assert!(read[1].2.is_err(), "{read:?}");
+        let whole: Vec<(&str, u64, &Entry)> = read
+            .iter()
+            .filter_map(|(path, number, entry)| {
+                Some((path.as_str(), *number, entry.as_ref().ok()?))
+            })
+            .collect();
+        assert_eq!(whole, [(old, 1, &first), (new, 2, &second), (new, 3, &third)]);
+        assert_eq!(std::fs::read_to_string(own.join(".gitignore")).unwrap(), "*\n");
+    }
+}

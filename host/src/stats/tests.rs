@@ -1,0 +1,239 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+use serde_json::json;
+
+use super::*;
+
+/// The three lines of S4's "Log Format for MCP Calls".
+const SOURCE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}
+{"timestamp": "2026-02-08T10:30:05Z", "tool": "context7_query_docs", "library_id": "/encode/httpx", "latency_ms": 456, "status": "success"}
+{"timestamp": "2026-02-08T10:30:10Z", "event": "fallback_activated", "reason": "context7_timeout"}
+"#;
+
+fn summary_of(filter: Filter, text: &str) -> Summary {
+    let mut stats = Stats::new(filter);
+    stats.read("calls.jsonl", Lines::new(text.as_bytes())).unwrap();
+    stats.summary()
+}
+
+fn summary(text: &str) -> Summary {
+    summary_of(Filter::default(), text)
+}
+
+fn call(tool: &str, latency_ms: f64, status: &str) -> String {
+    json!({"timestamp": "2026-02-08T10:30:00Z", "tool": tool, "latency_ms": latency_ms, "status": status})
+        .to_string()
+        + "\n"
+}
+
+fn fallback(reason: &str, tool: Option<&str>) -> String {
+    let mut event = json!({"timestamp": "2026-02-08T10:30:00Z", "event": "fallback_activated", "reason": reason});
+    if let Some(tool) = tool {
+        event["tool"] = json!(tool);
+    }
+    event.to_string() + "\n"
+}
+
+/// The alerts as `kind scope`.
+fn alerts(text: &str) -> Vec<String> {
+    let alerts = summary(text).alerts;
+    let word = |alert: &Alert| {
+        format!("{} {}", serde_json::to_value(alert.alert).unwrap().as_str().unwrap(), alert.scope)
+    };
+    alerts.iter().map(word).collect()
+}
+
+#[test]
+fn the_lines_of_the_source_give_its_metrics() {
+    let summary = summary(SOURCE);
+    let Scope { calls, errors, error_rate, fallbacks, fallback_rate, latency_ms, .. } =
+        &summary.total;
+    assert_eq!((*calls, *errors, *error_rate), (2, 0, Some(0.0)));
+    assert_eq!((*fallbacks, *fallback_rate), (1, Some(0.5)));
+    let wanted =
+        Figures { avg: 345.0, p50: 234.0, p95: 456.0, p99: 456.0, max: 456.0, relative_error: 0.0 };
+    assert_eq!(*latency_ms, wanted);
+    let counts: Vec<(&str, u64)> =
+        summary.tools.iter().map(|tool| (tool.name.as_str(), tool.calls)).collect();
+    assert_eq!(counts, [("context7_query_docs", 1), ("context7_resolve_library_id", 1)]);
+    assert_eq!(summary.lines, LineCount { read: 3, unreadable: 0, problems: Vec::new() });
+    let Period { from, to } = summary.period.unwrap();
+    assert_eq!(format!("{from} {to}"), "2026-02-08T10:30:00Z 2026-02-08T10:30:10Z");
+
+    assert_eq!(summary.fallbacks.reasons, BTreeMap::from([("context7_timeout".to_owned(), 1)]));
+    let source =
+        FallbackSource { source: "context7".to_owned(), fallbacks: 1, calls: 2, rate: Some(0.5) };
+    assert_eq!(summary.fallbacks.sources, [source]);
+    let [alert] = &summary.alerts[..] else { panic!("{summary:?}") };
+    assert_eq!((alert.alert, alert.scope.as_str()), (AlertKind::FallbackRate, "total"));
+    assert_eq!((alert.value, alert.threshold), (Some(0.5), 0.1));
+    assert_eq!(alert.advice, "Investigate Context7 connectivity");
+}
+
+#[test]
+fn a_fallback_rate_of_exactly_a_tenth_is_no_alert() {
+    let text = |calls: usize, fallbacks: usize| {
+        call("context7_query_docs", 1.0, "success").repeat(calls)
+            + &fallback("context7_timeout", None).repeat(fallbacks)
+    };
+    assert_eq!(alerts(&text(10, 0)), [""; 0]);
+    assert_eq!(alerts(&text(10, 1)), [""; 0]);
+    assert_eq!(alerts(&text(20, 2)), [""; 0]);
+    assert_eq!(alerts(&text(9, 1)), ["fallback-rate total"]);
+    assert_eq!(alerts(&text(29, 3)), ["fallback-rate total"]);
+    assert_eq!(alerts(&text(0, 1)), ["fallback-rate total"]);
+    assert_eq!(summary(&text(0, 1)).total.fallback_rate, None);
+}
+
+#[test]
+fn a_p95_of_exactly_five_seconds_is_no_alert() {
+    let text = |slow: usize, latency: f64| {
+        call("a", 1.0, "success").repeat(100 - slow) + &call("a", latency, "success").repeat(slow)
+    };
+    assert_eq!(alerts(&text(6, 5000.0)), [""; 0]);
+    assert_eq!(alerts(&text(6, 5000.001)), ["p95-latency total"]);
+    // Five slow ones of a hundred are above the 95th percentile.
+    assert_eq!(alerts(&text(5, 9000.0)), [""; 0]);
+    let advice = &summary(&text(6, 5001.0)).alerts[0].advice;
+    assert_eq!(advice, "Check server load or network");
+}
+
+#[test]
+fn a_tool_and_a_service_have_alerts_of_their_own() {
+    let slow =
+        call("grep.grep", 1.0, "success").repeat(100) + &call("tests.run_tests", 6000.0, "success");
+    assert_eq!(alerts(&slow), ["p95-latency tests.run_tests"]);
+    // 4 fallbacks in 100 calls, but in 2 calls of the service.
+    let hidden = call("grep.grep", 1.0, "success").repeat(98)
+        + &call("docs.context7_query_docs", 1.0, "error").repeat(2)
+        + &fallback("context7_timeout", None).repeat(2)
+        + &fallback("timeout", Some("docs.context7_query_docs")).repeat(2);
+    let wanted = ["fallback-rate context7", "fallback-rate docs.context7_query_docs"];
+    assert_eq!(alerts(&hidden), wanted);
+    let summary = summary(&hidden);
+    assert_eq!(summary.alerts[1].advice, "Investigate Context7 connectivity");
+    let docs = &summary.tools[0];
+    assert_eq!(
+        (docs.name.as_str(), docs.errors, docs.fallbacks),
+        ("docs.context7_query_docs", 2, 2)
+    );
+    assert_eq!((summary.total.calls, summary.total.fallback_rate), (100, Some(0.04)));
+    let elsewhere = call("a", 1.0, "success").repeat(50) + &fallback("mirror_down", None);
+    assert_eq!(alerts(&elsewhere), ["fallback-rate mirror"]);
+    assert_eq!(self::summary(&elsewhere).alerts[0].advice, "Investigate mirror connectivity");
+}
+
+#[test]
+fn calls_are_counted_by_how_they_ended() {
+    let ours = |outcome: &str, status: &str| {
+        json!({
+            "timestamp": "2026-02-08T10:30:00.5Z", "tool": "files.read", "latency_ms": 0.25,
+            "status": status, "outcome": outcome, "call": "c", "output_bytes": 0,
+        })
+        .to_string()
+            + "\n"
+    };
+    let text = [
+        ours("executed", "success"),
+        ours("denied", "error"),
+        ours("limit", "error"),
+        ours("skipped", "error"),
+        call("files.read", 0.25, "rate_limited"),
+        r#"{"timestamp":"2026-02-08T10:31:00Z","commit":"c1","calls":[],"paths":0,"changes":[]}"#
+            .to_owned(),
+    ];
+    let summary = summary(&text.concat());
+    let total = &summary.total;
+    assert_eq!((total.calls, total.errors, total.skipped), (4, 3, 1));
+    assert_eq!((total.error_rate, summary.commits), (Some(0.75), 1));
+    assert_eq!(total.outcomes[&Status::Error], 1);
+}
+
+#[test]
+fn what_can_not_be_read_is_named_and_the_rest_counts() {
+    let torn = &SOURCE[..SOURCE.len() - 20];
+    let text = format!("nonsense\n\n{{\"level\":\"info\"}}\n{torn}");
+    let summary = summary(&text);
+    let lines = &summary.lines;
+    assert_eq!((lines.read, lines.unreadable, summary.total.calls), (5, 3, 2));
+    let problems: Vec<(&str, u64)> =
+        lines.problems.iter().map(|problem| (problem.file.as_str(), problem.line)).collect();
+    assert_eq!(problems, [("calls.jsonl", 1), ("calls.jsonl", 3), ("calls.jsonl", 6)]);
+    assert!(lines.problems[2].problem.starts_with("cut off"), "{lines:?}");
+    let many = self::summary(&"nonsense\n".repeat(1000)).lines;
+    assert_eq!((many.unreadable, many.problems.len()), (1000, 20));
+}
+
+#[test]
+fn a_filter_leaves_the_rest_out() {
+    let text = SOURCE.to_owned()
+        + &call("docs.context7_query_docs", 3.0, "success").replace("10:30", "12:00")
+        + &call("grep.grep", 3.0, "success").replace("10:30", "12:00");
+    let of = |since: Option<&str>, tool: Option<&str>| {
+        let since = since.map(|since| since.parse().unwrap());
+        let summary = summary_of(Filter { since, tool: tool.map(str::to_owned) }, &text);
+        (summary.total.calls, summary.total.fallbacks)
+    };
+    assert_eq!(of(None, None), (4, 1));
+    assert_eq!(of(Some("2026-02-08T10:30:05Z"), None), (3, 1));
+    assert_eq!(of(Some("2026-02-08T10:30:05.001Z"), None), (2, 1));
+    assert_eq!(of(Some("2026-02-08T13:30:00+01:00"), None), (0, 0));
+    assert_eq!(of(None, Some("context7_query_docs")), (2, 1));
+    assert_eq!(of(None, Some("docs.context7_query_docs")), (1, 1));
+    assert_eq!(of(None, Some("grep.grep")), (1, 0));
+    assert_eq!(of(None, Some("nothing")), (0, 0));
+}
+
+#[test]
+fn names_beyond_any_use_are_counted_together() {
+    let text: String = (0..2000)
+        .map(|n| call(&format!("tool-{n:04}-{}", "x".repeat(500)), 1.0, "error"))
+        .collect();
+    let summary = summary(&text);
+    assert_eq!((summary.tools.len(), summary.total.calls), (MAX_NAMES + 1, 2000));
+    let others = &summary.tools[0];
+    assert_eq!((others.name.as_str(), others.calls), (OTHERS, 1500));
+    assert!(summary.tools.iter().all(|tool| tool.name.len() <= MAX_NAME + 3));
+}
+
+#[test]
+fn health_checks_are_alerts_when_they_fail_in_a_row() {
+    let check = |minute: u32, verdict: &str| {
+        json!({"timestamp": format!("2026-02-08T10:{minute:02}:00Z"), "event": "health_check",
+            "verdict": verdict, "latency_ms": 12_000, "failed": ["call"]})
+        .to_string()
+            + "\n"
+    };
+    let failing =
+        [check(0, "healthy"), check(1, "failed"), check(2, "failed"), check(3, "failed")].concat();
+    assert_eq!(alerts(&failing), ["health-check-failures health"]);
+    let health = summary(&failing).health;
+    assert_eq!((health.checks, health.healthy, health.failed), (4, 1, 3));
+    assert_eq!(alerts(&failing[..failing.len() - 5]), [""; 0]);
+}
+
+#[test]
+fn everything_is_shown_and_nothing_acts() {
+    let hostile = "<script>alert(1)</script>|\u{1b}[2J\u{202e}`*";
+    let text = SOURCE.to_owned()
+        + &call(hostile, 6000.0, "error")
+        + &fallback(hostile, Some(hostile))
+        + "{\"tool\": \"<img>\"}\n";
+    let summary = summary(&text);
+    let html = summary.to_html("T");
+    for text in [&summary.to_text(), &summary.to_markdown("T"), &html] {
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
+        for part in ["context7_timeout", "456", "Check server load or network"] {
+            assert!(text.replace('\\', "").contains(part), "{part}: {text}");
+        }
+    }
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"), "{html}");
+    assert!(
+        !html.contains("http:") && !html.contains("https:") && !html.contains("src="),
+        "{html}"
+    );
+    assert!(summary.to_markdown("T").contains(r"\<script\>alert(1)\</script\>\|"));
+    let nothing = self::summary("");
+    assert_eq!((nothing.period, nothing.alerts.len(), nothing.total.calls), (None, 0, 0));
+    assert!(nothing.to_html("T").contains("nothing is on record"));
+    assert!(nothing.to_text().starts_with("nothing is on record\n"));
+}

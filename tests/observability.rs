@@ -1,0 +1,153 @@
+//! Logs, figures, health and reports, as S4's "Fallback & Observability" asks for them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+/// The three lines of S4's "Log Format for MCP Calls".
+const SOURCE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}
+{"timestamp": "2026-02-08T10:30:05Z", "tool": "context7_query_docs", "library_id": "/encode/httpx", "latency_ms": 456, "status": "success"}
+{"timestamp": "2026-02-08T10:30:10Z", "event": "fallback_activated", "reason": "context7_timeout"}
+"#;
+
+#[test]
+fn a_log_of_the_source_has_figures_and_an_alert() {
+    let place = Place::new();
+    place.write("calls.jsonl", SOURCE);
+    let ended = place.run(&["stats", "--log-file", "calls.jsonl"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
+    let figures = ended.json();
+    let total = &figures["total"];
+    assert_eq!((&total["calls"], &total["errors"]), (&json!(2), &json!(0)));
+    assert_eq!(
+        (&total["latency_ms"]["avg"], &total["latency_ms"]["p95"]),
+        (&json!(345.0), &json!(456.0))
+    );
+    assert_eq!(total["fallback_rate"], 0.5);
+    assert_eq!(figures["alerts"][0]["advice"], "Investigate Context7 connectivity");
+    assert_eq!(place.run(&["stats", "--log-file", "calls.jsonl", "--check"]).status, 1);
+    let since = ["stats", "--log-file", "calls.jsonl", "--check", "--since", "2026-02-09"];
+    assert_eq!(place.run(&since).status, 0);
+
+    // From standard input, with what was rotated away, and with what is no line.
+    let ended = place.run_with(&["stats", "--log-file", "-"], SOURCE);
+    assert_eq!(ended.json()["total"], *total);
+    place.write("calls.jsonl.1", SOURCE);
+    place.write("calls.jsonl.2", format!("nonsense\n{SOURCE}{}", &SOURCE[..40]));
+    let figures = place.run(&["stats", "--log-file", "calls.jsonl"]).json();
+    assert_eq!(figures["total"]["calls"], 6);
+    let lines = &figures["lines"];
+    assert_eq!((&lines["read"], &lines["unreadable"]), (&json!(11), &json!(2)));
+    assert_eq!(lines["problems"][1]["line"], 5);
+    assert!(lines["problems"][1]["file"].as_str().unwrap().ends_with("calls.jsonl.2"), "{lines}");
+}
+
+#[test]
+fn the_journal_has_figures() {
+    let place = Place::new();
+    place.write("a", "A");
+    assert_eq!(place.run(&["stats"]).json()["total"]["calls"], 0);
+    place.run(&["call", "files.read_file", r#"{"path": "a"}"#]);
+    place.run(&["call", "files.read_file", r#"{"path": "missing"}"#]);
+    let figures = place.run(&["stats", "--tool", "read_file"]).json();
+    let tool = &figures["tools"][0];
+    assert_eq!(
+        (&tool["name"], &tool["calls"], &tool["errors"]),
+        (&json!("files.read_file"), &json!(2), &json!(1))
+    );
+    assert_eq!((&tool["error_rate"], &figures["alerts"]), (&json!(0.5), &json!([])));
+    for (format, part) in
+        [("text", "files.read_file"), ("markdown", "# Tool calls"), ("html", "<!DOCTYPE html>")]
+    {
+        let file = format!("figures.{format}");
+        assert_eq!(place.run(&["stats", "--format", format, "--output", &file]).stdout, "");
+        assert!(place.read(&file).contains(part), "{format}");
+    }
+}
+
+#[test]
+fn what_can_not_be_a_log_is_refused() {
+    let place = Place::new();
+    place.write("log.gz", b"\x1f\x8b\x08\0");
+    for (args, part) in [
+        (&["--log-file", "missing"][..], "missing: No such file"),
+        (&["--log-file", "log.gz"], "zcat"),
+        (&["--log-file", "."], "no file"),
+        (&["--since", "yesterday"], "--since 'yesterday'"),
+    ] {
+        let ended = place.run(&[&["stats"], args].concat());
+        assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(ended.stderr.contains(part), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_healthy_host_is_healthy_and_says_so_in_the_journal() {
+    let place = Place::new();
+    let ended = place.run(&["health"]);
+    let health = ended.json();
+    assert_eq!((ended.status, &health["verdict"]), (0, &json!("healthy")), "{health:#}");
+    let probes: Vec<&str> = health["probes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|probe| probe["probe"].as_str().unwrap())
+        .collect();
+    assert_eq!(probes, ["engine", "call", "plugins", "sandbox", "journal"]);
+    let quiet = place.run(&["health", "--quiet"]);
+    assert_eq!((quiet.status, quiet.stdout.as_str(), quiet.stderr.as_str()), (0, "", ""));
+    let figures = place.run(&["stats"]).json();
+    assert_eq!(
+        (&figures["health"]["checks"], &figures["health"]["healthy"]),
+        (&json!(2), &json!(2))
+    );
+    let text = place.run(&["log", "--format", "text", "-n", "1"]).stdout;
+    assert!(text.contains("  health  ") && text.ends_with("  healthy\n"), "{text}");
+}
+
+#[test]
+fn a_backend_that_is_missing_degrades_and_settings_that_are_wrong_fail() {
+    let place = Place::new();
+    place.write("cofferdam.toml", "builders = ['nonsense']");
+    let ended = place.run(&["health", "--trust-workspace"]);
+    let health = ended.json();
+    assert_eq!((ended.status, &health["verdict"]), (1, &json!("degraded")), "{health:#}");
+    assert_eq!(health["probes"][3]["probe"], "builder nonsense");
+    place.write("cofferdam.toml", "nonsense = 1");
+    for _ in 0..3 {
+        let ended = place.run(&["health", "--trust-workspace"]);
+        assert_eq!((ended.status, &ended.json()["verdict"]), (2, &json!("failed")), "{ended:?}");
+    }
+    let figures = place.run(&["stats"]).json();
+    assert_eq!(figures["alerts"][0]["alert"], "health-check-failures");
+    let nowhere = place.run(&["health", "--workspace", "nowhere"]);
+    assert_eq!(nowhere.status, 2, "{nowhere:?}");
+}
+
+#[test]
+fn saved_reports_are_summed_up() {
+    let place = Place::new();
+    assert_eq!(place.run(&["report", "summary", "--format", "text"]).stdout, "no reports\n");
+    let schema = include_str!("../schemas/tools/report.save_agent_report.input.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    for example in schema["examples"].as_array().unwrap() {
+        let ended = place.run(&["call", "report.save_agent_report", &example.to_string()]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+    fs::write(place.workspace().join("reports/phase-3/notes.json"), "{}").unwrap();
+    let overview = place.run(&["report", "summary"]).json();
+    let first = &overview["phases"][0]["waves"][0];
+    assert_eq!(first["missing"], json!(["hallucination-detector"]));
+    assert_eq!(overview["unreadable"][0]["report"], "reports/phase-3/notes.json");
+    assert_eq!(overview["contradictions"], json!([]));
+    // The third example is of the first one's agent, too, without a wave and without times: of two
+    // reports with the same number, the one that is known to have ended counts.
+    assert_eq!(overview["totals"]["total"], 3);
+    let second = place.run(&["report", "summary", "--phase", "3", "--wave", "2"]).json();
+    let missing = &second["phases"][0]["waves"][0]["missing"];
+    assert_eq!(missing, &json!(["code-reviewer", "test-generator"]));
+    let html = place.run(&["report", "summary", "--format", "html"]).stdout;
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("SEC001"), "{html}");
+}
