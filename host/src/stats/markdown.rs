@@ -21,7 +21,7 @@ impl Summary {
         blocks.push("## Calls".to_owned());
         let row = |scope: &Scope| {
             let name = line(&scope.name);
-            [name].into_iter().chain(cells(scope).map(|cell| escape(&cell))).collect()
+            [name].into_iter().chain(cells(scope)).collect()
         };
         let rows: Vec<Vec<String>> = self.tools.iter().chain([&self.total]).map(row).collect();
         blocks.push(table(&COLUMNS, &NUMBERS, &rows));

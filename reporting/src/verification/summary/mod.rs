@@ -289,7 +289,10 @@ fn wave_overview(
         wave,
         totals: agents.iter().map(|agent| agent.totals).sum(),
         elapsed_seconds: elapsed(spans),
-        agent_seconds: agents.iter().filter_map(|agent| agent.seconds).sum(),
+        agent_seconds: agents
+            .iter()
+            .filter_map(|agent| agent.seconds)
+            .fold(0.0, |sum, seconds| sum + seconds),
         timed_agents: agents.iter().filter(|agent| agent.seconds.is_some()).count(),
         missing,
         agents,
