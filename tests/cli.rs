@@ -897,8 +897,10 @@ fn the_workspaces_settings_count_once_they_are_accepted() {
     assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
 
     let ended = place.run(&["policy", "accept"]);
-    let accepted =
-        json!({"workspace": place.workspace(), "accepted": true, "grants": [], "roles": ["mine"]});
+    let accepted = json!({
+        "workspace": place.workspace(), "accepted": true, "grants": [], "roles": ["mine"],
+        "agents": []
+    });
     assert_eq!((ended.status, ended.json()), (0, accepted));
     let ended = two();
     assert_eq!((ended.status, ended.stderr.as_str()), (2, ""));
