@@ -114,6 +114,7 @@ fn every_command_explains_itself_with_examples() {
         "doctor",
         "log",
         "man",
+        "pipeline",
         "plugin",
         "plugin inspect",
         "plugin list",
@@ -804,7 +805,7 @@ fn every_document_has_a_schema_and_fits_it() {
     let documents: Vec<&str> = help
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("- ")?.split(':').next())
-        .take(10)
+        .take(14)
         .collect();
     let wanted = [
         "envelope-actions",
@@ -817,6 +818,10 @@ fn every_document_has_a_schema_and_fits_it() {
         "settings",
         "role",
         "journal",
+        "pipeline-work-order",
+        "pipeline-designer",
+        "pipeline-qa",
+        "pipeline-result",
     ];
     assert_eq!(documents, wanted);
     let schema = |document: &str| {

@@ -14,6 +14,7 @@ mod cli;
 mod crash;
 mod filesystem;
 mod hostile;
+mod pipeline;
 mod process;
 mod quality;
 mod transactions;

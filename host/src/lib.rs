@@ -27,6 +27,8 @@ pub mod journal;
 #[cfg(feature = "engine")]
 pub mod metrics;
 pub mod outcome;
+#[cfg(feature = "engine")]
+pub mod pipeline;
 pub mod plugin;
 pub mod policy;
 #[cfg(feature = "engine")]
