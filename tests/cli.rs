@@ -119,6 +119,7 @@ fn every_command_explains_itself_with_examples() {
         "inbox",
         "log",
         "man",
+        "pipeline",
         "plugin",
         "plugin inspect",
         "plugin list",
@@ -819,7 +820,7 @@ fn every_document_has_a_schema_and_fits_it() {
     let documents: Vec<&str> = help
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("- ")?.split(':').next())
-        .take(10)
+        .take(14)
         .collect();
     let wanted = [
         "envelope-actions",
@@ -832,6 +833,10 @@ fn every_document_has_a_schema_and_fits_it() {
         "settings",
         "role",
         "journal",
+        "pipeline-work-order",
+        "pipeline-designer",
+        "pipeline-qa",
+        "pipeline-result",
     ];
     assert_eq!(documents, wanted);
     let schema = |document: &str| {
@@ -912,8 +917,10 @@ fn the_workspaces_settings_count_once_they_are_accepted() {
     assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));
 
     let ended = place.run(&["policy", "accept"]);
-    let accepted =
-        json!({"workspace": place.workspace(), "accepted": true, "grants": [], "roles": ["mine"]});
+    let accepted = json!({
+        "workspace": place.workspace(), "accepted": true, "grants": [], "roles": ["mine"],
+        "agents": []
+    });
     assert_eq!((ended.status, ended.json()), (0, accepted));
     let ended = two();
     assert_eq!((ended.status, ended.stderr.as_str()), (2, ""));

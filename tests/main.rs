@@ -16,6 +16,7 @@ mod crash;
 mod filesystem;
 mod hostile;
 mod observability;
+mod pipeline;
 mod process;
 mod quality;
 mod team;

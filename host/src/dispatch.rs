@@ -130,6 +130,7 @@ fn arguments(schema: &Value) -> String {
 }
 
 /// A call whose tool exists and whose arguments fit the tool's schema.
+#[derive(Clone)]
 pub struct ValidCall {
     tool: Arc<ToolEntry>,
     name: String,
@@ -168,6 +169,11 @@ impl ValidCall {
     /// The tool.
     pub fn tool(&self) -> &Arc<ToolEntry> {
         &self.tool
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> &Value {
+        &self.args
     }
 }
 

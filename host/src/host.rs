@@ -1,6 +1,7 @@
 //! The facade: open a host on a workspace, give it an envelope, get the results.
 
 mod backends;
+mod pipeline;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::agent::Agents;
 use crate::capability::Programs;
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
@@ -25,6 +27,8 @@ use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Sett
 use crate::runtime::{Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers};
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
+
+pub use pipeline::{Inputs, PipelineOptions, Source};
 
 /// Starts the sandbox of native programs.
 pub use cofferdam_sandbox::Helper;
@@ -47,7 +51,8 @@ pub struct Config {
     pub observer: Arc<dyn Observer>,
     /// How the sandbox of native programs is started; `None`: no native program runs.
     pub sandbox: Option<Helper>,
-    /// The variables of which the settings can pass some on to native programs.
+    /// The variables of which the settings can pass some on to native programs, and all of which
+    /// a person's own agents get.
     pub environment: HashMap<String, String>,
 }
 
@@ -162,6 +167,7 @@ pub struct Host {
     runtime: Arc<Runtime>,
     backends: Arc<Backends>,
     programs: Arc<Programs>,
+    agents: Agents,
     workers: Workers,
     workspace: Arc<Workspace>,
     journal: Journal,
@@ -197,6 +203,7 @@ impl Host {
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
         let runtime = Arc::new(Runtime::new(workers, cache)?);
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
+        let agents = Agents::new(workspace.path(), config.environment.clone());
         let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
         Ok(Self {
             registry,
@@ -204,6 +211,7 @@ impl Host {
             runtime,
             backends: Arc::new(backends),
             programs: Arc::new(programs),
+            agents,
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,

@@ -8,6 +8,8 @@
 //! manifests and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
+pub mod agent;
+#[cfg(feature = "engine")]
 pub mod capability;
 #[cfg(feature = "engine")]
 pub mod cli;
@@ -25,6 +27,8 @@ pub mod host;
 #[cfg(feature = "engine")]
 pub mod journal;
 pub mod outcome;
+#[cfg(feature = "engine")]
+pub mod pipeline;
 pub mod plugin;
 pub mod policy;
 #[cfg(feature = "engine")]

@@ -8,6 +8,7 @@ use std::fmt;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ pub struct SchemaError {
 }
 
 /// One thing that is wrong with a document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// JSON Pointer (RFC 6901) to the place; empty: the whole document.
     pub pointer: String,

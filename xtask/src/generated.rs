@@ -16,6 +16,16 @@ struct Generated {
 const FILES: &[Generated] = &[
     Generated { arguments: &["schema", "journal"], path: "schemas/journal.json" },
     Generated { arguments: &["schema", "manifest"], path: "schemas/manifest.json" },
+    Generated {
+        arguments: &["schema", "pipeline-designer"],
+        path: "schemas/pipeline.designer.json",
+    },
+    Generated { arguments: &["schema", "pipeline-qa"], path: "schemas/pipeline.qa.json" },
+    Generated { arguments: &["schema", "pipeline-result"], path: "schemas/pipeline.result.json" },
+    Generated {
+        arguments: &["schema", "pipeline-work-order"],
+        path: "schemas/pipeline.work-order.json",
+    },
     Generated { arguments: &["schema", "plugin"], path: "schemas/plugin.json" },
     Generated { arguments: &["schema", "role"], path: "schemas/role.json" },
     Generated { arguments: &["schema", "settings"], path: "schemas/settings.json" },

@@ -1,6 +1,6 @@
 //! The arguments, as clap reads them. Help, man pages and completions come from here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -125,6 +125,26 @@ Examples:
   cofferdam validate envelope.json
   cofferdam validate --strict --role designer -")]
     Validate(Validate),
+    /// Run a round of Designer, QA and Main: check both documents, execute what was approved
+    ///
+    /// The work order says what is to be done; the Designer's output has the commands, QA's the
+    /// decision about them. Each is a file, or the answer of an agent that is asked for it. What
+    /// was approved is executed verbatim as one transaction, and committed only if the result
+    /// passes its lints. An agent is your own program: it is not sandboxed.
+    #[command(after_help = "\
+Exit status:
+  0  APPLIED: executed, verified and committed
+  2  BLOCKED: a document does not keep to the rules, an agent gave no answer, or QA rejected;
+     nothing was executed
+  1  FAILED: a command failed, or the result does not pass; nothing was changed (see --keep);
+     3, 4 or 5 where a call was denied, was stopped, or the host failed
+
+Examples:
+  cofferdam pipeline --work-order step.json --designer design.json --qa review.json
+  cofferdam pipeline --work-order step.json --designer-cmd 'claude -p' --qa-cmd 'claude -p'
+  cofferdam pipeline --work-order - --designer-agent designer --qa-agent qa < step.json
+  cofferdam pipeline --work-order step.json --designer d.json --qa q.json --dry-run --format text")]
+    Pipeline(Pipeline),
     /// List the tools, or show one with its schemas
     #[command(after_help = "\
 Examples:
@@ -250,7 +270,8 @@ impl Command {
             | Self::Report(Report { command: ReportCommand::Summary { shown, .. } }) => {
                 shown.errors()
             }
-            Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
+            Self::Pipeline(Pipeline { format: ReportFormat::Json, .. }) => Format::Json,
+            Self::Pipeline(_) | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
             | Self::Schema(_)
             | Self::Completions(_)
@@ -332,6 +353,116 @@ pub struct Validate {
     /// Take exactly one JSON document, with nothing around it
     #[arg(long)]
     pub strict: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// One JSON document
+    Json,
+    /// For people
+    Text,
+    /// A document
+    Markdown,
+}
+
+#[derive(Debug, Args)]
+pub struct Pipeline {
+    /// The work order; `-`: standard input
+    #[arg(long, value_name = "FILE")]
+    pub work_order: PathBuf,
+    #[command(flatten)]
+    pub designer: DesignerSource,
+    #[command(flatten)]
+    pub qa: QaSource,
+    /// End an agent that has not answered after so many seconds (default: what its settings say,
+    /// or 600)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub agent_timeout_s: Option<u32>,
+    /// Take exactly one JSON document from each, with nothing around it
+    #[arg(long)]
+    pub strict: bool,
+    /// The step is the last one of its phase: the work order's phase_boundary_lint has to pass, too
+    #[arg(long)]
+    pub phase_boundary: bool,
+    /// If the round fails, commit what was done by then, to be looked at
+    #[arg(long, conflicts_with = "dry_run")]
+    pub keep: bool,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Stop each call after so many milliseconds
+    #[arg(long, value_name = "N")]
+    pub call_ms: Option<u32>,
+    /// Write the record of the round there as well, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = ReportFormat::Json)]
+    pub format: ReportFormat,
+}
+
+/// Where the Designer's output comes from.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct DesignerSource {
+    /// The Designer's output; `-`: standard input
+    #[arg(long, value_name = "FILE")]
+    designer: Option<PathBuf>,
+    /// Ask this program: the prompt on its standard input, the answer on its standard output
+    #[arg(long, value_name = "COMMAND")]
+    designer_cmd: Option<String>,
+    /// Ask this agent of the settings ([agents.NAME])
+    #[arg(long, value_name = "NAME")]
+    designer_agent: Option<String>,
+}
+
+/// Where QA's output comes from.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct QaSource {
+    /// QA's output; `-`: standard input
+    #[arg(long, value_name = "FILE")]
+    qa: Option<PathBuf>,
+    /// Ask this program: the prompt on its standard input, the answer on its standard output
+    #[arg(long, value_name = "COMMAND")]
+    qa_cmd: Option<String>,
+    /// Ask this agent of the settings ([agents.NAME])
+    #[arg(long, value_name = "NAME")]
+    qa_agent: Option<String>,
+}
+
+/// Where a document comes from: one of the three.
+#[derive(Debug, Clone, Copy)]
+pub struct DocumentSource<'a> {
+    /// What the options begin with.
+    pub option: &'static str,
+    pub file: Option<&'a Path>,
+    pub command: Option<&'a str>,
+    pub agent: Option<&'a str>,
+}
+
+impl DesignerSource {
+    pub fn document(&self) -> DocumentSource<'_> {
+        let Self { designer, designer_cmd, designer_agent } = self;
+        DocumentSource {
+            option: "designer",
+            file: designer.as_deref(),
+            command: designer_cmd.as_deref(),
+            agent: designer_agent.as_deref(),
+        }
+    }
+}
+
+impl QaSource {
+    pub fn document(&self) -> DocumentSource<'_> {
+        let Self { qa, qa_cmd, qa_agent } = self;
+        DocumentSource {
+            option: "qa",
+            file: qa.as_deref(),
+            command: qa_cmd.as_deref(),
+            agent: qa_agent.as_deref(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -654,6 +785,14 @@ pub enum Document {
     Role,
     /// A line of the journal
     Journal,
+    /// A work order of a pipeline
+    PipelineWorkOrder,
+    /// A Designer's output
+    PipelineDesigner,
+    /// QA's output
+    PipelineQa,
+    /// What is printed and recorded for a round of a pipeline
+    PipelineResult,
 }
 
 #[derive(Debug, Args)]

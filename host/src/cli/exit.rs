@@ -1,6 +1,7 @@
 //! Exit statuses. They are part of the interface.
 
 use crate::outcome::{Outcome, Status};
+use crate::pipeline::round::{Round, State};
 
 /// Every call was executed.
 pub const OK: u8 = 0;
@@ -27,14 +28,25 @@ pub const FAILED: u8 = 2;
 
 /// The status of a run: that of its gravest outcome.
 pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> u8 {
-    outcomes
-        .map(|outcome| match outcome.status() {
-            Status::Executed => OK,
-            Status::Error | Status::Skipped => ERROR,
-            Status::Denied => DENIED,
-            Status::Limit | Status::Trap => STOPPED,
-            Status::Failed => HOST,
-        })
-        .max()
-        .unwrap_or(OK)
+    outcomes.map(|outcome| of_status(outcome.status())).max().unwrap_or(OK)
+}
+
+/// The status of a round of a pipeline: 0 where it is APPLIED, 2 where it is BLOCKED, so that
+/// nothing was executed; where it FAILED, that of its gravest outcome, and at least 1.
+pub fn of_round(round: &Round) -> u8 {
+    match round.state {
+        State::Applied => OK,
+        State::Blocked => REFUSED,
+        State::Failed => round.outcomes().map(of_status).fold(ERROR, u8::max),
+    }
+}
+
+fn of_status(status: Status) -> u8 {
+    match status {
+        Status::Executed => OK,
+        Status::Error | Status::Skipped => ERROR,
+        Status::Denied => DENIED,
+        Status::Limit | Status::Trap => STOPPED,
+        Status::Failed => HOST,
+    }
 }

@@ -13,6 +13,10 @@ use super::args::{Cli, Completions, Document, Man, Schema};
 use super::output::Output;
 use super::{CliError, exit};
 use crate::journal::Entry;
+use crate::pipeline::designer::DesignerOutput;
+use crate::pipeline::qa::QaOutput;
+use crate::pipeline::round::Round;
+use crate::pipeline::work_order::WorkOrder;
 use crate::plugin::manifest::Manifest;
 use crate::policy::{RoleSettings, Settings};
 
@@ -33,6 +37,10 @@ fn document(document: Document) -> Result<Value, CliError> {
         Document::Settings => return Ok(schema_for!(Settings).to_value()),
         Document::Role => return Ok(schema_for!(RoleSettings).to_value()),
         Document::Journal => return Ok(schema_for!(Entry).to_value()),
+        Document::PipelineWorkOrder => return Ok(schema_for!(WorkOrder).to_value()),
+        Document::PipelineDesigner => return Ok(schema_for!(DesignerOutput).to_value()),
+        Document::PipelineQa => return Ok(schema_for!(QaOutput).to_value()),
+        Document::PipelineResult => return Ok(schema_for!(Round).to_value()),
     };
     serde_json::from_str(written).map_err(CliError::host)
 }

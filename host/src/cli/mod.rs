@@ -16,6 +16,7 @@ mod inbox;
 mod ledger;
 mod log;
 mod output;
+mod pipeline;
 mod plugin;
 mod plugin_test;
 mod policy;
@@ -71,6 +72,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Run(args) => run::execute(global, args, output),
         Command::Call(args) => call::execute(global, args, output),
         Command::Validate(args) => validate::execute(global, args, output),
+        Command::Pipeline(args) => pipeline::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),
         Command::Backend(args) => backend::execute(global, &args.command, output),
         Command::Beads(args) => beads::execute(global, &args.command, output),

@@ -37,10 +37,26 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             json!({"role": role.name(), "description": role.description(), "tools": tools, "scope": if role.scope().is_everything() { "everything".into() } else { json!(role.scope()) }})
         })
         .collect();
+    let agents: Vec<Value> = policy
+        .agents()
+        .map(|agent| {
+            let command = agent.command();
+            let words = std::iter::once(command.program())
+                .chain(command.arguments().iter().map(String::as_str));
+            json!({
+                "agent": agent.name(),
+                "command": words.collect::<Vec<_>>(),
+                "role": agent.role(),
+                "contract": agent.contract(),
+                "timeout-s": agent.timeout().as_secs(),
+            })
+        })
+        .collect();
     let (limits, retention) = (policy.limits(), policy.retention());
     output.document(&json!({
         "grants": grants,
         "roles": roles,
+        "agents": agents,
         "limits": {
             "call-ms": limits.call.as_millis() as u64,
             "memory-mb": limits.memory >> 20,
@@ -71,6 +87,12 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
         "accepted": accepted.is_some(),
         "grants": accepted.iter().flat_map(|settings| settings.grants.keys()).collect::<Vec<_>>(),
         "roles": accepted.iter().flat_map(|settings| settings.roles.keys()).collect::<Vec<_>>(),
+        // What may be started as the person's own program is shown as a whole.
+        "agents": accepted
+            .iter()
+            .flat_map(|settings| &settings.agents)
+            .map(|(name, agent)| json!({"agent": name, "command": agent.command}))
+            .collect::<Vec<_>>(),
     }))?;
     Ok(exit::OK)
 }

@@ -1,6 +1,6 @@
-//! Finds the envelope in what a model wrote around it: code fences, prose, reasoning.
+//! Finds the document in what a model wrote around it: code fences, prose, reasoning.
 //!
-//! The last complete object that is an envelope counts, since reasoning often holds drafts
+//! The last complete object that is wanted counts, since reasoning often holds drafts
 //! before the answer. Nothing within the object is touched: a tag or a fence inside one of its
 //! strings is its own content.
 
@@ -8,32 +8,26 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::json;
+use super::{Document, json};
 
 /// How much text may be parsed, as a multiple of its length, while looking for the beginning
 /// of a document. Unclosed brackets make every attempt run to the end.
 const EFFORT: usize = 64;
 
-/// What was found.
-pub(super) struct Found {
-    pub(super) value: Value,
-    pub(super) repairs: Vec<String>,
-}
-
-/// The last object of `text` that `is_envelope`.
-pub(super) fn find(text: &str, is_envelope: impl Fn(&Value) -> bool) -> Option<Found> {
+/// The last object of `text` that `is_wanted`.
+pub(super) fn find(text: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Document> {
     let objects = objects(text);
     let reasoning = reasoning(text, &objects);
-    let mut envelopes = objects.into_iter().filter(|(value, range)| {
-        is_envelope(value) && !reasoning.iter().any(|part| part.contains(&range.start))
+    let mut wanted = objects.into_iter().filter(|(value, range)| {
+        is_wanted(value) && !reasoning.iter().any(|part| part.contains(&range.start))
     });
     let mut earlier = 0;
-    let (mut value, mut range) = envelopes.next()?;
-    for later in envelopes {
+    let (mut value, mut range) = wanted.next()?;
+    for later in wanted {
         (value, range) = later;
         earlier += 1;
     }
-    Some(Found { value, repairs: repairs(text, &range, &reasoning, earlier) })
+    Some(Document { value, repairs: repairs(text, &range, &reasoning, earlier) })
 }
 
 /// All complete objects that are not part of another, with their places.

@@ -92,24 +92,42 @@ impl DecodeError {
     }
 }
 
+/// A JSON document that was found in text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The document.
+    pub value: Value,
+    /// What lenient decoding removed around it.
+    pub repairs: Vec<String>,
+}
+
 /// Turns text into an envelope.
 ///
 /// # Errors
 /// Text without a document, a document that is no JSON or of no known dialect, or one that
 /// does not have its dialect's shape.
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
+    let Document { value, repairs } = document(text, mode, is_envelope)?;
+    Ok(Envelope { repairs, ..from_value(value)? })
+}
+
+/// Finds the document in text. Strict, that is all of the text, whatever it holds; lenient, it
+/// may also be the last complete object in it that `is_wanted`.
+///
+/// # Errors
+/// Text without one.
+pub fn document(
+    text: &str,
+    mode: Mode,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<Document, DecodeError> {
     let strict = match json::parse(text) {
-        Ok(value) => return from_value(value),
+        Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
         Err(error) => DecodeError::one("one JSON document", error.to_string()),
     };
     match mode {
         Mode::Strict => Err(strict),
-        Mode::Lenient => {
-            let found = lenient::find(text, is_envelope).ok_or(strict)?;
-            let mut envelope = from_value(found.value)?;
-            envelope.repairs = found.repairs;
-            Ok(envelope)
-        }
+        Mode::Lenient => lenient::find(text, is_wanted).ok_or(strict),
     }
 }
 
@@ -124,6 +142,16 @@ pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     match dialect(&object) {
         Some(Dialect::Actions) => actions::decode(object),
         Some(Dialect::Tool) => tool::decode(object),
+        None if let Some(what) = pipeline_document(&object) => {
+            let expected = "an envelope that runs by itself";
+            Err(DecodeError::one(
+                expected,
+                format!(
+                    "{what}, which runs only as part of a pipeline: `cofferdam pipeline \
+                     --work-order FILE --designer FILE --qa FILE`"
+                ),
+            ))
+        }
         None => {
             let keys: Vec<&str> = object.keys().map(String::as_str).take(8).collect();
             let mut error = DecodeError::one(
@@ -164,8 +192,22 @@ fn dialect(object: &Map<String, Value>) -> Option<Dialect> {
     }
 }
 
+/// What a document of a pipeline is: one of the dialects `commands` and `decision`, which name
+/// calls, but run only together and after their checks ([`crate::pipeline`]). Source: S0.
+fn pipeline_document(object: &Map<String, Value>) -> Option<&'static str> {
+    object.get("commands").filter(|commands| commands.is_array())?;
+    Some(if object.contains_key("decision") {
+        "QA's output (the dialect 'decision')"
+    } else {
+        "a Designer's output (the dialect 'commands')"
+    })
+}
+
+/// Also of a document of a pipeline, so that no draft before it is taken in its place.
 fn is_envelope(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| dialect(object).is_some())
+    value
+        .as_object()
+        .is_some_and(|object| dialect(object).is_some() || pipeline_document(object).is_some())
 }
 
 /// The result document of an envelope, in its own dialect.
@@ -331,6 +373,24 @@ mod tests {
         ] {
             assert!(decode(text, Mode::Lenient).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn documents_of_a_pipeline_run_only_there() {
+        let designer = r#"{"touched_files":[],"commands":[],"changed_signatures":[]}"#;
+        let qa = r#"{"decision":"REJECTED","commands":[],"verification":null}"#;
+        for (text, what) in [
+            (designer.to_owned(), "a Designer's output (the dialect 'commands')"),
+            (qa.to_owned(), "QA's output (the dialect 'decision')"),
+            (format!("{{\"tool\":\"draft\"}} so: {designer}"), "a Designer's output"),
+            (format!("```json\n{qa}\n```"), "QA's output"),
+        ] {
+            let error = tools(&text, Mode::Lenient).unwrap_err();
+            assert!(error.contains(what), "{text}: {error}");
+            assert!(error.contains("cofferdam pipeline --work-order FILE"), "{error}");
+        }
+        // A tool's arguments may have any name.
+        assert_eq!(tools(r#"{"tool":"a","commands":[]}"#, Mode::Strict).unwrap(), ["a"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the
 //! meet of all of them. Nothing that an envelope says takes part.
 
+mod agents;
 mod backends;
 mod capabilities;
 mod limits;
@@ -13,13 +14,14 @@ mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use agents::{AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError};
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use role::Role;
 pub use scope::{Scope, ScopeError, protected};
 pub use settings::{
-    GrantSettings, OneOrMore, ProgramSettings, RoleSettings, SandboxTier, Settings,
+    AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RoleSettings, SandboxTier, Settings,
 };
 
 /// The operator's decisions.
@@ -31,6 +33,7 @@ pub struct Policy {
     retention: Retention,
     choices: Choices,
     programs: ProgramSettings,
+    agents: BTreeMap<String, Agent>,
 }
 
 /// Settings that make no sense.
@@ -95,6 +98,7 @@ impl Policy {
             retention: Retention::DEFAULT,
             choices: Choices::default(),
             programs: ProgramSettings::default(),
+            agents: BTreeMap::new(),
         };
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
@@ -105,6 +109,16 @@ impl Policy {
             policy.retention = policy.retention.with(&layer.history);
             policy.choices = policy.choices.with(layer);
             policy.programs = backends::with_programs(policy.programs, &layer.programs)?;
+            for (name, settings) in &layer.agents {
+                policy.agents.insert(name.clone(), Agent::new(name, settings)?);
+            }
+        }
+        let roles = |agent: &&Agent| agent.role().is_some_and(|role| policy.role(role).is_none());
+        if let Some(agent) = policy.agents().find(roles) {
+            return Err(PolicyError {
+                place: format!("agents.{}.role", agent.name()),
+                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
+            });
         }
         Ok(policy)
     }
@@ -127,6 +141,16 @@ impl Policy {
     /// Where native programs are, and how they are run.
     pub fn programs(&self) -> &ProgramSettings {
         &self.programs
+    }
+
+    /// All agents that can be asked, by name.
+    pub fn agents(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.values()
+    }
+
+    /// One agent.
+    pub fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.get(name)
     }
 
     /// The variables of the host's own environment that a plugin's programs get.

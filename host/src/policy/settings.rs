@@ -27,6 +27,8 @@ pub struct Settings {
     pub grants: BTreeMap<String, GrantSettings>,
     /// Roles, by name. One with the name of a built-in role replaces it.
     pub roles: BTreeMap<String, RoleSettings>,
+    /// Agents that can be asked, by name: programs of the person's own, which run unconfined.
+    pub agents: BTreeMap<String, AgentSettings>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept so that they can be undone.
@@ -137,4 +139,24 @@ pub struct RoleSettings {
     /// Limits that it lowers.
     #[serde(default)]
     pub limits: LimitSettings,
+}
+
+/// An agent that can be asked. It gets a prompt on its standard input and answers on its standard
+/// output. It is not sandboxed: it runs as the person's own program, in the workspace, with the
+/// host's environment.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AgentSettings {
+    /// The program, by its name in `PATH` or its absolute path, and its arguments. No shell is
+    /// between.
+    pub command: Vec<String>,
+    /// The role that its own calls are made under.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// The contract that its answers keep to.
+    #[serde(default)]
+    pub contract: Option<String>,
+    /// How long it may take to answer, in seconds; without this, 600.
+    #[serde(default)]
+    pub timeout_s: Option<u32>,
 }

@@ -1,0 +1,214 @@
+//! Asks an agent: a program of the person's own that takes a prompt on its standard input and
+//! answers on its standard output, such as a model's command line.
+//!
+//! It is named by the person, on the command line or in settings that a person accepted, and it is
+//! not sandboxed: it has the person's rights, the host's environment and the workspace as its
+//! working directory. What bounds it is its time and the size of its answer, and that its process
+//! group is killed in the end, however that comes about. Its answer is text that nobody has
+//! checked yet. What is asked, and what answers mean, is for whoever asks.
+
+mod process;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cofferdam_sandbox::find_program;
+
+use crate::outcome::neutralise;
+use crate::policy::AgentCommand;
+
+/// How much of what an agent prints to its standard error an error shows, in bytes.
+const COMPLAINT: usize = 2 << 10;
+
+/// What every agent is started with.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    directory: PathBuf,
+    environment: HashMap<String, String>,
+}
+
+/// One question.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// The program.
+    pub command: &'a AgentCommand,
+    /// What it reads.
+    pub prompt: String,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// How long its answer may be, in bytes.
+    pub most: usize,
+}
+
+/// Why an agent gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// There is no such program.
+    #[error("there is no program '{0}' in the absolute directories of PATH")]
+    NotFound(String),
+    /// The system does not start it, or its pipes broke.
+    #[error("the agent {program} can't be run: {source}")]
+    System {
+        /// Its program.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It took too long.
+    #[error("the agent did not answer within {:.1} s and was ended{stderr}", after.as_secs_f64())]
+    Timeout {
+        /// How long it had.
+        after: Duration,
+        /// The end of what it said on its standard error.
+        stderr: Complaint,
+    },
+    /// It printed too much.
+    #[error("the agent printed more than {most} bytes and was ended{stderr}")]
+    TooLong {
+        /// The most that it may print.
+        most: usize,
+        /// The end of what it said on its standard error.
+        stderr: Complaint,
+    },
+    /// The person, or the system, wanted the run to end.
+    #[error("cancelled while the agent was asked")]
+    Cancelled,
+    /// It failed, or was killed by somebody else.
+    #[error("the agent ended with {how}{stderr}")]
+    Ended {
+        /// `exit status 1`, `signal 9`.
+        how: String,
+        /// The end of what it said on its standard error.
+        stderr: Complaint,
+    },
+    /// It printed nothing.
+    #[error("the agent printed nothing{stderr}")]
+    Silent {
+        /// The end of what it said on its standard error.
+        stderr: Complaint,
+    },
+    /// What it printed is no text.
+    #[error("the agent's answer is not UTF-8 (first bad byte at offset {0})")]
+    NotUtf8(usize),
+}
+
+/// The end of what an agent said on its standard error, made inert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint(String);
+
+impl Complaint {
+    fn of(stderr: &[u8]) -> Self {
+        let end = &stderr[stderr.len().saturating_sub(COMPLAINT)..];
+        Self(neutralise(String::from_utf8_lossy(end).trim()))
+    }
+}
+
+impl std::fmt::Display for Complaint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "; it said: {}", self.0) }
+    }
+}
+
+impl Agents {
+    /// Agents that work in `directory` and get `environment`.
+    pub fn new(directory: &Path, environment: HashMap<String, String>) -> Self {
+        Self { directory: directory.to_owned(), environment }
+    }
+
+    /// Asks an agent and waits for its answer. When it is dropped, and when `cancelled` ends, the
+    /// agent is ended as well.
+    ///
+    /// What the agent prints to its standard error goes to the log, line by line.
+    ///
+    /// # Errors
+    /// See [`AgentError`]. What the agent has printed by then is lost.
+    pub async fn ask(
+        &self,
+        question: Question<'_>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<String, AgentError> {
+        let Question { command, prompt, timeout, most } = question;
+        let program = self.find(command.program())?;
+        let start = process::Start {
+            program: program.clone(),
+            arguments: command.arguments().to_vec(),
+            directory: self.directory.clone(),
+            environment: self.environment.clone(),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let _stop_when_dropped = StopWhenDropped(Arc::clone(&stop));
+        let running = {
+            let stop = Arc::clone(&stop);
+            let bounds = process::Bounds { time: timeout, output: most };
+            tokio::task::spawn_blocking(move || {
+                process::run(start, prompt.as_bytes(), &bounds, &stop)
+            })
+        };
+        let mut running = std::pin::pin!(running);
+        let ended = tokio::select! {
+            ended = &mut running => ended,
+            () = cancelled => {
+                stop.store(true, Ordering::Relaxed);
+                running.await
+            }
+        };
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        let ended = ended.map_err(|source| AgentError::System {
+            program: program.display().to_string(),
+            source,
+        })?;
+        answer(ended, timeout, most)
+    }
+
+    fn find(&self, program: &str) -> Result<PathBuf, AgentError> {
+        if program.starts_with('/') {
+            return Ok(PathBuf::from(program));
+        }
+        let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        let directories: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
+        // A relative directory would be one of the workspace's.
+        find_program(program, &directories).ok_or_else(|| AgentError::NotFound(program.to_owned()))
+    }
+}
+
+/// What the end of an agent means.
+fn answer(
+    process::Ended { end, stdout, stderr }: process::Ended,
+    after: Duration,
+    most: usize,
+) -> Result<String, AgentError> {
+    let stderr = Complaint::of(&stderr);
+    match end {
+        process::End::Timeout => return Err(AgentError::Timeout { after, stderr }),
+        process::End::TooLong => return Err(AgentError::TooLong { most, stderr }),
+        process::End::Stopped => return Err(AgentError::Cancelled),
+        process::End::Exit(0) => {}
+        process::End::Exit(status) => {
+            return Err(AgentError::Ended { how: format!("exit status {status}"), stderr });
+        }
+        process::End::Signal(signal) => {
+            return Err(AgentError::Ended { how: format!("signal {signal}"), stderr });
+        }
+    }
+    let text = String::from_utf8(stdout)
+        .map_err(|error| AgentError::NotUtf8(error.utf8_error().valid_up_to()))?;
+    if text.trim().is_empty() { Err(AgentError::Silent { stderr }) } else { Ok(text) }
+}
+
+/// Whoever does not wait for an answer any more wants none.
+struct StopWhenDropped(Arc<AtomicBool>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Agents that can be asked: programs of the person's own, named in the settings.
+
+use std::time::Duration;
+
+use super::{AgentSettings, PolicyError};
+
+/// How long an agent may take where nothing is said.
+pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The most that an agent may be given, in seconds: a day.
+const MOST_SECONDS: u32 = 24 * 60 * 60;
+
+/// How long the name of an agent or a contract may be, in bytes.
+const NAME: usize = 64;
+
+/// A program and its arguments. No shell is between: each argument is passed as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentCommand {
+    program: String,
+    arguments: Vec<String>,
+}
+
+/// Words that are no command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentCommandError {
+    /// There is no program.
+    #[error("no program is named; write a program and its arguments")]
+    Empty,
+    /// A relative path means another program in another directory.
+    #[error("'{0}' is a relative path; write a name that is found in PATH, or an absolute path")]
+    Relative(String),
+    /// No system passes a NUL.
+    #[error("the command holds a NUL character")]
+    Nul,
+}
+
+impl AgentCommand {
+    /// A command from its words: the program's name, or its absolute path, and its arguments.
+    ///
+    /// # Errors
+    /// See [`AgentCommandError`].
+    pub fn new(words: &[String]) -> Result<Self, AgentCommandError> {
+        let Some((program, arguments)) = words.split_first().filter(|(name, _)| !name.is_empty())
+        else {
+            return Err(AgentCommandError::Empty);
+        };
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(AgentCommandError::Nul);
+        }
+        let is_name = !program.contains('/') && program != "." && program != "..";
+        if !is_name && !program.starts_with('/') {
+            return Err(AgentCommandError::Relative(program.clone()));
+        }
+        Ok(Self { program: program.clone(), arguments: arguments.to_vec() })
+    }
+
+    /// A name that is looked up in `PATH`, or an absolute path.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// What the program is given.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+}
+
+/// An agent of the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    name: String,
+    command: AgentCommand,
+    role: Option<String>,
+    contract: Option<String>,
+    timeout: Duration,
+}
+
+impl Agent {
+    /// An agent from its settings. Whether its role exists is known only when all settings are.
+    ///
+    /// # Errors
+    /// A name, a command or a time that can't be one.
+    pub(super) fn new(name: &str, settings: &AgentSettings) -> Result<Self, PolicyError> {
+        let wrong = |key: &str, message: String| PolicyError {
+            place: format!("agents.{name}{key}"),
+            message,
+        };
+        for (key, name) in [("", Some(name)), (".contract", settings.contract.as_deref())] {
+            if let Some(name) = name.filter(|name| !is_name(name)) {
+                let message = format!("'{name}' is no name: letters, digits, '-', '_' and '.'");
+                return Err(wrong(key, message));
+            }
+        }
+        let timeout = match settings.timeout_s {
+            None => AGENT_TIMEOUT,
+            Some(0) => {
+                let message = "0 is too little; leave the key out for the default".to_owned();
+                return Err(wrong(".timeout-s", message));
+            }
+            Some(seconds) if seconds > MOST_SECONDS => {
+                let message = format!("{seconds} is more than the most, {MOST_SECONDS}");
+                return Err(wrong(".timeout-s", message));
+            }
+            Some(seconds) => Duration::from_secs(seconds.into()),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            command: AgentCommand::new(&settings.command)
+                .map_err(|error| wrong(".command", error.to_string()))?,
+            role: settings.role.clone(),
+            contract: settings.contract.clone(),
+            timeout,
+        })
+    }
+
+    /// What the settings call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program that is asked.
+    pub fn command(&self) -> &AgentCommand {
+        &self.command
+    }
+
+    /// The role that its own calls are made under.
+    pub fn role(&self) -> Option<&str> {
+        self.role.as_deref()
+    }
+
+    /// The contract that its answers keep to.
+    pub fn contract(&self) -> Option<&str> {
+        self.contract.as_deref()
+    }
+
+    /// How long it may take to answer.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= NAME && name.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::policy::{Policy, Settings};
+
+    fn policy(layers: &[&str]) -> Result<Policy, String> {
+        let layers: Result<Vec<_>, _> = layers.iter().map(|layer| Settings::parse(layer)).collect();
+        Policy::new(&layers.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_later_layer_replaces_an_agent() {
+        let policy = policy(&[
+            "[agents.designer]\ncommand = ['a']\n[agents.qa]\ncommand = ['b']\nrole = 'mine'",
+            "[roles.mine]\ntools = ['*']\n[agents.designer]\ncommand = ['/opt/c', '-p', 'x y']\n\
+             timeout-s = 60\ncontract = 'tdd-task-executor'",
+        ])
+        .unwrap();
+        let names: Vec<&str> = policy.agents().map(Agent::name).collect();
+        assert_eq!(names, ["designer", "qa"]);
+        let designer = policy.agent("designer").unwrap();
+        assert_eq!(designer.command().program(), "/opt/c");
+        assert_eq!(designer.command().arguments(), ["-p", "x y"]);
+        assert_eq!(designer.timeout(), Duration::from_secs(60));
+        assert_eq!(designer.contract(), Some("tdd-task-executor"));
+        let qa = policy.agent("qa").unwrap();
+        assert_eq!((qa.role(), qa.timeout()), (Some("mine"), AGENT_TIMEOUT));
+        assert!(policy.agent("main").is_none());
+    }
+
+    #[test]
+    fn what_can_not_be_an_agent_is_refused() {
+        for (toml, wanted) in [
+            ("[agents.a]", "missing field `command`"),
+            ("[agents.a]\ncommand = 'sh -c x'", "expected a sequence"),
+            ("[agents.a]\ncommand = ['x']\nshell = true", "unknown field `shell`"),
+            ("[agents.a]\ncommand = []", "agents.a.command: no program is named"),
+            ("[agents.a]\ncommand = ['']", "agents.a.command: no program is named"),
+            ("[agents.a]\ncommand = ['bin/x']", "agents.a.command: 'bin/x' is a relative path"),
+            ("[agents.a]\ncommand = ['./x']", "agents.a.command: './x' is a relative path"),
+            ("[agents.a]\ncommand = ['..']", "agents.a.command: '..' is a relative path"),
+            ("[agents.a]\ncommand = [\"x\", \"\\u0000\"]", "agents.a.command: the command holds"),
+            ("[agents.a]\ncommand = ['x']\ntimeout-s = 0", "agents.a.timeout-s: 0 is too little"),
+            ("[agents.a]\ncommand = ['x']\ntimeout-s = 86401", "agents.a.timeout-s: 86401 is more"),
+            ("[agents.a]\ncommand = ['x']\nrole = 'no'", "agents.a.role: there is no role 'no'"),
+            ("[agents.a]\ncommand = ['x']\ncontract = 'a b'", "agents.a.contract: 'a b' is no"),
+            ("[agents.'a b']\ncommand = ['x']", "agents.a b: 'a b' is no name"),
+        ] {
+            let error = policy(&[toml]).unwrap_err();
+            assert!(error.contains(wanted), "{toml}: {error}");
+        }
+    }
+}

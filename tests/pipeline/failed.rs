@@ -1,0 +1,215 @@
+//! Rounds that fail once something was executed: the last two rows of S0's table of failure modes,
+//! broken invariants, limits; and that the workspace is then as it was, byte for byte.
+
+use serde_json::{Value, json};
+
+use super::{
+    HELPERS, approval, assert_state, designer, designer_of, log, package, replace, round, tree,
+    work_order,
+};
+use crate::support::{Ended, Place};
+
+/// A round that has to fail, and to leave everything as it was.
+#[track_caller]
+fn failed(place: &Place, order: &Value, designer: &Value, options: &[&str]) -> Ended {
+    let before = tree(place);
+    let qa = approval(designer).to_string();
+    let ended = round(place, &order.to_string(), &designer.to_string(), &qa, options);
+    assert_eq!(ended.json()["state"], "FAILED", "{ended:?}");
+    assert_eq!(tree(place), before, "{ended:?}");
+    assert_eq!(ended.json()["commit"], json!(null));
+    let commits = place.run(&["log", "--commits"]).json();
+    assert_eq!(commits["records"], json!([]), "{commits:#}");
+    ended
+}
+
+#[test]
+fn a_tool_that_fails_midway_leaves_nothing() {
+    let place = package();
+    let designer = designer_of(&[
+        replace("    file = path\n", "    name = path\n"),
+        replace("nothing like this", "x"),
+        replace("return file", "return name"),
+    ]);
+    let ended = failed(&place, &work_order(), &designer, &[]);
+    assert_state(&ended, "FAILED", 1);
+    let log = log(&ended);
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].starts_with("tool error: atomic_replace: ValidationFailed: "), "{log:?}");
+    let document = ended.json();
+    let outcomes: Vec<&Value> =
+        document["commands"].as_array().unwrap().iter().map(|c| &c["outcome"]).collect();
+    assert_eq!(outcomes, ["executed", "error", "skipped"]);
+    // S0's "Failure Response" of atomic_replace.
+    let detail = &document["commands"][1]["error"]["detail"];
+    assert_eq!(detail["path"], HELPERS);
+    assert_eq!(detail["error"], "Validation failed - no changes made");
+    assert_eq!(detail["changed"], false);
+    assert!(detail["validation_errors"][0].as_str().unwrap().starts_with("Replacement 0: "));
+    assert_eq!(document["lints"], json!([]));
+    let stages = document["stages"].as_array().unwrap();
+    let last = stages.last().unwrap();
+    assert_eq!((&last["stage"], &last["verdict"]), (&json!("apply"), &json!("failed")));
+    // The first was executed, and rolled back.
+    let journal = place.run(&["log", "--tool", "edit.atomic_replace"]).json();
+    let codes: Vec<&str> = journal["records"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| record["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes.len(), 3, "{journal:#}");
+    assert!(codes.contains(&"RolledBack") && codes.contains(&"ValidationFailed"), "{codes:?}");
+}
+
+#[test]
+fn a_lint_that_finds_something_leaves_nothing() {
+    let place = package();
+    // What is found was not there before.
+    let designer = designer_of(&[
+        replace("\"\"\"Files.\"\"\"\n", "\"\"\"Files.\"\"\"\n\nimport os\n"),
+        replace("return file", "return 1"),
+    ]);
+    let ended = failed(&place, &work_order(), &designer, &[]);
+    assert_state(&ended, "FAILED", 1);
+    let document = ended.json();
+    let lint = &document["lints"][0];
+    assert_eq!(lint["clean"], false);
+    let places = json!([{"file": HELPERS, "line": 3}]);
+    assert_eq!(lint["result"]["ruff"]["F401"]["occurrences"], places, "{document:#}");
+    assert_eq!(lint["result"]["mypy"]["return-value"]["occurrences"][0]["file"], HELPERS);
+    assert_eq!(lint["errors_before"], 0);
+    let log = log(&ended);
+    assert!(log.contains(&format!("lint summary: {}", lint["result"]["summary"])), "{log:?}");
+    assert_eq!(log.last().unwrap(), "before the change, the same lint had 0 errors");
+    let text = round(
+        &place,
+        &work_order().to_string(),
+        &designer.to_string(),
+        &approval(&designer).to_string(),
+        &["--format", "markdown"],
+    );
+    assert_eq!(text.status, 1);
+    assert!(text.stdout.contains("- ruff `F401`: "), "{}", text.stdout);
+    assert!(text.stdout.contains("errors in 1 files, 0 before the change"), "{}", text.stdout);
+}
+
+/// S0 says that a lint that finds something fails the round, whoever is to blame.
+#[test]
+fn what_was_there_before_fails_as_well_and_is_said() {
+    let place = package();
+    place.write("nomarr/helpers/old.py", "import os\n");
+    let ended = failed(&place, &work_order(), &designer(), &[]);
+    assert_eq!(ended.json()["lints"][0]["errors_before"], 1);
+    assert_eq!(log(&ended).last().unwrap(), "before the change, the same lint had 1 errors");
+}
+
+#[test]
+fn what_fails_is_kept_if_it_is_to_be_kept() {
+    let place = package();
+    let designer = designer_of(&[replace("return file", "return 1")]);
+    let qa = approval(&designer).to_string();
+    let order = work_order().to_string();
+    let ended = round(&place, &order, &designer.to_string(), &qa, &["--keep"]);
+    assert_state(&ended, "FAILED", 1);
+    assert!(place.read(HELPERS).contains("return 1"));
+    let commit = ended.json()["commit"].as_str().unwrap().to_owned();
+    assert_eq!(place.run(&["undo", &commit]).status, 0);
+    assert!(place.read(HELPERS).contains("return file"));
+
+    // Of a tool that fails nothing is kept, of those before it everything.
+    let designer = designer_of(&[replace("file = path", "name = path"), replace("nothing", "x")]);
+    let qa = approval(&designer).to_string();
+    let ended = round(&place, &order, &designer.to_string(), &qa, &["--keep"]);
+    assert_state(&ended, "FAILED", 1);
+    assert!(place.read(HELPERS).contains("    name = path\n    return file\n"));
+    assert!(ended.json()["commit"].is_string());
+}
+
+#[test]
+fn a_broken_invariant_leaves_nothing() {
+    let place = package();
+    let names = "nomarr/helpers/names.py";
+    let rename = |old: &str, new: &str| {
+        let mut command = replace(old, new);
+        command["args"]["file_path"] = json!(names);
+        let mut designer = designer_of(&[command]);
+        designer["touched_files"] = json!([names]);
+        designer
+    };
+    for (designer, wanted) in [
+        (rename("song_id = ", "title_key = song_id = "), None),
+        (
+            rename("file_key", "fileKey"),
+            Some(
+                "broken invariant: no import shape changes: file_key can't be imported from nomarr/helpers/names.py any more",
+            ),
+        ),
+    ] {
+        let Some(wanted) = wanted else {
+            let qa = approval(&designer).to_string();
+            let order = work_order().to_string();
+            let ended = round(&place, &order, &designer.to_string(), &qa, &["--dry-run"]);
+            assert_state(&ended, "APPLIED", 0);
+            continue;
+        };
+        let ended = failed(&place, &work_order(), &designer, &[]);
+        assert_state(&ended, "FAILED", 1);
+        assert_eq!(log(&ended)[0], wanted);
+        assert_eq!(
+            log(&ended)[1],
+            "broken invariant: no _id/_key renames: file_key stands in no touched file any more"
+        );
+        assert_eq!(ended.json()["lints"], json!([]));
+    }
+}
+
+/// Without a type checker nothing can be said to be clean.
+#[test]
+fn a_lint_that_can_not_be_run_leaves_nothing() {
+    let place = package();
+    crate::trial::configure(&place, "");
+    let ended = failed(&place, &work_order(), &designer(), &[]);
+    assert!(log(&ended).last().unwrap().starts_with("tool error: lint_backend: "), "{ended:?}");
+    assert_ne!(ended.status, 0);
+}
+
+/// What the operator denies is denied to a pipeline as well.
+#[test]
+fn a_denied_command_leaves_nothing() {
+    let place = package();
+    let denied = "[roles.designer]\ntools = ['edit.move_text']\n";
+    crate::trial::configure(&place, &format!("{denied}{}", crate::programs::settings()));
+    let ended = failed(&place, &work_order(), &designer(), &[]);
+    assert_state(&ended, "FAILED", 3);
+    assert!(log(&ended)[0].starts_with("tool error: atomic_replace: ToolNotInRole: "), "{ended:?}");
+}
+
+/// A path that leads out of the scope through a link is only seen when it is followed.
+#[test]
+fn a_link_does_not_lead_out_of_the_scope() {
+    let place = package();
+    std::os::unix::fs::symlink(
+        place.workspace().join("nomarr/services/api.py"),
+        place.workspace().join("nomarr/helpers/link.py"),
+    )
+    .unwrap();
+    let relative = place.workspace().join("nomarr/helpers/near.py");
+    std::os::unix::fs::symlink("../services/api.py", relative).unwrap();
+    for link in ["nomarr/helpers/link.py", "nomarr/helpers/near.py"] {
+        let mut command = replace("An interface", "Another");
+        command["args"]["file_path"] = json!(link);
+        let mut designer = designer_of(&[command]);
+        designer["touched_files"] = json!([link]);
+        let ended = failed(&place, &work_order(), &designer, &[]);
+        assert_state(&ended, "FAILED", 3);
+    }
+}
+
+#[test]
+fn a_call_that_takes_too_long_leaves_nothing() {
+    let place = package();
+    let ended = failed(&place, &work_order(), &designer(), &["--call-ms", "1"]);
+    assert_state(&ended, "FAILED", 4);
+    assert!(log(&ended).last().unwrap().contains("WallClockLimit"), "{ended:?}");
+}
