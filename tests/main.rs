@@ -16,4 +16,6 @@ mod filesystem;
 mod hostile;
 mod process;
 mod quality;
+mod roles;
+mod tools;
 mod transactions;

@@ -8,6 +8,8 @@
 //! manifests and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
+pub mod agent;
+#[cfg(feature = "engine")]
 pub mod capability;
 #[cfg(feature = "engine")]
 pub mod cli;

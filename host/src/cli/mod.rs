@@ -15,8 +15,10 @@ mod output;
 mod plugin;
 mod plugin_test;
 mod policy;
+mod role;
 mod run;
 mod setup;
+mod tokens;
 mod tools;
 mod undo;
 mod validate;
@@ -68,6 +70,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Tools(args) => tools::execute(global, args, output),
         Command::Backend(args) => backend::execute(global, &args.command, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
+        Command::Role(args) => role::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),
@@ -89,6 +92,8 @@ enum CliError {
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
+    Call(String),
+    #[error("{0}")]
     Host(String),
 }
 
@@ -98,6 +103,7 @@ impl CliError {
             Self::Refused(_) | Self::Usage(_) => exit::REFUSED,
             Self::Config(ConfigError::Changed { .. }) => exit::DENIED,
             Self::Config(_) => exit::REFUSED,
+            Self::Call(_) => exit::ERROR,
             Self::Host(_) => exit::HOST,
         }
     }
