@@ -8,8 +8,6 @@
 //! manifests and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
-pub mod agent;
-#[cfg(feature = "engine")]
 pub mod capability;
 #[cfg(feature = "engine")]
 pub mod cli;
@@ -17,6 +15,8 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "engine")]
 pub mod conformance;
+#[cfg(feature = "engine")]
+pub mod definition;
 #[cfg(feature = "engine")]
 pub mod dispatch;
 pub mod envelope;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::args::{Cli, Completions, Document, Man, Schema};
 use super::output::Output;
 use super::{CliError, exit};
-use crate::agent::Definition;
+use crate::definition::Definition;
 use crate::journal::Record;
 use crate::plugin::manifest::Manifest;
 use crate::policy::{RoleSettings, Settings};

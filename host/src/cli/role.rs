@@ -9,7 +9,7 @@ use super::args::{Global, RoleCommand};
 use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup};
-use crate::agent::{Agent, Provider};
+use crate::definition::{Agent, Provider};
 use crate::host::{Host, RunOptions};
 use crate::outcome::Outcome;
 use crate::plugin::export::Exported;

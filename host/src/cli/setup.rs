@@ -15,7 +15,7 @@ use tracing::Level;
 use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
-use crate::agent::{Agent, AgentError};
+use crate::definition::{Agent, AgentError};
 use crate::config;
 use crate::host::{Config, Helper, Host};
 use crate::policy::{Role, Settings};
