@@ -130,6 +130,10 @@ fn every_command_explains_itself_with_examples() {
         "policy show",
         "report",
         "report summary",
+        "role",
+        "role list",
+        "role prompt",
+        "role show",
         "run",
         "schema",
         "stats",
@@ -389,7 +393,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
         for field in ["title", "description"] {
             assert!(!tool[field].as_str().unwrap().is_empty(), "{name}");
         }
-        let examples = array(&tool["inputSchema"], "/examples");
+        let whole = place.run(&["tools", name]).json();
+        let examples = array(&whole["input"], "/examples");
         assert!(!examples.is_empty(), "{name} has no examples");
         examples.iter().for_each(|example| assert_valid(&tool["inputSchema"], example));
         jsonschema::validator_for(&tool["outputSchema"]).unwrap();

@@ -19,5 +19,7 @@ mod observability;
 mod pipeline;
 mod process;
 mod quality;
+mod roles;
 mod team;
+mod tools;
 mod transactions;

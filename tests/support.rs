@@ -89,6 +89,12 @@ impl Place {
         self.directory.path().join("home")
     }
 
+    /// A file in the home, which is outside of the workspace.
+    pub fn home_file(&self, name: &str) -> PathBuf {
+        fs::create_dir_all(self.home()).unwrap();
+        self.home().join(name)
+    }
+
     pub fn run(&self, args: &[&str]) -> Ended {
         self.run_with(args, "")
     }

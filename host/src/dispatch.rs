@@ -21,7 +21,7 @@ use crate::runtime::{
     Backends, CallRequest, Control, ErrorKind, LoadError, Observer, Rights, Runtime, Stop,
     Surroundings, ToolError, Workers,
 };
-use crate::schema::Problem;
+use crate::schema::{Problem, Schema};
 use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
 
 /// How many problems the feedback to a model names.
@@ -223,7 +223,10 @@ pub fn resolve(
                     problems.push(problem("UnknownTool", unresolved(error.to_string(), None)))
                 }
                 Ok(schema) => {
-                    let found = schema.problems(&call.args, &call.pointer);
+                    let mut found = schema.problems(&call.args, &call.pointer);
+                    if found.is_empty() {
+                        found = beyond_the_role(tool, &call, role);
+                    }
                     if found.is_empty() {
                         valid.push(ValidCall {
                             tool: Arc::clone(tool),
@@ -248,6 +251,22 @@ pub fn resolve(
         Ok(valid)
     } else {
         Err(Refusal::from_problems(problems, &wrong_tools))
+    }
+}
+
+/// What of the arguments does not fit what the role says of them, beside the tool's own schema.
+fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Problem> {
+    match role.and_then(|role| role.parameters(&tool.qualified_name())) {
+        None => Vec::new(),
+        Some(parameters) => match Schema::compile(parameters.clone()) {
+            Ok(schema) => schema.problems(&call.args, &call.pointer),
+            Err(error) => vec![Problem {
+                pointer: call.pointer.clone(),
+                expected: "parameters of the role that can be checked".to_owned(),
+                found: Some(error.to_string()),
+                did_you_mean: None,
+            }],
+        },
     }
 }
 
@@ -312,9 +331,13 @@ impl Executor<'_> {
         };
         let control = Arc::new(Control::new(call.grant.limits.call));
         let limits = call.grant.limits.clone();
+        let mut args = call.valid.args;
+        if let Some(name) = &call.grant.path_argument {
+            make_absolute(&mut args, name, self.workspace.name());
+        }
         let request = CallRequest {
             tool: tool.tool().name.clone(),
-            args: call.valid.args.to_string(),
+            args: args.to_string(),
             rights: Rights {
                 plugin: name.clone(),
                 capabilities: call.grant.capabilities,
@@ -346,6 +369,15 @@ impl Executor<'_> {
             Ok(Err(error)) => Outcome::Failed(tool_failure(tool, error)),
             Err(stop) => Outcome::Failed(stop_failure(&stop, &limits)),
         }
+    }
+}
+
+/// Puts the workspace before a relative path. Where the path leads is looked at when it is opened.
+fn make_absolute(args: &mut Value, name: &str, workspace: &str) {
+    if let Some(Value::String(path)) = args.get_mut(name)
+        && !path.starts_with('/')
+    {
+        *path = format!("{}/{path}", workspace.trim_end_matches('/'));
     }
 }
 

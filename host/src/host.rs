@@ -43,6 +43,9 @@ pub struct Config {
     pub plugins: Vec<PathBuf>,
     /// The layers of settings, the later ones over the earlier ones.
     pub settings: Vec<Settings>,
+    /// A role beside those of the settings, such as an agent definition's; it stands for one of
+    /// its name.
+    pub role: Option<Role>,
     /// Where compiled code is kept; `None`: compiled anew in each process.
     pub cache: Option<PathBuf>,
     /// How many calls run at a time; `None`: one for each core.
@@ -64,6 +67,7 @@ impl Config {
             built_in: None,
             plugins: Vec::new(),
             settings: Vec::new(),
+            role: None,
             cache: None,
             workers: None,
             observer: Arc::new(Quiet),
@@ -185,7 +189,10 @@ impl Host {
     pub fn open(config: Config) -> Result<Self, OpenError> {
         let timers = Handle::try_current()?;
         let workspace = Arc::new(Workspace::open(&config.workspace)?);
-        let policy = Policy::new(&config.settings)?;
+        let mut policy = Policy::new(&config.settings)?;
+        if let Some(role) = config.role {
+            policy = policy.with_role(role);
+        }
         let mut registry = Registry::default();
         if let Some(folder) = &config.built_in {
             registry.add_built_in(folder)?;

@@ -18,6 +18,8 @@ pub mod config;
 #[cfg(feature = "engine")]
 pub mod conformance;
 #[cfg(feature = "engine")]
+pub mod definition;
+#[cfg(feature = "engine")]
 pub mod dispatch;
 pub mod envelope;
 #[cfg(feature = "engine")]

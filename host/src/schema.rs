@@ -3,9 +3,12 @@
 //! An explanation names the place (JSON Pointer), what was expected, what was there, and the
 //! nearest valid name. Pure: schemas come from manifests, nothing is fetched.
 
+mod compact;
+
 use std::collections::HashMap;
 use std::fmt;
 
+pub use compact::compact;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use schemars::JsonSchema;

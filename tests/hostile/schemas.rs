@@ -113,3 +113,32 @@ fn manifests_that_nest_are_refused() {
     let refused = Trial::open(Place::new(), vec![Packed::verbatim(&component)], "", cache());
     assert!(refused.is_err_and(|error| error.to_string().contains("the manifest is malformed")));
 }
+
+/// A tool whose input schema is none: it is shown to people, no client is told of it, that is
+/// logged with the place in the schema, and no call of it runs (S4, "Fallback Strategy").
+#[test]
+fn clients_are_not_told_of_a_tool_that_can_not_be_checked() {
+    let packed = plugin(&json!({"properties": {"a": {"type": "objekt"}}}), &json!({}));
+    let place = Place::new();
+    let run = |arguments: &[&str]| {
+        place.run(&[&["--plugin", packed.path.to_str().unwrap()], arguments].concat())
+    };
+    for format in ["mcp", "openai", "anthropic"] {
+        let ended = run(&["tools", "--format", format]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        assert!(!ended.stdout.contains("attack"), "{ended:?}");
+        assert!(ended.stdout.contains("files__read"), "{ended:?}");
+        assert!(
+            ended
+                .stderr
+                .contains("the tool 'attack.go': no valid JSON Schema: at '/properties/a/type'"),
+            "{ended:?}"
+        );
+    }
+    for format in ["json", "text", "markdown"] {
+        let ended = run(&["tools", "--format", format]);
+        assert!(ended.stdout.contains("attack.go"), "{ended:?}");
+    }
+    let ended = run(&["call", "attack.go"]);
+    assert_eq!(ended.status, 2, "{ended:?}");
+}

@@ -23,7 +23,7 @@ pub fn run_all(project: &Project) -> Result<()> {
         step(&["fmt", "--check", "--manifest-path", &format!("{directory}/Cargo.toml")])?;
     }
     step(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    tasks::build_host(project)?;
+    tasks::build(project)?;
     generated::check(project)?;
     fuzz::run_all(project)?;
     deny::check(project)

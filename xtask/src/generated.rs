@@ -4,32 +4,48 @@ use anyhow::{Result, bail};
 
 use crate::process::{announce, native, output};
 use crate::project::{self, Project, read_text};
+use crate::tokens;
 
-/// A file and the command of the host whose output it holds.
+use From::{Answers, Command};
+
+/// A file and where its text comes from.
 struct Generated {
-    arguments: &'static [&'static str],
+    from: From,
     /// Relative to the project.
     path: &'static str,
 }
 
+/// Where the text of a generated file comes from.
+enum From {
+    /// It is what the host's command answers to these arguments.
+    Command(&'static [&'static str]),
+    /// It is put together from several answers.
+    Answers(fn(&Project) -> Result<String>),
+}
+
 /// All generated files.
 const FILES: &[Generated] = &[
-    Generated { arguments: &["schema", "journal"], path: "schemas/journal.json" },
-    Generated { arguments: &["schema", "manifest"], path: "schemas/manifest.json" },
+    Generated { from: Command(&["schema", "agent"]), path: "schemas/agent.json" },
+    Generated { from: Command(&["schema", "journal"]), path: "schemas/journal.json" },
+    Generated { from: Command(&["schema", "manifest"]), path: "schemas/manifest.json" },
     Generated {
-        arguments: &["schema", "pipeline-designer"],
+        from: Command(&["schema", "pipeline-designer"]),
         path: "schemas/pipeline.designer.json",
     },
-    Generated { arguments: &["schema", "pipeline-qa"], path: "schemas/pipeline.qa.json" },
-    Generated { arguments: &["schema", "pipeline-result"], path: "schemas/pipeline.result.json" },
+    Generated { from: Command(&["schema", "pipeline-qa"]), path: "schemas/pipeline.qa.json" },
     Generated {
-        arguments: &["schema", "pipeline-work-order"],
+        from: Command(&["schema", "pipeline-result"]),
+        path: "schemas/pipeline.result.json",
+    },
+    Generated {
+        from: Command(&["schema", "pipeline-work-order"]),
         path: "schemas/pipeline.work-order.json",
     },
-    Generated { arguments: &["schema", "plugin"], path: "schemas/plugin.json" },
-    Generated { arguments: &["schema", "role"], path: "schemas/role.json" },
-    Generated { arguments: &["schema", "settings"], path: "schemas/settings.json" },
-    Generated { arguments: &["reference"], path: "docs/cli.md" },
+    Generated { from: Command(&["schema", "plugin"]), path: "schemas/plugin.json" },
+    Generated { from: Command(&["schema", "role"]), path: "schemas/role.json" },
+    Generated { from: Command(&["schema", "settings"]), path: "schemas/settings.json" },
+    Generated { from: Command(&["reference"]), path: "docs/cli.md" },
+    Generated { from: Answers(tokens::table), path: "docs/tokens.md" },
 ];
 
 /// Writes every generated file that is not current.
@@ -68,7 +84,12 @@ pub fn check(project: &Project) -> Result<()> {
 
 impl Generated {
     fn generate(&self, project: &Project) -> Result<String> {
-        output(native(project.binary()).current_dir(&project.root).args(self.arguments))
+        match self.from {
+            Command(arguments) => {
+                output(native(project.binary()).current_dir(&project.root).args(arguments))
+            }
+            Answers(answers) => answers(project),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod programs;
 mod project;
 mod stamp;
 mod tasks;
+mod tokens;
 mod toolchain;
 mod tools;
 
@@ -99,7 +100,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
         Command::Bench { parts } => tasks::bench(&project, parts),
         Command::Programs => programs::provide(&project),
         Command::Gen { check } => {
-            tasks::build_host(&project)?;
+            tasks::build(&project)?;
             if *check { generated::check(&project) } else { generated::write(&project) }
         }
         Command::Plugin { directory } => {

@@ -46,7 +46,8 @@ pub struct Global {
     /// Load a packed plugin as well (may be repeated); it gets only what [grants.NAME] says
     #[arg(long, global = true, value_name = "FILE")]
     pub plugin: Vec<PathBuf>,
-    /// Use the workspace's cofferdam.toml in this run although nobody has accepted it
+    /// Use the workspace's cofferdam.toml, and agent definitions in the workspace, in this run
+    /// although nobody has accepted them
     #[arg(long, global = true)]
     pub trust_workspace: bool,
     /// Say nothing on standard error but errors
@@ -110,6 +111,7 @@ Examples:
   cofferdam run envelope.json
   echo '{\"tool\": \"glob\", \"pattern\": \"**/*.rs\"}' | cofferdam run
   cofferdam run --role reader --strict envelope.json
+  cofferdam run --role lint_subagent.yaml --target src/app.py envelope.json
   cofferdam run --atomic envelope.json
   cofferdam run --dry-run --format text envelope.json")]
     Run(Run),
@@ -150,7 +152,9 @@ Examples:
 Examples:
   cofferdam tools
   cofferdam tools read_file
-  cofferdam tools --role reader --format mcp")]
+  cofferdam tools --role reader --format mcp
+  cofferdam tools --search 'apply a patch' --brief
+  cofferdam tools --role code-reviewer --format anthropic --tokens")]
     Tools(Tools),
     /// Look at plugins and pack them
     Plugin(Plugin),
@@ -168,6 +172,8 @@ Examples:
   cofferdam inbox --for team-lead
   cofferdam inbox --for team-lead --after msg-20260207T103000.123Z")]
     Inbox(Inbox),
+    /// Look at roles and agent definitions, and make an agent's first prompt
+    Role(RoleArgs),
     /// Look at what is granted, and accept the workspace's settings
     Policy(Policy),
     /// Show the journal: how the calls on this workspace ended, and what they changed
@@ -261,6 +267,7 @@ impl Command {
             | Self::Backend(Backend { printed, .. })
             | Self::Beads(Beads { printed, .. })
             | Self::Inbox(Inbox { printed, .. })
+            | Self::Role(RoleArgs { printed, .. })
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
@@ -288,8 +295,8 @@ pub struct Run {
     /// The envelope; `-`: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
-    /// The role that the calls are made under
-    #[arg(long)]
+    /// The role that the calls are made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
     /// Take exactly one JSON document, with nothing around it
     #[arg(long)]
@@ -313,6 +320,9 @@ pub struct Narrowed {
     /// Let calls touch only this file or directory (may be repeated), within the role's scope
     #[arg(long, value_name = "PATH")]
     pub scope: Vec<String>,
+    /// The file that an agent definition is bound to, relative to the workspace
+    #[arg(long, value_name = "PATH", requires = "role")]
+    pub target: Option<String>,
     /// Stop each call after so many milliseconds
     #[arg(long, value_name = "N")]
     pub call_ms: Option<u32>,
@@ -330,8 +340,8 @@ pub struct Call {
     /// The arguments as a JSON object; `-`: standard input
     #[arg(default_value = "{}")]
     pub args: String,
-    /// The role that the call is made under
-    #[arg(long)]
+    /// The role that the call is made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
     /// Change nothing, and print the unified diff of what would be changed
     #[arg(long)]
@@ -347,8 +357,8 @@ pub struct Validate {
     /// The envelope; `-`: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
-    /// The role that the calls would be made under
-    #[arg(long)]
+    /// The role that the calls would be made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
     /// Take exactly one JSON document, with nothing around it
     #[arg(long)]
@@ -469,9 +479,18 @@ impl QaSource {
 pub struct Tools {
     /// Show this tool with its schemas
     pub tool: Option<String>,
-    /// Only what this role includes
-    #[arg(long)]
+    /// Only what this role, or an agent definition (.yaml), includes
+    #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
+    /// Only the tools that these words fit, the best first
+    #[arg(long, value_name = "WORDS", conflicts_with = "tool")]
+    pub search: Option<String>,
+    /// Only names and titles; `cofferdam tools TOOL` has the rest
+    #[arg(long, conflicts_with = "tool")]
+    pub brief: bool,
+    /// Count the tokens (o200k_base) of what would be printed, for each tool and in total
+    #[arg(long)]
+    pub tokens: bool,
     /// How they are printed
     #[arg(long, value_enum, default_value_t = ToolFormat::Json)]
     pub format: ToolFormat,
@@ -592,6 +611,48 @@ Examples:
         /// The bead's id, or the beginning of it, with or without `bead-`
         #[arg(value_name = "ID")]
         bead: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct RoleArgs {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: RoleCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RoleCommand {
+    /// List the roles
+    #[command(after_help = "\
+Examples:
+  cofferdam role list --format text")]
+    List,
+    /// Show a role: its tools, what they are called, what is denied or not installed, its scope
+    #[command(after_help = "\
+Examples:
+  cofferdam role show code-reviewer --format text
+  cofferdam role show agents/lint/lint_subagent.yaml")]
+    Show {
+        /// A role's name, or an agent definition (.yaml)
+        #[arg(value_name = "ROLE|FILE")]
+        role: String,
+    },
+    /// Print what an agent begins with: its messages, its tools, and what its context providers say
+    ///
+    /// Calls the context providers, which only read. A definition in the workspace may have been
+    /// changed by an agent, so it counts only with --trust-workspace.
+    #[command(after_help = "\
+Examples:
+  cofferdam role prompt ~/agents/lint_subagent.yaml --target src/app.py
+  cofferdam role prompt agents/lint/lint_subagent.yaml --target src/app.py --trust-workspace")]
+    Prompt {
+        /// The agent definition
+        file: PathBuf,
+        /// The file that it is bound to, relative to the workspace
+        #[arg(long, value_name = "PATH")]
+        target: String,
     },
 }
 
@@ -783,6 +844,8 @@ pub enum Document {
     Settings,
     /// A role in `cofferdam.toml`
     Role,
+    /// An agent definition
+    Agent,
     /// A line of the journal
     Journal,
     /// A work order of a pipeline

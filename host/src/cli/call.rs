@@ -7,6 +7,7 @@ use serde_json::json;
 use super::args::{Call, Format, Global};
 use super::output::Output;
 use super::run::{limits, print_diff};
+use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::envelope;
 use crate::host::{RunOptions, Single};
@@ -14,9 +15,11 @@ use crate::host::{RunOptions, Single};
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
     let text =
         if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
-    let (host, timers) = setup::host(global, Some(1))?;
+    let target = args.narrowed.target.as_deref();
+    let (host, timers, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), Use::Calling { target })?;
     let options = RunOptions {
-        role: args.role.clone(),
+        role,
         dry_run: args.dry_run,
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
@@ -24,7 +27,7 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
         ..RunOptions::default()
     };
     let Single { answer, diff } = timers.block_on(host.call(&args.tool, &text, &options))?;
-    let role = host.role(args.role.as_deref())?;
+    let role = host.role(options.role.as_deref())?;
     let (dialect, has_failure) = host
         .registry()
         .resolve(&args.tool, role)

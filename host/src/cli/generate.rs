@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::{Cli, Completions, Document, Man, Schema};
 use super::output::Output;
 use super::{CliError, exit};
+use crate::definition::Definition;
 use crate::journal::Entry;
 use crate::pipeline::designer::DesignerOutput;
 use crate::pipeline::qa::QaOutput;
@@ -35,6 +36,7 @@ fn document(document: Document) -> Result<Value, CliError> {
         Document::Manifest => return Ok(schema_for!(Manifest<Value>).to_value()),
         Document::Plugin => return Ok(schema_for!(Manifest<PathBuf>).to_value()),
         Document::Settings => return Ok(schema_for!(Settings).to_value()),
+        Document::Agent => return Ok(schema_for!(Definition).to_value()),
         Document::Role => return Ok(schema_for!(RoleSettings).to_value()),
         Document::Journal => return Ok(schema_for!(Entry).to_value()),
         Document::PipelineWorkOrder => return Ok(schema_for!(WorkOrder).to_value()),

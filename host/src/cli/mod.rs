@@ -21,9 +21,11 @@ mod plugin;
 mod plugin_test;
 mod policy;
 mod report;
+mod role;
 mod run;
 mod setup;
 mod stats;
+mod tokens;
 mod tools;
 mod undo;
 mod validate;
@@ -78,6 +80,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Beads(args) => beads::execute(global, &args.command, output),
         Command::Inbox(args) => inbox::execute(global, args, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
+        Command::Role(args) => role::execute(global, &args.command, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
         Command::Stats(args) => stats::execute(global, args, output),
@@ -102,6 +105,8 @@ enum CliError {
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
+    Call(String),
+    #[error("{0}")]
     Host(String),
 }
 
@@ -111,6 +116,7 @@ impl CliError {
             Self::Refused(_) | Self::Usage(_) => exit::REFUSED,
             Self::Config(ConfigError::Changed { .. }) => exit::DENIED,
             Self::Config(_) => exit::REFUSED,
+            Self::Call(_) => exit::ERROR,
             Self::Host(_) => exit::HOST,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::args::{Format, Global, Narrowed, Run};
 use super::output::Output;
+use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::envelope::{Answer, Mode};
 use crate::host::RunOptions;
@@ -10,9 +11,11 @@ use crate::policy::LimitSettings;
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
-    let (host, timers) = setup::host(global, None)?;
+    let target = args.narrowed.target.as_deref();
+    let (host, timers, role) =
+        setup::host_under(global, None, args.role.as_deref(), Use::Calling { target })?;
     let options = RunOptions {
-        role: args.role.clone(),
+        role,
         fail_fast: args.fail_fast,
         atomic: args.atomic,
         dry_run: args.dry_run,

@@ -15,9 +15,10 @@ use tracing::Level;
 use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
+use crate::definition::{Agent, AgentError};
 use crate::config;
 use crate::host::{Config, Helper, Host};
-use crate::policy::Settings;
+use crate::policy::{Role, Settings};
 use crate::runtime::Observer;
 use crate::workspace::Workspace;
 
@@ -96,11 +97,20 @@ pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
 /// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
 /// that it waits in.
 pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
+    host_with(global, workers, None)
+}
+
+fn host_with(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<Role>,
+) -> Result<(Host, Runtime), CliError> {
     let layers = layers(global, &workspace(global)?)?;
     let timers = Builder::new_current_thread().enable_all().build()?;
     let config = Config {
         observer: Arc::new(Person::new(global)),
         workers,
+        role,
         ..config(global, &global.workspace, layers.settings)?
     };
     let host = {
@@ -108,6 +118,71 @@ pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), 
         Host::open(config)?
     };
     Ok((host, timers))
+}
+
+/// What a command does with a role.
+pub enum Use<'a> {
+    /// Looks at it; nothing is run.
+    Looking,
+    /// Makes calls under it; an agent definition is bound to this file.
+    Calling { target: Option<&'a str> },
+    /// Calls the context providers of an agent definition that is bound to this file.
+    Providers { target: &'a str },
+}
+
+/// The agent definition that `role` is the file of; `None`: it is the name of a role.
+pub fn agent(role: &str) -> Result<Option<Agent>, CliError> {
+    if !role.ends_with(".yaml") && !role.ends_with(".yml") {
+        return Ok(None);
+    }
+    let text = read_input(Path::new(role))?;
+    Agent::parse(&text).map(Some).map_err(|error| in_file(role, &error))
+}
+
+/// What is wrong with an agent definition, and in which file.
+pub fn in_file(file: &str, error: &AgentError) -> CliError {
+    CliError::Usage(format!("{file}: {error}"))
+}
+
+/// As [`host`], for a command that acts under a role: one of the settings', or an agent
+/// definition's. Answers the role's name as well.
+pub fn host_under(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<&str>,
+    usage: Use<'_>,
+) -> Result<(Host, Runtime, Option<String>), CliError> {
+    let agent = role.map(agent).transpose()?.flatten();
+    let (Some(file), Some(agent)) = (role, agent) else {
+        if let Use::Calling { target: Some(_) } = usage {
+            return Err(CliError::Usage(
+                "--target binds an agent definition; --role names none (a .yaml file)".to_owned(),
+            ));
+        }
+        let (host, timers) = host(global, workers)?;
+        return Ok((host, timers, role.map(str::to_owned)));
+    };
+    let role = match usage {
+        Use::Looking => agent.role(None),
+        Use::Calling { target: None } if agent.needs_target() => {
+            return Err(CliError::Usage(format!("{file} is for one file: name it with --target")));
+        }
+        Use::Calling { target } => agent.role(target),
+        Use::Providers { target } => agent.provider_role(Some(target)),
+    };
+    let role = role.map_err(|error| in_file(file, &error))?;
+    if !matches!(usage, Use::Looking) && !global.trust_workspace {
+        let workspace = workspace(global)?.path().canonicalize()?;
+        if Path::new(file).canonicalize()?.starts_with(workspace) {
+            return Err(CliError::Usage(format!(
+                "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
+                 or use --trust-workspace for this run"
+            )));
+        }
+    }
+    let name = role.name().to_owned();
+    let (host, timers) = host_with(global, workers, Some(role))?;
+    Ok((host, timers, Some(name)))
 }
 
 /// What a host on a directory is opened with, with the plugins that the options name.

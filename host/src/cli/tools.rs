@@ -1,38 +1,129 @@
 //! `cofferdam tools`
 
+use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
-use super::{CliError, exit, setup};
-use crate::plugin::registry::{ToolEntry, Unresolved};
-use crate::policy::Files;
+use super::setup::Use;
+use super::{CliError, exit, setup, tokens};
+use crate::plugin::export::{Exported, markdown};
+use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
+use crate::plugin::search::search;
+use crate::policy::Role;
 
 pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
-    let role = host.role(args.role.as_deref())?;
-    let entries: Vec<&ToolEntry> = match &args.tool {
-        None => host.registry().tools(role).map(AsRef::as_ref).collect(),
-        Some(name) => vec![
-            host.registry().resolve(name, role).map_err(|unresolved| unknown(name, unresolved))?,
+    let (host, _timers, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
+    let (registry, role) = (host.registry(), host.role(role.as_deref())?);
+    let of_role = || registry.tools(role).map(AsRef::as_ref);
+    let entries: Vec<&ToolEntry> = match (&args.tool, &args.search) {
+        (Some(name), _) => vec![
+            registry.resolve(name, role).map_err(|unresolved| unknown(name, unresolved))?.as_ref(),
         ],
+        (None, Some(words)) => search(of_role(), words),
+        (None, None) => of_role().collect(),
+    };
+    let shown = shown(registry, role, args, &entries)?;
+    if args.tokens {
+        output.json(&counted(args.format, &shown))?;
+        return Ok(exit::OK);
+    }
+    match args.format {
+        ToolFormat::Json if args.tool.is_none() => output.json(&json!({ "tools": values(shown) })),
+        ToolFormat::Mcp => output.json(&json!({ "tools": values(shown) })),
+        ToolFormat::Openai | ToolFormat::Anthropic => output.json(&values(shown)),
+        ToolFormat::Text if args.tool.is_none() => output.text(&listing(&entries)),
+        ToolFormat::Json | ToolFormat::Text => {
+            output.document(&shown.into_iter().next().map(|shown| shown.value))
+        }
+        ToolFormat::Markdown => {
+            let text = shown.iter().filter_map(|shown| shown.value.as_str()).collect::<String>();
+            output.text(&text)
+        }
+    }?;
+    Ok(exit::OK)
+}
+
+/// A tool as it is printed.
+struct Shown {
+    tool: String,
+    name: String,
+    /// A document, or text as a string.
+    value: Value,
+}
+
+fn shown(
+    registry: &Registry,
+    role: Option<&Role>,
+    args: &Tools,
+    entries: &[&ToolEntry],
+) -> Result<Vec<Shown>, CliError> {
+    let of_client =
+        matches!(args.format, ToolFormat::Mcp | ToolFormat::Openai | ToolFormat::Anthropic);
+    if of_client && args.brief {
+        return Err(CliError::Usage(format!(
+            "{} has no short form; --brief goes with json, text and markdown",
+            name_of(args.format)
+        )));
+    }
+    let of_client = |shape: fn(&Exported<'_>) -> Value| -> Vec<Shown> {
+        let exported = entries.iter().filter_map(|entry| Exported::new(registry, entry, role));
+        exported
+            .map(|tool| Shown {
+                tool: tool.entry.qualified_name(),
+                value: shape(&tool),
+                name: tool.name,
+            })
+            .collect()
+    };
+    let of_entry = |shape: fn(&ToolEntry) -> Value| -> Vec<Shown> {
+        let shown = |entry: &&ToolEntry| {
+            let tool = entry.qualified_name();
+            Shown { name: tool.clone(), tool, value: shape(entry) }
+        };
+        entries.iter().map(shown).collect()
     };
     let whole = args.tool.is_some();
-    match args.format {
-        ToolFormat::Text if !whole => output.text(&listing(&entries))?,
-        ToolFormat::Text => output.document(&entries.first().map(|entry| document(entry)))?,
-        ToolFormat::Json if whole => {
-            output.json(&entries.first().map_or(Value::Null, |entry| document(entry)))?
-        }
-        ToolFormat::Json => output.json(&json!({ "tools": each(&entries, summary) }))?,
-        ToolFormat::Mcp => output.json(&json!({ "tools": each(&entries, mcp) }))?,
-        ToolFormat::Openai => output.json(&each(&entries, openai))?,
-        ToolFormat::Anthropic => output.json(&each(&entries, anthropic))?,
-        ToolFormat::Markdown => {
-            output.text(&entries.iter().map(|entry| markdown(entry)).collect::<String>())?
-        }
-    }
-    Ok(exit::OK)
+    Ok(match args.format {
+        ToolFormat::Mcp => of_client(|tool| tool.mcp()),
+        ToolFormat::Openai => of_client(|tool| tool.openai()),
+        ToolFormat::Anthropic => of_client(|tool| tool.anthropic()),
+        ToolFormat::Json if args.brief => of_entry(brief),
+        ToolFormat::Json if !whole => of_entry(summary),
+        ToolFormat::Json => of_entry(document),
+        ToolFormat::Text if args.brief || !whole => of_entry(|entry| line(entry, 0).into()),
+        ToolFormat::Text => of_entry(document),
+        ToolFormat::Markdown if args.brief => of_entry(|entry| {
+            format!("- `{}`: {}\n", entry.qualified_name(), entry.tool().title).into()
+        }),
+        ToolFormat::Markdown => of_entry(|entry| markdown(entry).into()),
+    })
+}
+
+/// How many tokens each tool is, and all of them: as they would be printed, but JSON without
+/// white space, as clients send it.
+fn counted(format: ToolFormat, shown: &[Shown]) -> Value {
+    let count = |value: &Value| match value {
+        Value::String(text) => tokens::count(text),
+        value => tokens::count(&value.to_string()),
+    };
+    let counts: Vec<(&Shown, usize)> =
+        shown.iter().map(|shown| (shown, count(&shown.value))).collect();
+    json!({
+        "encoding": tokens::ENCODING,
+        "format": name_of(format),
+        "tools": counts.iter().map(|(shown, tokens)| json!({"tool": shown.tool, "name": shown.name, "tokens": tokens})).collect::<Value>(),
+        "total": counts.iter().map(|(_, tokens)| tokens).sum::<usize>(),
+    })
+}
+
+fn name_of(format: ToolFormat) -> String {
+    format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+fn values(shown: Vec<Shown>) -> Value {
+    shown.into_iter().map(|shown| shown.value).collect()
 }
 
 fn unknown(name: &str, unresolved: Unresolved) -> CliError {
@@ -47,8 +138,8 @@ fn unknown(name: &str, unresolved: Unresolved) -> CliError {
     })
 }
 
-fn each(entries: &[&ToolEntry], shape: fn(&ToolEntry) -> Value) -> Value {
-    entries.iter().map(|entry| shape(entry)).collect()
+fn brief(entry: &ToolEntry) -> Value {
+    json!({"name": entry.qualified_name(), "title": entry.tool().title})
 }
 
 fn summary(entry: &ToolEntry) -> Value {
@@ -72,54 +163,11 @@ fn document(entry: &ToolEntry) -> Value {
     document
 }
 
-/// As in MCP's `tools/list` (revision 2025-06-18 and later).
-fn mcp(entry: &ToolEntry) -> Value {
-    let tool = entry.tool();
-    json!({
-        "name": entry.exported_name(),
-        "title": tool.title,
-        "description": tool.description,
-        "inputSchema": tool.input,
-        "outputSchema": tool.output,
-        "annotations": {
-            "readOnlyHint": tool.effects < Files::Write,
-            "openWorldHint": false,
-        },
-    })
-}
-
-/// As in OpenAI's `tools` parameter.
-fn openai(entry: &ToolEntry) -> Value {
-    let tool = entry.tool();
-    json!({
-        "type": "function",
-        "function": {"name": entry.exported_name(), "description": tool.description, "parameters": tool.input},
-    })
-}
-
-/// As in Anthropic's `tools` parameter.
-fn anthropic(entry: &ToolEntry) -> Value {
-    let tool = entry.tool();
-    json!({"name": entry.exported_name(), "description": tool.description, "input_schema": tool.input})
-}
-
-fn markdown(entry: &ToolEntry) -> String {
-    let tool = entry.tool();
-    let pretty = |value: &Value| format!("{value:#}");
-    format!(
-        "## {}\n\n{} (files: {})\n\nArguments:\n\n```json\n{}\n```\n\nAnswer:\n\n```json\n{}\n```\n\n",
-        entry.qualified_name(),
-        tool.description,
-        tool.effects,
-        pretty(&tool.input),
-        pretty(&tool.output)
-    )
-}
-
 fn listing(entries: &[&ToolEntry]) -> String {
     let width = entries.iter().map(|entry| entry.qualified_name().len()).max().unwrap_or(0);
-    entries
-        .iter()
-        .map(|entry| format!("{:width$}  {}\n", entry.qualified_name(), entry.tool().title))
-        .collect()
+    entries.iter().map(|entry| line(entry, width)).collect()
+}
+
+fn line(entry: &ToolEntry, width: usize) -> String {
+    format!("{:width$}  {}\n", entry.qualified_name(), entry.tool().title)
 }

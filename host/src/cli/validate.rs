@@ -5,15 +5,17 @@ use serde_json::json;
 use super::args::{Global, Validate};
 use super::output::Output;
 use super::run::mode;
+use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::dispatch;
 use crate::policy::{LimitSettings, Scope};
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
-    let (host, _timers) = setup::host(global, Some(1))?;
-    let (envelope, calls) = host.check(&text, mode(args.strict), args.role.as_deref())?;
-    let role = host.role(args.role.as_deref())?;
+    let (host, _timers, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
+    let (envelope, calls) = host.check(&text, mode(args.strict), role.as_deref())?;
+    let role = host.role(role.as_deref())?;
     let count = calls.len();
     let denied: Vec<_> = calls
         .into_iter()

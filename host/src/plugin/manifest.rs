@@ -176,6 +176,13 @@ impl<S> Manifest<S> {
             if !names.insert(&tool.name) {
                 return Err(invalid("tools", format!("hold '{}' twice", tool.name)));
             }
+            if self.name.len() + "__".len() + tool.name.len() > 64 {
+                let exported = format!("{}__{}", self.name, tool.name);
+                return Err(invalid(
+                    format!("tool '{}'", tool.name),
+                    format!("would be '{exported}' for clients, who take at most 64 characters"),
+                ));
+            }
             if tool.effects > self.requests.files {
                 return Err(invalid(
                     format!("tool '{}'", tool.name),
@@ -236,14 +243,16 @@ fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
             .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'));
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
+        // `__` stands between a plugin's name and a tool's.
+        && !name.contains("__");
     if right {
         return Ok(());
     }
     Err(invalid(
         place,
         format!(
-            "'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters",
+            "'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters, no '__'",
             crate::outcome::shorten(name, 80)
         ),
     ))
@@ -284,6 +293,8 @@ mod tests {
         for (pointer, value, wanted) in [
             ("/name", json!("Hello"), "name 'Hello' is not of the form"),
             ("/name", json!("a.b"), "name 'a.b' is not of the form"),
+            ("/name", json!("a__b"), "name 'a__b' is not of the form"),
+            ("/tools/0/name", json!("x".repeat(60)), "for clients, who take at most 64 characters"),
             ("/version", json!("1"), "version '1' is no semantic version"),
             ("/tools", json!([]), "tools are empty"),
             (

@@ -2,6 +2,8 @@
 //! and the cache of their compiled code. Nothing here runs one.
 
 pub mod cache;
+pub mod export;
 pub mod manifest;
 pub mod pack;
 pub mod registry;
+pub mod search;

@@ -249,7 +249,8 @@ impl Registry {
         match found.as_slice() {
             [entry] => Ok(entry),
             [] => {
-                let short = self.tools.values().map(|entry| entry.tool().name.as_str());
+                let open = self.tools.values().filter(|entry| !entry.plugin.manifest.qualified);
+                let short = open.map(|entry| entry.tool().name.as_str());
                 let names = self.tools.keys().map(String::as_str).chain(short);
                 Err(Unresolved::Unknown(nearest(name, names)))
             }

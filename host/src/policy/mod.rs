@@ -72,6 +72,8 @@ pub struct Grant {
     pub scope: Scope,
     /// Where it is stopped.
     pub limits: Limits,
+    /// The argument that may be a path relative to the workspace; the tool gets it absolute.
+    pub path_argument: Option<String>,
 }
 
 /// Why a call is not allowed, and which rule says so.
@@ -93,7 +95,7 @@ impl Policy {
     pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
         let mut policy = Self {
             grants: BTreeMap::new(),
-            roles: role::built_in(),
+            roles: role::built_in()?,
             limits: Limits::DEFAULT,
             retention: Retention::DEFAULT,
             choices: Choices::default(),
@@ -121,6 +123,13 @@ impl Policy {
             });
         }
         Ok(policy)
+    }
+
+    /// The same policy with one role more; it stands for one of its name.
+    #[must_use]
+    pub fn with_role(mut self, role: Role) -> Self {
+        self.roles.insert(role.name().to_owned(), role);
+        self
     }
 
     /// The limits that hold for everyone.
@@ -244,6 +253,9 @@ impl Policy {
                 Some(role) => limits.lowered(role.limits()),
                 None => limits,
             },
+            path_argument: role
+                .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
+                .map(str::to_owned),
         })
     }
 }
@@ -361,6 +373,7 @@ mod tests {
             ),
             ("[roles.x]\ntools = ['*']\nscope = ['/etc']", "roles.x.scope: '/etc' is absolute"),
             ("[roles.x]\ntools = ['*']\nnames = {read = 'no'}", "roles.x.names: 'no' is no tool"),
+            ("[roles.x]\ntools = ['*']\npaths = {'a.*' = 'p'}", "roles.x.paths: 'a.*' is no tool"),
             ("[roles.x]\nscope = []", "missing field `tools`"),
             ("[limits]\ncall-ms = 0", "limits.call-ms: 0 is too little"),
             ("[limits]\nmemory-mb = 100000", "limits.memory-mb: 100000 is more than the most"),

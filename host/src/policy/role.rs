@@ -1,6 +1,9 @@
 //! A role: the tools, paths and limits that an agent acts under. It narrows, never widens.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
 
 use super::{LimitSettings, PolicyError, RoleSettings, Scope};
 
@@ -11,6 +14,8 @@ pub struct Role {
     description: String,
     tools: Vec<Pattern>,
     names: BTreeMap<String, String>,
+    paths: BTreeMap<String, String>,
+    parameters: BTreeMap<String, Value>,
     scope: Scope,
     limits: LimitSettings,
 }
@@ -47,6 +52,16 @@ impl Pattern {
     }
 }
 
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => write!(f, "*"),
+            Self::Plugin(plugin) => write!(f, "{plugin}.*"),
+            Self::Tool(plugin, tool) => write!(f, "{plugin}.{tool}"),
+        }
+    }
+}
+
 impl Role {
     /// A role from its settings.
     ///
@@ -65,9 +80,10 @@ impl Role {
             .iter()
             .map(|text| Pattern::parse(text).ok_or_else(|| no_tool("tools", text)))
             .collect::<Result<_, _>>()?;
-        for target in settings.names.values() {
+        let targets = settings.names.values().map(|target| ("names", target));
+        for (key, target) in targets.chain(settings.paths.keys().map(|tool| ("paths", tool))) {
             if !matches!(Pattern::parse(target), Some(Pattern::Tool(..))) {
-                return Err(no_tool("names", target));
+                return Err(wrong(key, format!("'{target}' is no tool; write 'plugin.tool'")));
             }
         }
         Ok(Self {
@@ -75,6 +91,8 @@ impl Role {
             description: settings.description.clone(),
             tools,
             names: settings.names.clone(),
+            paths: settings.paths.clone(),
+            parameters: BTreeMap::new(),
             scope: Scope::new(&settings.scope)
                 .map_err(|error| wrong("scope", error.to_string()))?,
             limits: settings.limits,
@@ -106,6 +124,41 @@ impl Role {
         self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
     }
 
+    /// What it includes, as it was written: `*`, `plugin.*` or `plugin.tool`.
+    pub fn patterns(&self) -> impl Iterator<Item = String> {
+        self.tools.iter().map(Pattern::to_string)
+    }
+
+    /// Which of [`Self::patterns`] fit none of `tools`, which are plugins and short names.
+    pub fn without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        let fits_none =
+            |pattern: &&Pattern| !tools.iter().any(|(plugin, tool)| pattern.matches(plugin, tool));
+        self.tools.iter().filter(fits_none).map(Pattern::to_string).collect()
+    }
+
+    /// Its own words for tools, and the qualified names that they mean.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.names.iter().map(|(word, target)| (word.as_str(), target.as_str()))
+    }
+
+    /// The argument of a tool (qualified name) that may be a path relative to the workspace here,
+    /// although the tool takes absolute ones only.
+    pub fn path_argument(&self, tool: &str) -> Option<&str> {
+        self.paths.get(tool).map(String::as_str)
+    }
+
+    /// The same role, with schemas that the arguments of its tools (qualified names) have to fit
+    /// beside the tools' own.
+    #[must_use]
+    pub fn with_parameters(self, parameters: BTreeMap<String, Value>) -> Self {
+        Self { parameters, ..self }
+    }
+
+    /// The schema that the arguments of a tool (qualified name) have to fit beside the tool's own.
+    pub fn parameters(&self, tool: &str) -> Option<&Value> {
+        self.parameters.get(tool)
+    }
+
     /// The qualified name that this role means by a short one.
     pub fn qualified(&self, short: &str) -> Option<&str> {
         self.names.get(short).map(String::as_str)
@@ -113,41 +166,65 @@ impl Role {
 }
 
 /// The roles that exist without any settings.
-pub(super) fn built_in() -> BTreeMap<String, Role> {
-    let role = |name: &str, description: &str, tools: &[&str]| Role {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        tools: tools.iter().filter_map(|text| Pattern::parse(text)).collect(),
-        names: BTreeMap::new(),
-        scope: Scope::default(),
-        limits: LimitSettings::default(),
+///
+/// # Errors
+/// The first that makes no sense; a test reads them all.
+pub(super) fn built_in() -> Result<BTreeMap<String, Role>, PolicyError> {
+    let settings: BTreeMap<String, RoleSettings> =
+        toml::from_str(include_str!("roles.toml")).map_err(|error: toml::de::Error| {
+            PolicyError { place: "the built-in roles".to_owned(), message: error.to_string() }
+        })?;
+    let role = |(name, settings): (String, RoleSettings)| {
+        Role::new(&name, &settings).map(|role| (name, role))
     };
-    let lint = Role {
-        names: [("submit_result".to_owned(), "lint_agent.submit".to_owned())].into(),
-        ..role("lint", "S2's lint agent: lints and mends one file", &["lint_agent.*"])
-    };
-    [
-        lint,
-        role("main", "Every tool that is granted", &["*"]),
-        role(
-            "designer",
-            "S0's designer: edits by exact text and by line",
-            &["edit.atomic_replace", "edit.move_text"],
-        ),
-        role(
-            "reader",
-            "Looks at the workspace and changes nothing",
-            &[
-                "files.read_file",
-                "files.read_code",
-                "files.read_tree",
-                "files.read",
-                "files.glob",
-                "grep.*",
-            ],
-        ),
-    ]
-    .into_iter()
-    .map(|role| (role.name.clone(), role))
-    .collect()
+    settings.into_iter().map(role).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// S0's allow-lists and S4's "Agent-Specific Tool Usage", tool by tool.
+    #[test]
+    fn the_built_in_roles_hold_what_their_sources_say() {
+        let roles = built_in().unwrap();
+        let context7 = "docs.context7_query_docs docs.context7_resolve_library_id";
+        let detector = format!("grep.grep files.read report.save_agent_report {context7}");
+        let enforcer = "grep.grep files.read shell.bash report.save_agent_report";
+        let reviewer = "files.read shell.bash report.save_agent_report";
+        for (name, wanted) in [
+            ("main", "*"),
+            ("designer", "edit.atomic_replace edit.move_text"),
+            ("qa", "symbols.locate_symbol symbols.get_source symbols.discover_api"),
+            ("lint", "lint_agent.*"),
+            (
+                "reader",
+                "files.read_file files.read_code files.read_tree files.read files.glob grep.*",
+            ),
+            ("best-practices-enforcer", enforcer),
+            ("security-auditor", enforcer),
+            ("hallucination-detector", &detector),
+            ("code-reviewer", reviewer),
+            ("test-generator", reviewer),
+        ] {
+            let mut found: Vec<String> = roles[name].patterns().collect();
+            let mut wanted: Vec<&str> = wanted.split(' ').collect();
+            (found.sort(), wanted.sort_unstable());
+            assert_eq!(found, wanted, "{name}");
+            assert!(!roles[name].description().is_empty(), "{name}");
+        }
+        assert_eq!(roles.len(), 10);
+    }
+
+    #[test]
+    fn what_no_plugin_has_is_named() {
+        let tools = [("files", "read"), ("grep", "grep")];
+        let roles = built_in().unwrap();
+        let missing = |role: &str| roles[role].without_tools(&tools).len();
+        assert_eq!((missing("main"), missing("qa"), missing("reader")), (0, 3, 4));
+        assert!(!roles["qa"].allows("symbols", "trace_calls"));
+        assert_eq!(roles["code-reviewer"].path_argument("files.read"), Some("file_path"));
+        assert_eq!(roles["reader"].path_argument("files.read"), None);
+    }
 }

@@ -133,6 +133,10 @@ pub struct RoleSettings {
     /// Which tool a short name means: `read = "files.read"`.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
+    /// The argument of a tool that may be a path relative to the workspace, although the tool
+    /// takes absolute ones only: `"files.read" = "file_path"`.
+    #[serde(default)]
+    pub paths: BTreeMap<String, String>,
     /// The files and directories that it may touch, relative to the workspace; empty: all.
     #[serde(default)]
     pub scope: Vec<String>,

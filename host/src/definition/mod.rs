@@ -1,0 +1,314 @@
+//! Agent definitions: a role, and the prompt that its agent begins with, in one YAML file (S2,
+//! `lint_subagent.yaml`). docs/agents.md describes the format.
+//!
+//! A definition names tools, maps its own words to them, may narrow their arguments, and is bound
+//! to one file, its target, when it is used. Like every role it narrows and never widens. Pure:
+//! reading the file and running context providers are others' business.
+
+mod prompt;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+pub use prompt::Prompt;
+
+use crate::policy::{PolicyError, Role, RoleSettings};
+use crate::schema::Schema;
+
+/// The variable of the templates that holds the target, relative to the workspace (S2: the file
+/// is determined from the `node_id` that the runner injects).
+pub const NODE_ID: &str = "node_id";
+
+/// An agent definition as it is written.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Agent definition")]
+pub struct Definition {
+    /// The agent's name, and that of its role: letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// What the agent is for.
+    #[serde(default)]
+    pub description: String,
+    /// The model that it is made for; handed on as it is.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// How often the model may answer; handed on as it is.
+    #[serde(default)]
+    pub max_turns: Option<NonZeroU32>,
+    /// The files and directories that it may touch, relative to the workspace, as templates with
+    /// the variable `node_id`. The first is what tools bound to one file work on.
+    #[serde(default = "the_target")]
+    pub scope: Vec<String>,
+    /// What the agent is told first.
+    pub initial_context: InitialContext,
+    /// What templates can show beside `node_id`: the answers of tools that only read.
+    #[serde(default)]
+    pub context_providers: BTreeMap<String, Provider>,
+    /// The tools that it has.
+    pub tools: Vec<AgentTool>,
+}
+
+fn the_target() -> Vec<String> {
+    vec!["{{ node_id }}".to_owned()]
+}
+
+/// What an agent is told first. Templates in Jinja's syntax; their variables are `node_id` and the
+/// context providers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InitialContext {
+    /// How it is to work.
+    pub system_prompt: String,
+    /// What it is to work on.
+    #[serde(default)]
+    pub node_context: String,
+}
+
+/// Where a variable of the templates comes from.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// The tool that is called, by its qualified name.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Map<String, Value>,
+    /// The field of its answer that is wanted; the whole answer where this is missing.
+    #[serde(default)]
+    pub field: Option<String>,
+}
+
+/// A tool of an agent.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentTool {
+    /// What the agent calls it.
+    pub name: String,
+    /// The tool that is meant, by its qualified name.
+    pub tool: String,
+    /// A JSON Schema that arguments have to fit beside the tool's own.
+    #[serde(default)]
+    pub parameters: Option<Value>,
+    /// The context providers whose values whoever runs the agent shows with each answer.
+    #[serde(default)]
+    pub context_providers: Vec<String>,
+}
+
+/// An agent definition that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// No YAML, or not the fields of a definition.
+    #[error("{0}")]
+    Malformed(String),
+    /// A field that makes no sense.
+    #[error("{place}: {message}")]
+    Invalid {
+        /// Which one, such as `tools.submit_result.tool`.
+        place: String,
+        /// What is wrong with it, and what would be right.
+        message: String,
+    },
+    /// What would be its role can be none.
+    #[error(transparent)]
+    Role(#[from] PolicyError),
+}
+
+fn invalid(place: impl Into<String>, message: impl Into<String>) -> AgentError {
+    AgentError::Invalid { place: place.into(), message: message.into() }
+}
+
+/// A definition in which everything was checked that can be without knowing the tools.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agent(Definition);
+
+impl Agent {
+    /// Reads the text of a definition.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line or its place.
+    pub fn parse(yaml: &str) -> Result<Self, AgentError> {
+        let malformed = |error: serde_norway::Error| AgentError::Malformed(error.to_string());
+        // As plain YAML first: there a key that stands twice is an error at any depth.
+        serde_norway::from_str::<serde_norway::Value>(yaml).map_err(malformed)?;
+        let definition: Definition = serde_norway::from_str(yaml).map_err(malformed)?;
+        check(&definition)?;
+        // What a role has to be is checked here as well.
+        let agent = Self(definition);
+        agent.role(None)?;
+        agent.provider_role(None)?;
+        Ok(agent)
+    }
+
+    /// What was written.
+    pub fn definition(&self) -> &Definition {
+        &self.0
+    }
+
+    /// Whether it can only be used on a target.
+    pub fn needs_target(&self) -> bool {
+        let templates =
+            [&self.0.initial_context.system_prompt, &self.0.initial_context.node_context];
+        let uses =
+            |text: &String| prompt::variables(text).is_ok_and(|names| names.contains(NODE_ID));
+        self.0.scope.iter().chain(templates).any(uses)
+    }
+
+    /// The role of an agent on this target. Without one its scope are the templates as they were
+    /// written, which no file fits.
+    ///
+    /// # Errors
+    /// A target, or a scope, that leaves the workspace.
+    pub fn role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+        let tools = &self.0.tools;
+        let parameters = tools
+            .iter()
+            .filter_map(|tool| Some((tool.tool.clone(), tool.parameters.clone()?)))
+            .collect();
+        let names = tools.iter().map(|tool| (tool.name.clone(), tool.tool.clone())).collect();
+        let included = tools.iter().map(|tool| tool.tool.clone()).collect();
+        Ok(self.role_with(&self.0.name, included, names, target)?.with_parameters(parameters))
+    }
+
+    /// The role under which its context providers are called: their tools and nothing else.
+    ///
+    /// # Errors
+    /// As [`Self::role`].
+    pub fn provider_role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+        let tools = self.0.context_providers.values().map(|provider| provider.tool.clone());
+        let name = format!("{} (context)", self.0.name);
+        self.role_with(&name, tools.collect(), BTreeMap::new(), target)
+    }
+
+    fn role_with(
+        &self,
+        name: &str,
+        tools: Vec<String>,
+        names: BTreeMap<String, String>,
+        target: Option<&str>,
+    ) -> Result<Role, AgentError> {
+        let scope = match target {
+            None => self.0.scope.clone(),
+            Some(target) => {
+                let variables = BTreeMap::from([(NODE_ID.to_owned(), target.to_owned())]);
+                let paths = self.0.scope.iter();
+                paths
+                    .map(|path| prompt::render("scope", path, &variables))
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        // An empty scope would be everything.
+        if scope.is_empty() || scope.iter().any(|path| path.trim_matches(['/', '.']).is_empty()) {
+            return Err(invalid(
+                "scope",
+                "is the whole workspace; name files and directories of it",
+            ));
+        }
+        let settings = RoleSettings {
+            description: self.0.description.clone(),
+            tools,
+            names,
+            paths: BTreeMap::new(),
+            scope,
+            limits: crate::policy::LimitSettings::default(),
+        };
+        Ok(Role::new(name, &settings)?)
+    }
+
+    /// What the agent is told first; `values` are those of the context providers.
+    ///
+    /// # Errors
+    /// A template that can't be rendered.
+    pub fn prompt(
+        &self,
+        target: &str,
+        values: &BTreeMap<String, String>,
+    ) -> Result<Prompt, AgentError> {
+        let mut variables = values.clone();
+        variables.insert(NODE_ID.to_owned(), target.to_owned());
+        let context = &self.0.initial_context;
+        Ok(Prompt {
+            system: prompt::render("system_prompt", &context.system_prompt, &variables)?,
+            user: prompt::render("node_context", &context.node_context, &variables)?,
+        })
+    }
+}
+
+fn check(definition: &Definition) -> Result<(), AgentError> {
+    check_name("name", &definition.name)?;
+    let providers = &definition.context_providers;
+    for (name, provider) in providers {
+        let place = format!("context_providers.{name}");
+        let is_variable = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit());
+        if !is_variable || name.is_empty() || name == NODE_ID {
+            return Err(invalid(place, "is no name of a variable, or one that is taken"));
+        }
+        check_tool(&place, &provider.tool)?;
+    }
+    if definition.tools.is_empty() {
+        return Err(invalid("tools", "are empty; an agent has at least one"));
+    }
+    let (mut names, mut targets) = (BTreeSet::new(), BTreeSet::new());
+    for tool in &definition.tools {
+        let place = format!("tools.{}", tool.name);
+        check_name(&place, &tool.name)?;
+        check_tool(&format!("{place}.tool"), &tool.tool)?;
+        if !names.insert(&tool.name) || !targets.insert(&tool.tool) {
+            return Err(invalid(place, format!("'{}' or '{}' stands twice", tool.name, tool.tool)));
+        }
+        if let Some(parameters) = &tool.parameters {
+            let place = format!("{place}.parameters");
+            if parameters.get("type").is_none_or(|kind| kind != "object") {
+                return Err(invalid(place, "describe no object; begin with `type: object`"));
+            }
+            Schema::compile(parameters.clone())
+                .map_err(|error| invalid(place, error.to_string()))?;
+        }
+        for name in &tool.context_providers {
+            if !providers.contains_key(name) {
+                let message = format!("'{name}' is none of the definition's context_providers");
+                return Err(invalid(format!("{place}.context_providers"), message));
+            }
+        }
+    }
+    let context = &definition.initial_context;
+    let target = BTreeSet::from([NODE_ID]);
+    let known: BTreeSet<&str> = providers.keys().map(String::as_str).chain([NODE_ID]).collect();
+    let of_prompt = [
+        ("initial_context.system_prompt", &context.system_prompt, &known),
+        ("initial_context.node_context", &context.node_context, &known),
+    ];
+    let of_scope = definition.scope.iter().map(|path| ("scope", path, &target));
+    for (place, template, known) in of_prompt.into_iter().chain(of_scope) {
+        let names = prompt::variables(template).map_err(|message| invalid(place, message))?;
+        if let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) {
+            let known: Vec<&str> = known.iter().copied().collect();
+            let message = format!("'{unknown}' is no variable here; there is {}", known.join(", "));
+            return Err(invalid(place, message));
+        }
+    }
+    Ok(())
+}
+
+fn check_name(place: &str, name: &str) -> Result<(), AgentError> {
+    let right = (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if right {
+        return Ok(());
+    }
+    Err(invalid(place, format!("'{name}' is not 1 to 64 letters, digits, '_' and '-'")))
+}
+
+fn check_tool(place: &str, name: &str) -> Result<(), AgentError> {
+    match name.split_once('.') {
+        Some((plugin, tool)) if !plugin.is_empty() && !tool.is_empty() && tool != "*" => Ok(()),
+        _ => Err(invalid(place, format!("'{name}' is no tool; write 'plugin.tool'"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
