@@ -4,8 +4,8 @@
 //!
 //! [`host::Host`] is the way in. ARCHITECTURE.md has the map.
 //!
-//! Without the default feature `engine` only what is pure remains: decoding envelopes, schemas,
-//! manifests and policy decisions, and neither wasmtime nor a command.
+//! Without the default feature `engine` only what is pure remains: decoding envelopes, output
+//! contracts, schemas, manifests and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
 pub mod capability;
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "engine")]
 pub mod conformance;
+pub mod contract;
 #[cfg(feature = "engine")]
 pub mod dispatch;
 pub mod envelope;
@@ -27,6 +28,7 @@ pub mod metrics;
 pub mod outcome;
 pub mod plugin;
 pub mod policy;
+mod response;
 #[cfg(feature = "engine")]
 pub mod runtime;
 pub mod schema;

@@ -14,6 +14,7 @@ struct Generated {
 
 /// All generated files.
 const FILES: &[Generated] = &[
+    Generated { arguments: &["schema", "contract"], path: "schemas/contract.json" },
     Generated { arguments: &["schema", "journal"], path: "schemas/journal.json" },
     Generated { arguments: &["schema", "manifest"], path: "schemas/manifest.json" },
     Generated { arguments: &["schema", "plugin"], path: "schemas/plugin.json" },

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::{Cli, Completions, Document, Man, Schema};
 use super::output::Output;
 use super::{CliError, exit};
+use crate::contract::ContractFile;
 use crate::journal::Record;
 use crate::plugin::manifest::Manifest;
 use crate::policy::{RoleSettings, Settings};
@@ -32,6 +33,7 @@ fn document(document: Document) -> Result<Value, CliError> {
         Document::Plugin => return Ok(schema_for!(Manifest<PathBuf>).to_value()),
         Document::Settings => return Ok(schema_for!(Settings).to_value()),
         Document::Role => return Ok(schema_for!(RoleSettings).to_value()),
+        Document::Contract => return Ok(schema_for!(ContractFile).to_value()),
         Document::Journal => return Ok(schema_for!(Record).to_value()),
     };
     serde_json::from_str(written).map_err(CliError::host)

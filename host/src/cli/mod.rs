@@ -7,6 +7,7 @@
 mod args;
 mod backend;
 mod call;
+mod contract;
 mod doctor;
 pub mod exit;
 mod generate;
@@ -68,6 +69,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Tools(args) => tools::execute(global, args, output),
         Command::Backend(args) => backend::execute(global, &args.command, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
+        Command::Contract(args) => contract::execute(args, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),

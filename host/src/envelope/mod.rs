@@ -8,6 +8,7 @@
 mod actions;
 mod json;
 mod lenient;
+mod mistakes;
 mod tool;
 
 use schemars::JsonSchema;
@@ -92,6 +93,10 @@ impl DecodeError {
     }
 }
 
+/// What is found where a response by a contract (S1) comes instead of an envelope. It has no
+/// calls, so nothing runs.
+const CONTRACT: &str = "a response with an ---OUTPUT--- block, of the dialect `contract`: `cofferdam contract parse AGENT` reads it";
+
 /// Turns text into an envelope.
 ///
 /// # Errors
@@ -100,12 +105,15 @@ impl DecodeError {
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
     let strict = match json::parse(text) {
         Ok(value) => return from_value(value),
-        Err(error) => DecodeError::one("one JSON document", error.to_string()),
+        Err(error) => not_json(text, &error),
     };
     match mode {
+        Mode::Strict if lenient::has_contract_block(text) => {
+            Err(DecodeError::one("an envelope", CONTRACT))
+        }
         Mode::Strict => Err(strict),
         Mode::Lenient => {
-            let found = lenient::find(text, is_envelope).ok_or(strict)?;
+            let found = lenient::find(text, strict)?;
             let mut envelope = from_value(found.value)?;
             envelope.repairs = found.repairs;
             Ok(envelope)
@@ -119,7 +127,7 @@ pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
 /// A document of no known dialect, or one that does not have its dialect's shape.
 pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     let Value::Object(object) = value else {
-        return Err(DecodeError::one("an envelope, which is a JSON object", kind(&value)));
+        return Err(no_object(&value));
     };
     match dialect(&object) {
         Some(Dialect::Actions) => actions::decode(object),
@@ -137,6 +145,31 @@ pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
                 keys.iter().find_map(|key| nearest(key, [actions::KEY, tool::KEY].into_iter()));
             Err(error)
         }
+    }
+}
+
+/// What is wrong with a text that is not one JSON document.
+fn not_json(text: &str, error: &serde_json::Error) -> DecodeError {
+    let document = text.trim_start();
+    let start = text.len() - document.len();
+    match json::parse_prefix(document) {
+        Err(error) if document.starts_with(['{', '[']) => mistakes::explain(text, start, &error),
+        _ => DecodeError::one("one JSON document", error.to_string()),
+    }
+}
+
+/// What is wrong with a document that is no object.
+fn no_object(value: &Value) -> DecodeError {
+    match value {
+        Value::Array(items) if items.iter().any(is_envelope) => DecodeError::one(
+            r#"one envelope; several calls go into {"actions": [{"type": "<tool>", ...}, ...]}"#,
+            format!("an array of {} documents", items.len()),
+        ),
+        Value::String(text) if text.trim_start().starts_with('{') => DecodeError::one(
+            "an envelope, which is a JSON object",
+            "a string with one escaped into it",
+        ),
+        value => DecodeError::one("an envelope, which is a JSON object", kind(value)),
     }
 }
 
