@@ -11,6 +11,7 @@ mod trial;
 
 mod cases;
 mod cli;
+mod contracts;
 mod crash;
 mod filesystem;
 mod hostile;

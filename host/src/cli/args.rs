@@ -431,8 +431,9 @@ Examples:
   cofferdam contract check ./contracts/my-agent.toml --format text")]
     Check {
         /// Agents, or contracts' files; all contracts where none is named
-        #[arg(value_name = "AGENT or FILE")]
-        contracts: Vec<String>,
+        // Not `contracts`: that is the group's option.
+        #[arg(value_name = "AGENT|FILE")]
+        names: Vec<String>,
     },
 }
 

@@ -22,7 +22,7 @@ pub fn execute(args: &args::Contract, output: &Output) -> Result<u8, CliError> {
             let response = setup::read_input(file)?;
             parse(contract, &response, Turn { attempt: *attempt, round: *round }, output)
         }
-        ContractCommand::Check { contracts: names } => check(&contracts, names, output),
+        ContractCommand::Check { names } => check(&contracts, names, output),
     }
 }
 
@@ -36,7 +36,9 @@ fn contracts(directories: &[PathBuf]) -> Result<Contracts, CliError> {
     let mut contracts = Contracts::built_in().map_err(CliError::host)?;
     for directory in directories {
         for file in files(directory)? {
-            contracts.add(read(&file)?);
+            let contract = read(&file)
+                .map_err(|error| CliError::Usage(format!("{}: {error}", file.display())))?;
+            contracts.add(contract);
         }
     }
     Ok(contracts)
@@ -57,15 +59,13 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-/// Reads a contract's file, which has to have its agent's name.
-fn read(file: &Path) -> Result<Contract, CliError> {
-    let contract = Contract::from_toml(&setup::read_input(file)?)
-        .map_err(|error| CliError::Usage(format!("{}: {error}", file.display())))?;
+/// Reads a contract's file, which has to have its agent's name; or says what is wrong with it.
+fn read(file: &Path) -> Result<Contract, String> {
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let contract = Contract::from_toml(&text).map_err(|error| error.to_string())?;
     let name = contract.file_name();
     if file.file_name().is_none_or(|found| found != name.as_str()) {
-        let message =
-            format!("{}: the contract of {} belongs into {name}", file.display(), contract.agent);
-        return Err(CliError::Usage(message));
+        return Err(format!("the contract of {} belongs into {name}", contract.agent));
     }
     Ok(contract)
 }
@@ -139,7 +139,7 @@ fn check(contracts: &Contracts, names: &[String], output: &Output) -> Result<u8,
         let problems = if file.is_file() {
             match read(file) {
                 Ok(contract) => contract.check(),
-                Err(error) => vec![error.to_string()],
+                Err(error) => vec![error],
             }
         } else {
             contracts

@@ -2,8 +2,8 @@
 //!
 //! The last complete object that is an envelope counts, since reasoning often holds drafts
 //! before the answer. Nothing within the object is touched: a tag or a fence inside one of its
-//! strings is its own content. What was begun as an envelope and is no JSON is refused: to take
-//! an earlier one, or a part of it, would run what nobody meant.
+//! strings is its own content. What was begun as an envelope and is no JSON refuses the text: to
+//! take an earlier one, or a part of it, would run what nobody meant.
 
 use std::ops::Range;
 
@@ -39,27 +39,39 @@ pub(super) fn find(text: &str, otherwise: DecodeError) -> Result<Found, DecodeEr
     let (documents, ranges) = documents(text);
     let reasoning = Reasoning::find(text, &ranges);
     let mut answers = Vec::new();
+    let mut mistake: Option<(Range<usize>, NoDocument)> = None;
     let (mut is_draft, mut earlier) = (false, 0);
     for document in documents {
         if reasoning.hides(&document.range) {
             is_draft = true;
             // What follows an opening that is never closed may as well be an answer.
             earlier += usize::from(!reasoning.contains(document.range.start));
-        } else if let Err(error) = document.value {
-            if !is_example(text, &document.range) {
-                return Err(mistakes::explain(text, document.range.start, &error));
-            }
-        } else {
-            answers.push(document);
+            continue;
         }
+        match document.value {
+            // What comes after one that ends with its line is no part of it.
+            Err(error) if ends_with_its_line(&text[document.range.clone()]) => {
+                mistake = Some((document.range, error));
+            }
+            Err(error) => return Err(mistakes::explain(text, document.range.start, &error)),
+            Ok(value) => {
+                if mistake.as_ref().is_none_or(|(range, _)| range.end <= document.range.start) {
+                    mistake = None;
+                    answers.push((document.range, value));
+                }
+            }
+        }
+    }
+    if let Some((range, error)) = mistake {
+        return Err(mistakes::explain(text, range.start, &error));
     }
     let answer = answers.pop();
     earlier += answers.len();
-    let end = answer.as_ref().map_or(0, |answer| answer.range.end);
+    let end = answer.as_ref().map_or(0, |(range, _)| range.end);
     if has_contract_block(&text[end..]) {
         return Err(DecodeError::one("an envelope", CONTRACT));
     }
-    let Some(Document { range, value: Ok(value) }) = answer else {
+    let Some((range, value)) = answer else {
         return Err(if is_draft {
             DecodeError::one(
                 "one JSON document after the reasoning",
@@ -180,19 +192,11 @@ fn begins_as_envelope(text: &str) -> bool {
     false
 }
 
-/// Whether what is no JSON is only an example: something like `{"actions": [...]}`, on one
-/// line, after words.
-fn is_example(text: &str, range: &Range<usize>) -> bool {
-    let before = line_before(text, range.start);
-    let document = text[range.clone()].trim_end();
-    if document.len() > NEAR {
-        return false;
-    }
-    let count = |brackets: [char; 2]| document.matches(brackets).count();
-    before.contains(char::is_alphanumeric)
-        && !before.contains("</")
-        && count(['{', '[']) == count(['}', ']'])
-        && (document.contains("...") || document.contains('\u{2026}'))
+/// Whether a document that is no JSON, given up to the end of its line, seems to end there: its
+/// brackets are closed, and so are its strings.
+fn ends_with_its_line(line: &str) -> bool {
+    let count = |characters: [char; 2]| line.matches(characters).count();
+    line.len() <= NEAR && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
 }
 
 /// Whether the document at `range` is a word of a sentence: words stand before it on its line,
