@@ -1,4 +1,5 @@
 //! The contracts of S1, block by block, and the rules by which a response is read.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod responses;
 mod rules;
