@@ -4,8 +4,8 @@
 //!
 //! [`host::Host`] is the way in. ARCHITECTURE.md has the map.
 //!
-//! Without the default feature `engine` only what is pure remains: decoding envelopes, schemas,
-//! manifests and policy decisions, and neither wasmtime nor a command.
+//! Without the default feature `engine` only what is pure remains: decoding envelopes, output
+//! contracts, schemas, manifests and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
 pub mod agent;
@@ -17,6 +17,7 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "engine")]
 pub mod conformance;
+pub mod contract;
 #[cfg(feature = "engine")]
 pub mod definition;
 #[cfg(feature = "engine")]
@@ -33,6 +34,7 @@ pub mod outcome;
 pub mod pipeline;
 pub mod plugin;
 pub mod policy;
+mod response;
 #[cfg(feature = "engine")]
 pub mod runtime;
 pub mod schema;

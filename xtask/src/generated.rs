@@ -26,6 +26,7 @@ enum From {
 /// All generated files.
 const FILES: &[Generated] = &[
     Generated { from: Command(&["schema", "agent"]), path: "schemas/agent.json" },
+    Generated { from: Command(&["schema", "contract"]), path: "schemas/contract.json" },
     Generated { from: Command(&["schema", "journal"]), path: "schemas/journal.json" },
     Generated { from: Command(&["schema", "manifest"]), path: "schemas/manifest.json" },
     Generated {

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::{Cli, Completions, Document, Man, Schema};
 use super::output::Output;
 use super::{CliError, exit};
+use crate::contract::ContractFile;
 use crate::definition::Definition;
 use crate::journal::Entry;
 use crate::pipeline::designer::DesignerOutput;
@@ -38,6 +39,7 @@ fn document(document: Document) -> Result<Value, CliError> {
         Document::Settings => return Ok(schema_for!(Settings).to_value()),
         Document::Agent => return Ok(schema_for!(Definition).to_value()),
         Document::Role => return Ok(schema_for!(RoleSettings).to_value()),
+        Document::Contract => return Ok(schema_for!(ContractFile).to_value()),
         Document::Journal => return Ok(schema_for!(Entry).to_value()),
         Document::PipelineWorkOrder => return Ok(schema_for!(WorkOrder).to_value()),
         Document::PipelineDesigner => return Ok(schema_for!(DesignerOutput).to_value()),

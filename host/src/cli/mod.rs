@@ -8,6 +8,7 @@ mod args;
 mod backend;
 mod beads;
 mod call;
+mod contract;
 mod doctor;
 pub mod exit;
 mod generate;
@@ -81,6 +82,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Inbox(args) => inbox::execute(global, args, output),
         Command::Plugin(args) => plugin::execute(global, &args.command, output),
         Command::Role(args) => role::execute(global, &args.command, output),
+        Command::Contract(args) => contract::execute(args, output),
         Command::Policy(args) => policy::execute(global, &args.command, output),
         Command::Log(args) => log::execute(global, args, output),
         Command::Stats(args) => stats::execute(global, args, output),

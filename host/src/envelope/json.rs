@@ -17,20 +17,32 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
+/// A text at whose beginning no document stands.
+#[derive(Debug)]
+pub struct NoDocument {
+    /// What serde_json says, without a place.
+    pub message: String,
+    /// About how many bytes were looked at; the last one is at fault.
+    pub looked_at: usize,
+}
+
 /// Parses the one JSON document that starts at the beginning of `text`; returns it with its
 /// length in bytes.
 ///
 /// # Errors
-/// Where no document starts there: about how many bytes were looked at.
-pub fn parse_prefix(text: &str) -> Result<(Value, usize), usize> {
+/// No document starts there.
+pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<StrictValue>();
     match documents.next() {
         Some(Ok(StrictValue(value))) => Ok((value, documents.byte_offset())),
         Some(Err(error)) => {
             let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
-            Err(lines.map(str::len).sum::<usize>() + error.column())
+            let looked_at = lines.map(str::len).sum::<usize>() + error.column();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let message = error.to_string().replace(&place, "");
+            Err(NoDocument { message, looked_at: looked_at.min(text.len()) })
         }
-        None => Err(text.len()),
+        None => Err(NoDocument { message: "nothing".to_owned(), looked_at: text.len() }),
     }
 }
 
@@ -146,6 +158,6 @@ mod tests {
     #[test]
     fn a_prefix_ends_where_the_document_does() {
         assert_eq!(parse_prefix("{\"a\":1} rest").unwrap().1, 7);
-        assert_eq!(parse_prefix("{\n not json").unwrap_err(), 4);
+        assert_eq!(parse_prefix("{\n not json").err().map(|error| error.looked_at), Some(4));
     }
 }

@@ -1,50 +1,130 @@
 //! Finds the document in what a model wrote around it: code fences, prose, reasoning.
 //!
-//! The last complete object that is wanted counts, since reasoning often holds drafts
-//! before the answer. Nothing within the object is touched: a tag or a fence inside one of its
-//! strings is its own content.
+//! The last complete object that is wanted counts, since reasoning often holds drafts before the
+//! answer. Nothing within the object is touched: a tag or a fence inside one of its
+//! strings is its own content. What was begun as a wanted one and is no JSON refuses the text: to
+//! take an earlier one, or a part of it, would run what nobody meant.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Document, json};
+use super::json::{self, NoDocument};
+use super::{CONTRACT, DecodeError, Document, mistakes};
+use crate::response::{Marker, Reasoning};
 
 /// How much text may be parsed, as a multiple of its length, while looking for the beginning
 /// of a document. Unclosed brackets make every attempt run to the end.
 const EFFORT: usize = 64;
 
-/// The last object of `text` that `is_wanted`.
-pub(super) fn find(text: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Document> {
-    let objects = objects(text);
-    let reasoning = reasoning(text, &objects);
-    let mut wanted = objects.into_iter().filter(|(value, range)| {
-        is_wanted(value) && !reasoning.iter().any(|part| part.contains(&range.start))
-    });
-    let mut earlier = 0;
-    let (mut value, mut range) = wanted.next()?;
-    for later in wanted {
-        (value, range) = later;
-        earlier += 1;
-    }
-    Some(Document { value, repairs: repairs(text, &range, &reasoning, earlier) })
+/// How much of a document that is no JSON, or of the line around a document, is looked at, in
+/// bytes.
+const NEAR: usize = 400;
+
+/// A document that is wanted, or was begun as one.
+struct Candidate {
+    range: Range<usize>,
+    /// Or what keeps it from being JSON.
+    value: Result<Value, NoDocument>,
 }
 
-/// All complete objects that are not part of another, with their places.
-fn objects(text: &str) -> Vec<(Value, Range<usize>)> {
-    let mut objects = Vec::new();
+/// The last object of `text` with one of the fields `keys`; `otherwise` is the error where nothing
+/// looks like one.
+pub(super) fn find(
+    text: &str,
+    keys: &[&str],
+    otherwise: DecodeError,
+) -> Result<Document, DecodeError> {
+    let (documents, ranges) = documents(text, keys);
+    let reasoning = Reasoning::find(text, &ranges);
+    let mut answers = Vec::new();
+    let mut mistake: Option<(Range<usize>, NoDocument)> = None;
+    let (mut is_draft, mut earlier) = (false, 0);
+    for document in documents {
+        if reasoning.hides(&document.range) {
+            is_draft = true;
+            // What follows an opening that is never closed may as well be an answer.
+            earlier += usize::from(!reasoning.contains(document.range.start));
+            continue;
+        }
+        match document.value {
+            // What comes after one that ends with its line is no part of it.
+            Err(error) if ends_with_its_line(&text[document.range.clone()]) => {
+                mistake = Some((document.range, error));
+            }
+            Err(error) => return Err(mistakes::explain(text, document.range.start, &error)),
+            Ok(value) => {
+                if mistake.as_ref().is_none_or(|(range, _)| range.end <= document.range.start) {
+                    mistake = None;
+                    answers.push((document.range, value));
+                }
+            }
+        }
+    }
+    if let Some((range, error)) = mistake {
+        return Err(mistakes::explain(text, range.start, &error));
+    }
+    let answer = answers.pop();
+    earlier += answers.len();
+    let end = answer.as_ref().map_or(0, |(range, _)| range.end);
+    if has_contract_block(&text[end..]) {
+        return Err(DecodeError::one("an envelope", CONTRACT));
+    }
+    let Some((range, value)) = answer else {
+        return Err(if is_draft {
+            DecodeError::one(
+                "one JSON document after the reasoning",
+                "envelopes only within the reasoning",
+            )
+        } else {
+            otherwise
+        });
+    };
+    if is_mentioned(text, &range, &reasoning) {
+        return Err(DecodeError::one(
+            "one JSON document, which stands by itself",
+            "an envelope only as an example within a sentence",
+        ));
+    }
+    let repairs = repairs(text, &range, &reasoning.parts, earlier);
+    Ok(Document { value, repairs })
+}
+
+/// Whether a contract's block begins in `text`.
+pub(super) fn has_contract_block(text: &str) -> bool {
+    text.lines().any(|line| Marker::of_line(line) == Some(Marker::Output))
+}
+
+/// All documents that are, or were begun as, wanted ones or lists of them, and the places of all
+/// complete documents. A part of a document is none.
+fn documents(text: &str, keys: &[&str]) -> (Vec<Candidate>, Vec<Range<usize>>) {
+    let (mut documents, mut ranges) = (Vec::new(), Vec::new());
     let mut effort = text.len().saturating_mul(EFFORT);
     let mut start = 0;
-    while let Some(offset) = text[start..].find('{') {
-        let brace = start + offset;
-        let looked_at = match json::parse_prefix(&text[brace..]) {
+    while let Some(offset) = text[start..].find(['{', '[']) {
+        let bracket = start + offset;
+        let rest = &text[bracket..];
+        start = bracket + 1;
+        // Of lists only those of objects: prose is full of brackets.
+        if rest.starts_with('[') && !rest[1..].trim_start().starts_with('{') {
+            continue;
+        }
+        let looked_at = match json::parse_prefix(rest) {
             Ok((value, length)) => {
-                start = brace + length;
-                objects.push((value, brace..start));
+                start = bracket + length;
+                let range = bracket..start;
+                ranges.push(range.clone());
+                if is_wanted(&value, keys) || is_list(&value, keys) {
+                    documents.push(Candidate { range, value: Ok(value) });
+                }
                 length
             }
-            Err(looked_at) => {
-                start = brace + 1;
+            Err(error) => {
+                let looked_at = error.looked_at;
+                if begins_as_wanted(rest, keys) {
+                    let range = bracket..bracket + line_end(rest);
+                    documents.push(Candidate { range, value: Err(error) });
+                }
                 looked_at
             }
         };
@@ -53,42 +133,78 @@ fn objects(text: &str) -> Vec<(Value, Range<usize>)> {
             None => break,
         }
     }
-    objects
+    (documents, ranges)
 }
 
-/// The parts of `text` that are a model's reasoning: from `<think>` to `</think>`, or from the
-/// beginning where the opening is missing. An opening that is never closed says nothing about
-/// where the reasoning ends, so only the tag itself counts. Tags within an object are content.
-fn reasoning(text: &str, objects: &[(Value, Range<usize>)]) -> Vec<Range<usize>> {
-    const OPEN: &str = "<think>";
-    const CLOSE: &str = "</think>";
-    let outside = |position: usize| {
-        let next = objects.partition_point(|(_, range)| range.end <= position);
-        objects.get(next).is_none_or(|(_, range)| position < range.start)
-    };
-    let mut tags: Vec<(usize, &str)> = [OPEN, CLOSE]
-        .into_iter()
-        .flat_map(|tag| text.match_indices(tag))
-        .filter(|(position, _)| outside(*position))
-        .collect();
-    tags.sort_unstable();
+/// The beginning of a text, up to [`NEAR`] bytes.
+fn beginning(text: &str) -> &str {
+    let end = (0..=NEAR.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
 
-    let mut parts: Vec<Range<usize>> = Vec::new();
-    let mut open: Option<usize> = None;
-    for (position, tag) in tags {
-        let end = position + tag.len();
-        if tag == OPEN {
-            open.get_or_insert(position);
-        } else if let Some(start) = open.take() {
-            parts.push(start..end);
-        } else {
-            // No opening since the last closing: everything up to here is reasoning.
-            parts.clear();
-            parts.push(0..end);
-        }
+/// What stands before `at` on its line, up to [`NEAR`] bytes.
+fn line_before(text: &str, at: usize) -> &str {
+    let start = (at.saturating_sub(NEAR)..=at).find(|&start| text.is_char_boundary(start));
+    let near = &text[start.unwrap_or(at)..at];
+    near.rsplit('\n').next().unwrap_or_default()
+}
+
+fn line_end(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
+/// Whether it is an object with one of the fields `keys`.
+pub(super) fn is_wanted(value: &Value, keys: &[&str]) -> bool {
+    keys.iter().any(|key| value.get(key).is_some())
+}
+
+/// Whether it is a list in which one that is wanted stands.
+pub(super) fn is_list(value: &Value, keys: &[&str]) -> bool {
+    value.as_array().is_some_and(|items| items.iter().any(|item| is_wanted(item, keys)))
+}
+
+/// Whether what is no JSON was begun as a document that is wanted: one of the fields `keys` stands
+/// near its beginning, in whatever quotes.
+fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
+    let text = beginning(text);
+    let is_quote = |character: char| "\"'\\\u{2018}\u{2019}\u{201c}\u{201d}".contains(character);
+    // Most brackets are not even followed by a name or a comment.
+    let first = text.strip_prefix('[').unwrap_or(text).trim_start();
+    let first = first.strip_prefix('{').unwrap_or(first).trim_start();
+    let is_name = |first: char| is_quote(first) || first.is_alphabetic() || "/#".contains(first);
+    if !first.starts_with(is_name) {
+        return false;
     }
-    parts.extend(open.map(|start| start..start + OPEN.len()));
-    parts
+    let is_key_at = |start: usize, key: &str| {
+        let before = text[..start].trim_end_matches(is_quote).trim_end();
+        let is_quoted = text[..start].ends_with(is_quote);
+        // After a comment a key stands on a line of its own.
+        let is_key = before.ends_with(['{', ',']) || (is_quoted && text[..start].contains('\n'));
+        let after = text[start + key.len()..].trim_start_matches(is_quote).trim_start();
+        is_key && after.starts_with(':')
+    };
+    keys.iter().any(|key| text.match_indices(key).any(|(start, _)| is_key_at(start, key)))
+}
+
+/// Whether a document that is no JSON, given up to the end of its line, seems to end there: its
+/// brackets are closed, and so are its strings.
+fn ends_with_its_line(line: &str) -> bool {
+    let count = |characters: [char; 2]| line.matches(characters).count();
+    line.len() <= NEAR && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
+}
+
+/// Whether the document at `range` is a word of a sentence: words stand before it on its line,
+/// and the sentence goes on after it.
+fn is_mentioned(text: &str, range: &Range<usize>, reasoning: &Reasoning) -> bool {
+    let line = range.start - line_before(text, range.start).len();
+    let thought = reasoning.parts.iter().map(|part| part.end).filter(|end| *end <= range.start);
+    let before = text[thought.max().map_or(line, |end| end.max(line))..range.start].trim_end();
+    let after = &text[range.end..];
+    let after = after[..line_end(after)].trim_start_matches('`').trim_start();
+    let has_words = before.contains(char::is_alphanumeric)
+        && !before.starts_with("```")
+        && !before.ends_with([':', '>', ']', '}']);
+    has_words && after.starts_with(char::is_lowercase)
 }
 
 /// What was removed around the document at `range`, in words.

@@ -8,6 +8,7 @@
 mod actions;
 mod json;
 mod lenient;
+mod mistakes;
 mod tool;
 
 use schemars::JsonSchema;
@@ -101,33 +102,44 @@ pub struct Document {
     pub repairs: Vec<String>,
 }
 
+/// What is found where a response by a contract (S1) comes instead of an envelope. It has no
+/// calls, so nothing runs.
+const CONTRACT: &str = "a response with an ---OUTPUT--- block, of the dialect `contract`: `cofferdam contract parse AGENT` reads it";
+
+/// The fields by which an envelope is recognised. Also that of a document of a pipeline, so that no
+/// draft before it is taken in its place.
+const KEYS: [&str; 3] = [actions::KEY, tool::KEY, "commands"];
+
 /// Turns text into an envelope.
 ///
 /// # Errors
 /// Text without a document, a document that is no JSON or of no known dialect, or one that
 /// does not have its dialect's shape.
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
-    let Document { value, repairs } = document(text, mode, is_envelope)?;
+    let Document { value, repairs } = document(text, mode, &KEYS)?;
     Ok(Envelope { repairs, ..from_value(value)? })
 }
 
 /// Finds the document in text. Strict, that is all of the text, whatever it holds; lenient, it
-/// may also be the last complete object in it that `is_wanted`.
+/// may also be the last complete object in it with one of the fields `keys`.
 ///
 /// # Errors
 /// Text without one.
 pub fn document(
     text: &str,
     mode: Mode,
-    is_wanted: impl Fn(&Value) -> bool,
+    keys: &[&str],
 ) -> Result<Document, DecodeError> {
     let strict = match json::parse(text) {
         Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
-        Err(error) => DecodeError::one("one JSON document", error.to_string()),
+        Err(error) => not_json(text, &error),
     };
     match mode {
+        Mode::Strict if lenient::has_contract_block(text) => {
+            Err(DecodeError::one("an envelope", CONTRACT))
+        }
         Mode::Strict => Err(strict),
-        Mode::Lenient => lenient::find(text, is_wanted).ok_or(strict),
+        Mode::Lenient => lenient::find(text, keys, strict),
     }
 }
 
@@ -137,7 +149,7 @@ pub fn document(
 /// A document of no known dialect, or one that does not have its dialect's shape.
 pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     let Value::Object(object) = value else {
-        return Err(DecodeError::one("an envelope, which is a JSON object", kind(&value)));
+        return Err(no_object(&value));
     };
     match dialect(&object) {
         Some(Dialect::Actions) => actions::decode(object),
@@ -165,6 +177,31 @@ pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
                 keys.iter().find_map(|key| nearest(key, [actions::KEY, tool::KEY].into_iter()));
             Err(error)
         }
+    }
+}
+
+/// What is wrong with a text that is not one JSON document.
+fn not_json(text: &str, error: &serde_json::Error) -> DecodeError {
+    let document = text.trim_start();
+    let start = text.len() - document.len();
+    match json::parse_prefix(document) {
+        Err(error) if document.starts_with(['{', '[']) => mistakes::explain(text, start, &error),
+        _ => DecodeError::one("one JSON document", error.to_string()),
+    }
+}
+
+/// What is wrong with a document that is no object.
+fn no_object(value: &Value) -> DecodeError {
+    match value {
+        Value::Array(items) if lenient::is_list(value, &KEYS) => DecodeError::one(
+            r#"one envelope; several calls go into {"actions": [{"type": "<tool>", ...}, ...]}"#,
+            format!("an array of {} documents", items.len()),
+        ),
+        Value::String(text) if text.trim_start().starts_with('{') => DecodeError::one(
+            "an envelope, which is a JSON object",
+            "a string with one escaped into it",
+        ),
+        value => DecodeError::one("an envelope, which is a JSON object", kind(value)),
     }
 }
 
@@ -201,13 +238,6 @@ fn pipeline_document(object: &Map<String, Value>) -> Option<&'static str> {
     } else {
         "a Designer's output (the dialect 'commands')"
     })
-}
-
-/// Also of a document of a pipeline, so that no draft before it is taken in its place.
-fn is_envelope(value: &Value) -> bool {
-    value
-        .as_object()
-        .is_some_and(|object| dialect(object).is_some() || pipeline_document(object).is_some())
 }
 
 /// The result document of an envelope, in its own dialect.

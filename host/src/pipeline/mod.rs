@@ -130,8 +130,7 @@ pub struct Decoded<T> {
 
 /// Finds a document that has one of the fields `keys`.
 fn find(text: &str, mode: Mode, keys: &[&str]) -> Result<envelope::Document, Blocked> {
-    let is_wanted = |value: &Value| keys.iter().any(|key| value.get(key).is_some());
-    Ok(envelope::document(text, mode, is_wanted)?)
+    Ok(envelope::document(text, mode, keys)?)
 }
 
 /// A document that has the shape of `T`.

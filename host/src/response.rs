@@ -1,0 +1,184 @@
+//! What stands in a model's response around its answer: reasoning, and the markers between
+//! which a contract's block is. Shared by [`crate::envelope`] and [`crate::contract`].
+
+use std::ops::Range;
+
+/// The names of the tags that models put around their reasoning.
+const TAGS: [&str; 3] = ["think", "thinking", "reasoning"];
+
+/// The parts of a response that are reasoning.
+#[derive(Debug, Default)]
+pub(crate) struct Reasoning {
+    /// From an opening tag to its closing one, or from the beginning where the opening is
+    /// missing. Of an opening that is never closed only the tag itself.
+    pub(crate) parts: Vec<Range<usize>>,
+    /// Where the opening tag is that is never closed.
+    unclosed: Option<usize>,
+    /// Where the text ends but for white space and a fence.
+    end: usize,
+}
+
+impl Reasoning {
+    /// Finds the reasoning in `text`. A tag within one of `answers` is its own content, and so
+    /// is one that is quoted as code.
+    pub(crate) fn find(text: &str, answers: &[Range<usize>]) -> Self {
+        let end = text.trim_end_matches(|last: char| last.is_whitespace() || last == '`').len();
+        let mut reasoning = Self { end, ..Self::default() };
+        let mut open: Option<usize> = None;
+        for (range, closes) in tags(text) {
+            let next = answers.partition_point(|answer| answer.end <= range.start);
+            if answers.get(next).is_some_and(|answer| answer.start <= range.start) {
+                continue;
+            }
+            if !closes {
+                open.get_or_insert(range.start);
+            } else if let Some(start) = open.take() {
+                reasoning.parts.push(start..range.end);
+            } else {
+                // No opening since the last closing: everything up to here is reasoning.
+                reasoning.parts.clear();
+                reasoning.parts.push(0..range.end);
+            }
+        }
+        if let Some(start) = open {
+            let length = text[start..].find('>').map_or(0, |end| end + 1);
+            reasoning.parts.push(start..start + length);
+            reasoning.unclosed = Some(start);
+        }
+        reasoning
+    }
+
+    /// Whether the answer at `range` is a draft. After an opening that is never closed, nothing
+    /// says where the answer begins: only what ends the text is one there.
+    pub(crate) fn hides(&self, range: &Range<usize>) -> bool {
+        self.contains(range.start)
+            || (range.end < self.end && self.unclosed.is_some_and(|start| start < range.start))
+    }
+
+    /// Whether the line at `range` is reasoning, or may be.
+    pub(crate) fn touches(&self, range: &Range<usize>) -> bool {
+        let next = self.parts.partition_point(|part| part.end <= range.start);
+        self.parts.get(next).is_some_and(|part| part.start < range.end)
+            || self.unclosed.is_some_and(|start| start < range.start)
+    }
+
+    /// Whether a position is within reasoning that is closed.
+    pub(crate) fn contains(&self, position: usize) -> bool {
+        let next = self.parts.partition_point(|part| part.end <= position);
+        self.parts.get(next).is_some_and(|part| part.start <= position)
+    }
+}
+
+/// The tags of `text`, and whether each of them closes.
+fn tags(text: &str) -> impl Iterator<Item = (Range<usize>, bool)> {
+    text.match_indices('<').filter_map(|(start, _)| {
+        if text[..start].ends_with('`') {
+            return None;
+        }
+        let inside = &text[start + 1..];
+        let (closes, name) = match inside.strip_prefix('/') {
+            Some(name) => (true, name),
+            None => (false, inside),
+        };
+        let tag = TAGS.iter().find(|tag| {
+            let bytes = name.as_bytes();
+            bytes.get(tag.len()) == Some(&b'>')
+                && bytes[..tag.len()].eq_ignore_ascii_case(tag.as_bytes())
+        })?;
+        let length = 1 + usize::from(closes) + tag.len() + 1;
+        Some((start..start + length, closes))
+    })
+}
+
+/// A marker of a contract's block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// `---OUTPUT---`
+    Output,
+    /// `---END---`
+    End,
+}
+
+impl Marker {
+    /// The marker as S1 writes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Output => "---OUTPUT---",
+            Self::End => "---END---",
+        }
+    }
+
+    /// The marker that is all of `line`, but for what Markdown or typographic dashes made of it.
+    pub(crate) fn of_line(line: &str) -> Option<Self> {
+        // Most lines are none.
+        if !line.contains(['O', 'o', 'E', 'e']) || line.len() > 100 {
+            return None;
+        }
+        let line = line.trim_matches(|character: char| {
+            character.is_whitespace() || "`*_>#\u{feff}".contains(character)
+        });
+        let word = line.trim_start_matches(is_dash);
+        let opening = &line[..line.len() - word.len()];
+        let rest = word.trim_end_matches(is_dash);
+        let closing = &word[rest.len()..];
+        // An em dash is what typography makes of two or three hyphens.
+        let is_rule = |dashes: &str| dashes.len() >= 2;
+        if !is_rule(opening) || !is_rule(closing) {
+            return None;
+        }
+        match rest.trim() {
+            word if word.eq_ignore_ascii_case("OUTPUT") => Some(Self::Output),
+            word if word.eq_ignore_ascii_case("END") => Some(Self::End),
+            _ => None,
+        }
+    }
+}
+
+fn is_dash(character: char) -> bool {
+    matches!(character, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{2500}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_lines_of_their_own() {
+        for (line, wanted) in [
+            ("---OUTPUT---", Some(Marker::Output)),
+            ("  ---END---\r", Some(Marker::End)),
+            ("**---OUTPUT---**", Some(Marker::Output)),
+            ("> ---END---", Some(Marker::End)),
+            ("`---OUTPUT---`", Some(Marker::Output)),
+            ("--- output ---", Some(Marker::Output)),
+            ("\u{2014}OUTPUT\u{2014}", Some(Marker::Output)),
+            ("\u{feff}---OUTPUT---", Some(Marker::Output)),
+            ("OUTPUT", None),
+            ("-OUTPUT-", None),
+            ("---OUTPUT--- and then", None),
+            ("I end with ---OUTPUT---", None),
+            ("---", None),
+            ("", None),
+        ] {
+            assert_eq!(Marker::of_line(line), wanted, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn reasoning_ends_where_its_tag_closes() {
+        for (text, wanted) in [
+            ("no tags", None),
+            ("<think>a</think>b", Some(0..16)),
+            ("a</think>b", Some(0..9)),
+            ("<THINK>a</Think>b", Some(0..16)),
+            ("<thinking>a</thinking>b", Some(0..22)),
+            ("<think>a", Some(0..7)),
+            ("<thinker>a</thinker>", None),
+            ("the tag `</think>` is removed", None),
+            ("<", None),
+        ] {
+            let wanted: Vec<_> = wanted.into_iter().collect();
+            assert_eq!(Reasoning::find(text, &[]).parts, wanted, "{text}");
+        }
+    }
+}
