@@ -1,6 +1,7 @@
 //! The facade: open a host on a workspace, give it an envelope, get the results.
 
 mod backends;
+mod repeats;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,10 +14,11 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::capability::Programs;
+use self::repeats::Repeats;
+use crate::capability::{Contacts, Http, Programs};
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
-use crate::journal::{CommitRecord, Entry, Journal, Record};
+use crate::journal::{self, CommitRecord, Entry, EventRecord, Journal, Record};
 use crate::metrics::Metrics;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
@@ -46,7 +48,8 @@ pub struct Config {
     pub observer: Arc<dyn Observer>,
     /// How the sandbox of native programs is started; `None`: no native program runs.
     pub sandbox: Option<Helper>,
-    /// The variables of which the settings can pass some on to native programs.
+    /// The variables of which the settings can pass some on to native programs, or to hosts that
+    /// are asked.
     pub environment: HashMap<String, String>,
 }
 
@@ -161,6 +164,8 @@ pub struct Host {
     runtime: Arc<Runtime>,
     backends: Arc<Backends>,
     programs: Arc<Programs>,
+    http: Arc<Http>,
+    repeats: Repeats,
     workers: Workers,
     workspace: Arc<Workspace>,
     journal: Journal,
@@ -196,6 +201,7 @@ impl Host {
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
         let runtime = Arc::new(Runtime::new(workers, cache)?);
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
+        let http = Http::new(config.environment.clone());
         let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
         Ok(Self {
             registry,
@@ -203,6 +209,8 @@ impl Host {
             runtime,
             backends: Arc::new(backends),
             programs: Arc::new(programs),
+            http: Arc::new(http),
+            repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,
@@ -415,21 +423,28 @@ impl Host {
         let started = Instant::now();
         let name = call.name().to_owned();
         let tool = Arc::clone(call.tool());
+        let noted = journal::noted(&tool.tool().journal, call.args());
+        let contacts = Arc::default();
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
         let (outcome, commit) = if skip || is_cancelled {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
-            match dispatch::grant(&self.policy, call, role, &options.limits, scope) {
-                Err(denial) => (dispatch::denied(&denial), None),
-                Ok(granted) => {
+            let repeated = self.repeats.count(&tool, call.args());
+            let granted = dispatch::grant(&self.policy, call, role, &options.limits, scope);
+            match (granted, repeated) {
+                (Err(denial), _) => (dispatch::denied(&denial), None),
+                (Ok(_), Err(failure)) => (Outcome::Failed(failure), None),
+                (Ok(granted), Ok(())) => {
+                    let cancelled = cancelled(&mut cancel);
                     let performed = match shared {
                         Some(transaction) => {
-                            let cancelled = cancelled(&mut cancel);
-                            Ok((self.stage(&id, granted, transaction, cancelled).await, None))
+                            let staged =
+                                self.stage(&id, granted, transaction, &contacts, cancelled).await;
+                            Ok((staged, None))
                         }
-                        None => self.perform(&id, granted, cancelled(&mut cancel)).await,
+                        None => self.perform(&id, granted, &contacts, cancelled).await,
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
                 }
@@ -440,6 +455,8 @@ impl Host {
         let mut record = Record::new(&id, &tool.qualified_name(), role, &outcome, latency);
         record.commit = commit;
         record.dry_run = options.dry_run;
+        record.noted = noted;
+        record.hosts = contacts.names();
         let executed = record.outcome == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
@@ -456,11 +473,12 @@ impl Host {
         &self,
         id: &str,
         call: GrantedCall,
+        contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<(Outcome, Option<String>), Failure> {
         if !call.may_write() {
             let tree = self.workspace.plain();
-            return Ok((self.executor().execute(id, call, tree, cancelled).await, None));
+            return Ok((self.executor().execute(id, call, tree, contacts, cancelled).await, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
@@ -472,7 +490,7 @@ impl Host {
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        match self.executor().execute(id, call, &tree, cancelled).await {
+        match self.executor().execute(id, call, &tree, contacts, cancelled).await {
             Outcome::Executed(output) => {
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
                 Ok((Outcome::Executed(output), commit))
@@ -487,10 +505,12 @@ impl Host {
         id: &str,
         call: GrantedCall,
         transaction: &Transaction,
+        contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Outcome {
         let savepoint = call.may_write().then(|| transaction.savepoint());
-        let outcome = self.executor().execute(id, call, transaction.overlay(), cancelled).await;
+        let tree = transaction.overlay();
+        let outcome = self.executor().execute(id, call, tree, contacts, cancelled).await;
         if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
             transaction.roll_back(savepoint);
         }
@@ -506,6 +526,7 @@ impl Host {
             observer: &self.observer,
             backends: &self.backends,
             programs: &self.programs,
+            http: &self.http,
         }
     }
 
@@ -540,7 +561,19 @@ impl Host {
     /// The journal and the metrics see every exit.
     fn record(&self, record: Record) {
         self.metrics.count(&record);
+        let fallback = self.fallback(&record);
         self.journal.append(&Entry::Call(record));
+        if let Some(event) = fallback {
+            self.journal.append(&Entry::Event(event));
+        }
+    }
+
+    /// That whoever made the call has to do without the tool now, where its manifest says so.
+    fn fallback(&self, record: &Record) -> Option<EventRecord> {
+        let code = record.code.as_ref()?;
+        let tool = self.registry.resolve(&record.tool, None).ok()?;
+        let reason = tool.tool().fallbacks.get(code)?;
+        Some(EventRecord::fallback(record, reason))
     }
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {

@@ -1,8 +1,10 @@
-//! The append-only record of every call, refusals included, and of every commit: one JSON object
-//! a line, in `.cofferdam/journal.jsonl` of the workspace.
+//! The append-only record of every call, refusals included, of every commit, and of what came of a
+//! failure: one JSON object a line, in `.cofferdam/journal.jsonl` of the workspace.
 //!
-//! The fields `timestamp`, `tool`, `latency_ms` and `status` are those of S4's "Log Format".
+//! The fields `timestamp`, `tool`, `latency_ms` and `status`, and events, are those of S4's "Log
+//! Format"; so are `library` and `library_id`, which a manifest asks for.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +12,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::outcome::{Failure, Outcome, Status};
+use crate::outcome::{Failure, Outcome, Status, neutralise, shorten};
 use crate::workspace::{Manifest, OWN, Workspace, summary};
 
 /// The file's name in the host's own directory.
 const FILE: &str = "journal.jsonl";
+
+/// How much of an argument a record has, in bytes.
+const NOTED: usize = 200;
+
+/// The event of a failure after which whoever called has to do without the tool.
+const FALLBACK: &str = "fallback_activated";
 
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
@@ -29,6 +37,50 @@ pub enum Entry {
     Call(Record),
     /// What was changed.
     Commit(CommitRecord),
+    /// What came of a failure.
+    Event(EventRecord),
+}
+
+/// What came of a failure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EventRecord {
+    /// When (RFC 3339, UTC).
+    #[schemars(with = "String")]
+    pub timestamp: Timestamp,
+    /// `fallback_activated`: whoever called has to do without the tool.
+    pub event: String,
+    /// Why, in the words of the tool's manifest, such as `context7_timeout`.
+    pub reason: String,
+    /// The tool that failed.
+    pub for_tool: String,
+    /// The call that failed.
+    pub for_call: String,
+}
+
+impl EventRecord {
+    /// The fallback that a failed call leads to.
+    pub fn fallback(record: &Record, reason: &str) -> Self {
+        Self {
+            timestamp: record.timestamp,
+            event: FALLBACK.to_owned(),
+            reason: reason.to_owned(),
+            for_tool: record.tool.clone(),
+            for_call: record.call.clone(),
+        }
+    }
+}
+
+/// The arguments of a call that its record names, as the tool's manifest says.
+pub fn noted(names: &BTreeMap<String, String>, args: &Value) -> Map<String, Value> {
+    let note = |(name, argument): (&String, &String)| {
+        let value = match args.get(argument)? {
+            Value::String(text) => neutralise(&shorten(text, NOTED)).into(),
+            value @ (Value::Bool(_) | Value::Number(_)) => value.clone(),
+            _ => return None,
+        };
+        Some((name.clone(), value))
+    };
+    names.iter().filter_map(note).collect()
 }
 
 /// One commit of changes to the workspace.
@@ -119,6 +171,12 @@ pub struct Record {
     /// Nothing that it changed was to be committed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// The origins that it sent requests to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Arguments that the tool's manifest wants to be named here.
+    #[serde(flatten)]
+    pub noted: Map<String, Value>,
 }
 
 impl Record {
@@ -142,6 +200,8 @@ impl Record {
             output_bytes: 0,
             commit: None,
             dry_run: false,
+            hosts: Vec::new(),
+            noted: Map::new(),
         };
         record.end(outcome);
         record

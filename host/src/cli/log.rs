@@ -34,6 +34,9 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
                 && (!args.failed || record.outcome != Status::Executed)
         }
         Entry::Commit(_) => args.tool.is_none() && !args.failed,
+        Entry::Event(event) => {
+            !args.commits && args.tool.as_ref().is_none_or(|tool| *tool == event.for_tool)
+        }
     });
     let entries = &entries[entries.len().saturating_sub(args.limit)..];
     if output.format() == Format::Text {
@@ -48,6 +51,10 @@ fn line(entry: &Entry) -> String {
     match entry {
         Entry::Call(record) => call_line(record),
         Entry::Commit(record) => commit_line(record),
+        Entry::Event(event) => {
+            let time = event.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+            format!("{time}  {}  {}\n", event.event, event.reason)
+        }
     }
 }
 
