@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::capability::Programs;
+use crate::capability::{Contacts, Http, Programs};
 use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
@@ -309,16 +309,19 @@ pub struct Executor<'a> {
     pub backends: &'a Arc<Backends>,
     /// Runs native programs.
     pub programs: &'a Arc<Programs>,
+    /// Sends requests.
+    pub http: &'a Arc<Http>,
 }
 
 impl Executor<'_> {
-    /// Runs a call on a tree and checks its answer. What it changed is staged there.
-    /// `cancelled` ends it early.
+    /// Runs a call on a tree and checks its answer. What it changed is staged there, and whom it
+    /// asked is in `contacts`. `cancelled` ends it early.
     pub async fn execute(
         &self,
         id: &str,
         call: GrantedCall,
         tree: &Arc<Overlay>,
+        contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Outcome {
         let tool = &call.valid.tool;
@@ -344,6 +347,7 @@ impl Executor<'_> {
                 sight: call.grant.scope.clone(),
                 scope: call.grant.scope,
                 environment: self.policy.environment(name).map(str::to_owned).collect(),
+                origins: self.policy.origins(name).to_vec(),
             },
             surroundings: Surroundings {
                 id: id.to_owned(),
@@ -354,6 +358,8 @@ impl Executor<'_> {
                 observer: Arc::clone(self.observer),
                 backends: Arc::clone(self.backends),
                 programs: Arc::clone(self.programs),
+                http: Arc::clone(self.http),
+                contacts: Arc::clone(contacts),
             },
         };
         let mut running = std::pin::pin!(self.workers.run(prepared, request));

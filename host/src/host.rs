@@ -2,6 +2,7 @@
 
 mod backends;
 mod pipeline;
+mod repeats;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,11 +15,12 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::repeats::Repeats;
 use crate::agent::Agents;
-use crate::capability::Programs;
+use crate::capability::{Contacts, Http, Programs};
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
-use crate::journal::{self, CommitRecord, Entry, Journal, Record};
+use crate::journal::{self, CommitRecord, Entry, Event, Journal, Record};
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::manifest::Manifest;
@@ -54,8 +56,8 @@ pub struct Config {
     pub observer: Arc<dyn Observer>,
     /// How the sandbox of native programs is started; `None`: no native program runs.
     pub sandbox: Option<Helper>,
-    /// The variables of which the settings can pass some on to native programs, and all of which
-    /// a person's own agents get.
+    /// The variables of which the settings can pass some on to native programs, or to hosts that
+    /// are asked, and all of which a person's own agents get.
     pub environment: HashMap<String, String>,
 }
 
@@ -172,6 +174,8 @@ pub struct Host {
     backends: Arc<Backends>,
     programs: Arc<Programs>,
     agents: Agents,
+    http: Arc<Http>,
+    repeats: Repeats,
     workers: Workers,
     workspace: Arc<Workspace>,
     journal: Journal,
@@ -211,6 +215,7 @@ impl Host {
         let runtime = Arc::new(Runtime::new(workers, cache)?);
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
         let agents = Agents::new(workspace.path(), config.environment.clone());
+        let http = Http::new(config.environment.clone());
         let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
         Ok(Self {
             registry,
@@ -219,6 +224,8 @@ impl Host {
             backends: Arc::new(backends),
             programs: Arc::new(programs),
             agents,
+            http: Arc::new(http),
+            repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Journal::new(Arc::clone(&workspace)),
             workspace,
@@ -449,21 +456,27 @@ impl Host {
         let name = call.name().to_owned();
         let (library, library_id) = journal::library(call.args());
         let tool = Arc::clone(call.tool());
+        let contacts = Arc::default();
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
         let (outcome, commit) = if skip || is_cancelled {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
-            match dispatch::grant(&self.policy, call, role, &options.limits, scope) {
-                Err(denial) => (dispatch::denied(&denial), None),
-                Ok(granted) => {
+            let repeated = self.repeats.count(&tool, call.args());
+            let granted = dispatch::grant(&self.policy, call, role, &options.limits, scope);
+            match (granted, repeated) {
+                (Err(denial), _) => (dispatch::denied(&denial), None),
+                (Ok(_), Err(failure)) => (Outcome::Failed(failure), None),
+                (Ok(granted), Ok(())) => {
+                    let cancelled = cancelled(&mut cancel);
                     let performed = match shared {
                         Some(transaction) => {
-                            let cancelled = cancelled(&mut cancel);
-                            Ok((self.stage(&id, granted, transaction, cancelled).await, None))
+                            let staged =
+                                self.stage(&id, granted, transaction, &contacts, cancelled).await;
+                            Ok((staged, None))
                         }
-                        None => self.perform(&id, granted, cancelled(&mut cancel)).await,
+                        None => self.perform(&id, granted, &contacts, cancelled).await,
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
                 }
@@ -475,6 +488,7 @@ impl Host {
         (record.library, record.library_id) = (library, library_id);
         record.commit = commit;
         record.dry_run = options.dry_run;
+        record.hosts = contacts.names();
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
@@ -491,11 +505,12 @@ impl Host {
         &self,
         id: &str,
         call: GrantedCall,
+        contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<(Outcome, Option<String>), Failure> {
         if !call.may_write() {
             let tree = self.workspace.plain();
-            return Ok((self.executor().execute(id, call, tree, cancelled).await, None));
+            return Ok((self.executor().execute(id, call, tree, contacts, cancelled).await, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
@@ -507,7 +522,7 @@ impl Host {
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        match self.executor().execute(id, call, &tree, cancelled).await {
+        match self.executor().execute(id, call, &tree, contacts, cancelled).await {
             Outcome::Executed(output) => {
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
                 Ok((Outcome::Executed(output), commit))
@@ -522,10 +537,12 @@ impl Host {
         id: &str,
         call: GrantedCall,
         transaction: &Transaction,
+        contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Outcome {
         let savepoint = call.may_write().then(|| transaction.savepoint());
-        let outcome = self.executor().execute(id, call, transaction.overlay(), cancelled).await;
+        let tree = transaction.overlay();
+        let outcome = self.executor().execute(id, call, tree, contacts, cancelled).await;
         if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
             transaction.roll_back(savepoint);
         }
@@ -541,6 +558,7 @@ impl Host {
             observer: &self.observer,
             backends: &self.backends,
             programs: &self.programs,
+            http: &self.http,
         }
     }
 
@@ -574,9 +592,24 @@ impl Host {
     }
     /// The journal and the figures see every exit.
     fn record(&self, record: Record) {
-        let entry = Entry::Call(record);
+        let fallback = self.fallback(&record);
+        self.append(Entry::Call(record));
+        if let Some(event) = fallback {
+            self.append(Entry::Event(event));
+        }
+    }
+
+    fn append(&self, entry: Entry) {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(&entry);
         self.journal.append(&entry);
+    }
+
+    /// That whoever made the call has to do without the tool now, where its manifest says so.
+    fn fallback(&self, record: &Record) -> Option<Event> {
+        let code = record.code.as_ref()?;
+        let tool = self.registry.resolve(&record.tool, None).ok()?;
+        let reason = tool.tool().fallbacks.get(code)?;
+        Some(Event::fallback(reason, &record.tool))
     }
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {

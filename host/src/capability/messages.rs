@@ -50,7 +50,7 @@ impl Messages {
         self.lock().last.trim().to_owned()
     }
 
-    fn say(&self, level: Level, text: &str) {
+    pub(super) fn say(&self, level: Level, text: &str) {
         let text = text.trim_end();
         if let Some(text) = self.within_budget(level, text) {
             self.0.observer.message(&self.0.call, level, &text);

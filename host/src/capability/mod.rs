@@ -1,18 +1,23 @@
-//! What plugins can be given: files, bulk reading, native programs, backends, messages, progress.
+//! What plugins can be given: files, bulk reading, native programs, backends, HTTP, messages,
+//! progress.
 //! Everything is linked here, one line each; what a call may really do is decided by its
 //! [`CallState`], which was made from its grant.
 
 mod backends;
 mod files;
+mod http;
 mod messages;
 mod process;
 mod scan;
+mod waiting;
 mod wasi;
 
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
 pub(crate) use files::FileState;
+pub(crate) use http::HttpState;
+pub use http::{Contacts, Http};
 pub(crate) use messages::Messages;
 pub use process::Programs;
 pub use scan::Scanner;
@@ -23,6 +28,8 @@ use crate::runtime::{CallState, wit};
 /// Links everything that the host offers.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wasi::add_to_linker(linker)?;
+    waiting::add_to_linker(linker)?;
+    http::add_to_linker(linker)?;
     files::add_to_linker(linker)?;
     wit::tool::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::log::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

@@ -1,17 +1,14 @@
-//! The plain WASI interfaces: streams, clocks, random numbers, and a command line without
-//! arguments, environment or input. No sockets. Files are in [`super::files`].
+//! The plain WASI interfaces: clocks, random numbers, and a command line without arguments,
+//! environment or input. No sockets. Files are in [`super::files`], streams and what can be waited
+//! for in [`super::waiting`].
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wasmtime::Result;
-use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
+use wasmtime::component::Linker;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
-use wasmtime_wasi::clocks::{
-    HostMonotonicClock, HostWallClock, WasiClocks, WasiClocksCtxView, WasiClocksView as _,
-};
-use wasmtime_wasi::p2::DynPollable;
-use wasmtime_wasi::p2::bindings::clocks::monotonic_clock;
-use wasmtime_wasi::p2::bindings::{cli, clocks, random, sync};
+use wasmtime_wasi::clocks::{HostMonotonicClock, HostWallClock, WasiClocks, WasiClocksView as _};
+use wasmtime_wasi::p2::bindings::{cli, clocks, random};
 use wasmtime_wasi::random::WasiRandom;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
@@ -38,14 +35,8 @@ pub(crate) fn context(messages: &Messages) -> WasiCtx {
 }
 
 pub(super) fn add_to_linker(l: &mut Linker<CallState>) -> Result<()> {
-    wasmtime_wasi_io::bindings::wasi::io::error::add_to_linker::<_, Io>(l, |s| &mut s.table)?;
-    sync::io::poll::add_to_linker::<_, Io>(l, |s| &mut s.table)?;
-    sync::io::streams::add_to_linker::<_, Io>(l, |s| &mut s.table)?;
     clocks::wall_clock::add_to_linker::<_, WasiClocks>(l, CallState::clocks)?;
-    monotonic_clock::add_to_linker::<_, BoundedClock>(l, |s| BoundedClockView {
-        deadline: s.control().deadline(),
-        clocks: s.clocks(),
-    })?;
+    clocks::monotonic_clock::add_to_linker::<_, WasiClocks>(l, CallState::clocks)?;
     random::random::add_to_linker::<_, WasiRandom>(l, |s| s.wasi.random())?;
     random::insecure::add_to_linker::<_, WasiRandom>(l, |s| s.wasi.random())?;
     random::insecure_seed::add_to_linker::<_, WasiRandom>(l, |s| s.wasi.random())?;
@@ -60,12 +51,6 @@ pub(super) fn add_to_linker(l: &mut Linker<CallState>) -> Result<()> {
     cli::terminal_stdout::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
     cli::terminal_stderr::add_to_linker::<_, WasiCli>(l, CallState::cli)?;
     Ok(())
-}
-
-struct Io;
-
-impl HasData for Io {
-    type Data<'a> = &'a mut ResourceTable;
 }
 
 /// The time, in whole steps.
@@ -91,42 +76,5 @@ impl HostMonotonicClock for CoarseClock {
     fn now(&self) -> u64 {
         let steps = self.start.elapsed().as_nanos() / CLOCK_STEP.as_nanos();
         u64::try_from(steps * CLOCK_STEP.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-/// The monotonic clock, with sleeps that end at the call's deadline: the host waits for them,
-/// and while it waits the engine can't interrupt the plugin.
-struct BoundedClock;
-
-struct BoundedClockView<'a> {
-    deadline: Instant,
-    clocks: WasiClocksCtxView<'a>,
-}
-
-impl HasData for BoundedClock {
-    type Data<'a> = BoundedClockView<'a>;
-}
-
-impl BoundedClockView<'_> {
-    fn remaining(&self) -> u64 {
-        let remaining = self.deadline.saturating_duration_since(Instant::now());
-        u64::try_from(remaining.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-impl monotonic_clock::Host for BoundedClockView<'_> {
-    fn now(&mut self) -> Result<u64> {
-        monotonic_clock::Host::now(&mut self.clocks)
-    }
-    fn resolution(&mut self) -> Result<u64> {
-        monotonic_clock::Host::resolution(&mut self.clocks)
-    }
-    fn subscribe_instant(&mut self, when: u64) -> Result<Resource<DynPollable>> {
-        let now = monotonic_clock::Host::now(&mut self.clocks)?;
-        self.subscribe_duration(when.saturating_sub(now))
-    }
-    fn subscribe_duration(&mut self, when: u64) -> Result<Resource<DynPollable>> {
-        let when = when.min(self.remaining());
-        monotonic_clock::Host::subscribe_duration(&mut self.clocks, when)
     }
 }

@@ -124,7 +124,13 @@ fn in_words(requests: &Capabilities) -> Vec<String> {
         };
         format!("using the {kinds}")
     });
-    std::iter::once(files.to_owned()).chain(scan).chain(programs).chain(backends).collect()
+    let origins = requests.http.iter().map(|origin| format!("asking {origin}"));
+    std::iter::once(files.to_owned())
+        .chain(scan)
+        .chain(programs)
+        .chain(backends)
+        .chain(origins)
+        .collect()
 }
 
 fn pack(

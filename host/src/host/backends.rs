@@ -47,6 +47,8 @@ impl Host {
             observer: Arc::clone(&self.observer),
             backends: Arc::clone(&self.backends),
             programs: Arc::clone(&self.programs),
+            http: Arc::clone(&self.http),
+            contacts: Arc::default(),
         }
     }
 }
@@ -59,5 +61,6 @@ fn operator() -> Rights {
         sight: Scope::default(),
         scope: Scope::default(),
         environment: Vec::new(),
+        origins: Vec::new(),
     }
 }

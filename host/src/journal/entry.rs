@@ -248,6 +248,9 @@ pub struct Record {
     /// Nothing that it changed was to be committed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// The origins that it sent requests to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
 }
 
 impl Record {
@@ -273,6 +276,7 @@ impl Record {
             output_bytes: 0,
             commit: None,
             dry_run: false,
+            hosts: Vec::new(),
         };
         record.end(outcome);
         record

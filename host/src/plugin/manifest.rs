@@ -3,7 +3,7 @@
 //! An author writes `plugin.toml`, in which schemas are named by their files; packing puts
 //! everything into one JSON document in the component's custom section `cofferdam:manifest`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -83,6 +83,13 @@ pub struct Tool<S = Value> {
     /// In whose shape `cofferdam call` prints a failure that has no document of its own.
     #[serde(default)]
     pub dialect: Dialect,
+    /// Codes of failures after which whoever called has to do without the tool, each with the
+    /// reason that the journal then gives: `TimeoutError = "context7_timeout"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fallbacks: BTreeMap<String, String>,
+    /// How often it may be called for the same thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
     /// JSON Schema of the arguments.
     pub input: S,
     /// JSON Schema of the answer.
@@ -90,6 +97,17 @@ pub struct Tool<S = Value> {
     /// JSON Schema of the failure document, for tools whose contract has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<S>,
+}
+
+/// How often a tool may be called with the same value of one of its arguments, by one host: in an
+/// envelope, or as long as a server runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Repeats {
+    /// The argument.
+    pub argument: String,
+    /// How often at most.
+    pub most: u32,
 }
 
 /// `plugin.toml`, as an author writes it: schemas are files beside it.
@@ -193,6 +211,7 @@ impl<S> Manifest<S> {
                 ));
             }
         }
+        self.tools.iter().try_for_each(Tool::check)?;
         let mut names = BTreeSet::new();
         for backend in &self.backends {
             backend.check(&self.requests)?;
@@ -200,6 +219,19 @@ impl<S> Manifest<S> {
                 let twice = format!("hold the {} '{}' twice", backend.kind, backend.name);
                 return Err(invalid("backends", twice));
             }
+        }
+        Ok(())
+    }
+}
+
+impl<S> Tool<S> {
+    fn check(&self) -> Result<(), ManifestError> {
+        let place = |what: &str| format!("{what} of the tool '{}'", self.name);
+        for reason in self.fallbacks.values() {
+            check_name(&place("reason of a fallback"), reason)?;
+        }
+        if self.repeats.as_ref().is_some_and(|repeats| repeats.most == 0) {
+            return Err(invalid(place("repeats"), "allow no call at all"));
         }
         Ok(())
     }
@@ -275,6 +307,7 @@ mod tests {
             "backends": [],
             "tools": [{
                 "name": "greet", "title": "Greet", "description": "Says hello", "done": "greeted",
+                "fallbacks": {}, "repeats": null,
                 "input": {"type": "object"}, "output": {"type": "object"}
             }]
         })
@@ -331,6 +364,13 @@ mod tests {
             ),
             ("/requests/files", json!("all"), "unknown variant `all`"),
             ("/requests", json!({"sockets": true}), "unknown field `sockets`"),
+            ("/requests", json!({"http": ["http://a.example"]}), "'http://a.example' is no origin"),
+            ("/tools/0/fallbacks", json!({"Code": "A reason"}), "'A reason' is not of the form"),
+            (
+                "/tools/0/repeats",
+                json!({"argument": "name", "most": 0}),
+                "repeats of the tool 'greet' allow no call at all",
+            ),
             (
                 "/tools/0/input",
                 json!({"type": "objekt"}),

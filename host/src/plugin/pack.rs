@@ -89,6 +89,8 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
             effects: tool.effects,
             done: tool.done.clone(),
             dialect: tool.dialect,
+            fallbacks: tool.fallbacks.clone(),
+            repeats: tool.repeats.clone(),
             input: schema(&tool.input)?,
             output: schema(&tool.output)?,
             failure: tool.failure.as_deref().map(schema).transpose()?,

@@ -6,6 +6,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Origin;
+
 /// Access to the files of the workspace.
 #[derive(
     Debug,
@@ -82,6 +84,9 @@ pub struct Capabilities {
     /// The kinds of backends that may be used through `cofferdam:backend`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub backends: BTreeSet<BackendKind>,
+    /// Origins that may be asked through `wasi:http`, such as `https://context7.com`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub http: BTreeSet<Origin>,
 }
 
 impl Capabilities {
@@ -91,6 +96,7 @@ impl Capabilities {
         scan: false,
         process: BTreeSet::new(),
         backends: BTreeSet::new(),
+        http: BTreeSet::new(),
     };
 
     /// What both sets hold.
@@ -102,15 +108,17 @@ impl Capabilities {
             scan: self.scan && other.scan && files >= Files::Read,
             process: &self.process & &other.process,
             backends: &self.backends & &other.backends,
+            http: &self.http & &other.http,
         }
     }
 
     /// What a plugin that came with the host gets of its requests where the operator says
-    /// nothing: no shell, which could run whatever else there is.
+    /// nothing: no shell, which could run whatever else there is, and no network.
     #[must_use]
-    pub(super) fn without_shells(&self) -> Self {
+    pub(super) fn unasked(&self) -> Self {
         let mut rest = self.clone();
         rest.process.retain(|program| !SHELLS.contains(&program.as_str()));
+        rest.http.clear();
         rest
     }
 
@@ -134,6 +142,9 @@ impl fmt::Display for Capabilities {
         }
         for kind in &self.backends {
             write!(f, " backends={kind}")?;
+        }
+        for origin in &self.http {
+            write!(f, " http={origin}")?;
         }
         Ok(())
     }
@@ -167,7 +178,26 @@ mod tests {
         };
         let requested = set(&["git", "bash", "ruff"]);
         assert_eq!(requested.meet(&set(&["ruff", "node"])), set(&["ruff"]));
-        assert_eq!(requested.without_shells(), set(&["git", "ruff"]));
+        assert_eq!(requested.unasked(), set(&["git", "ruff"]));
         assert!(requested.runs_programs() && !Capabilities::NONE.runs_programs());
+    }
+
+    #[test]
+    fn origins_are_met_exactly_and_never_granted_unasked() {
+        let set = |origins: &[&str]| Capabilities {
+            http: origins.iter().filter_map(|origin| origin.parse().ok()).collect(),
+            ..Capabilities::NONE
+        };
+        let requested = set(&["https://context7.com", "https://example.org:8443"]);
+        for (granted, wanted) in [
+            (set(&["https://CONTEXT7.com:443"]), set(&["https://context7.com"])),
+            (set(&["https://example.org"]), Capabilities::NONE),
+            (set(&["https://api.context7.com"]), Capabilities::NONE),
+            (set(&[]), Capabilities::NONE),
+        ] {
+            assert_eq!(requested.meet(&granted), wanted);
+        }
+        assert_eq!(requested.unasked(), Capabilities::NONE);
+        assert_eq!(set(&["https://a.example"]).to_string(), "files=none http=https://a.example");
     }
 }

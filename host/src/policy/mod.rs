@@ -8,6 +8,8 @@ mod agents;
 mod backends;
 mod capabilities;
 mod limits;
+mod origin;
+mod origin_settings;
 mod role;
 mod scope;
 mod settings;
@@ -18,6 +20,10 @@ pub use agents::{AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError};
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
+pub use origin::{Origin, OriginError, OriginHost};
+pub use origin_settings::OriginSettings;
+#[cfg(feature = "engine")]
+pub(crate) use origin_settings::{HeaderPart, header_parts};
 pub use role::Role;
 pub use scope::{Scope, ScopeError, protected};
 pub use settings::{
@@ -168,6 +174,11 @@ impl Policy {
         granted.into_iter().flat_map(BTreeSet::iter).map(String::as_str)
     }
 
+    /// What the host has to know about the origins that a plugin is granted.
+    pub fn origins(&self, plugin: &str) -> &[OriginSettings] {
+        self.grants.get(plugin).map_or(&[], |grant| &grant.http)
+    }
+
     /// All roles, by name.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
         self.roles.values()
@@ -179,8 +190,8 @@ impl Policy {
     }
 
     /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
-    /// with the host is granted what it requests, but for shells, and another one nothing, unless
-    /// the settings say otherwise.
+    /// with the host is granted what it requests, but for shells and the network, and another one
+    /// nothing, unless the settings say otherwise.
     pub fn capabilities(
         &self,
         plugin: &str,
@@ -189,7 +200,7 @@ impl Policy {
     ) -> Capabilities {
         match self.grants.get(plugin) {
             Some(grant) => requests.meet(&grant.capabilities()),
-            None if built_in => requests.without_shells(),
+            None if built_in => requests.unasked(),
             None => Capabilities::NONE,
         }
     }
@@ -226,17 +237,34 @@ impl Policy {
             });
         }
         let capabilities = granted.meet(&wanted);
-        for (key, wanted, granted) in [
-            ("process", names(&wanted.process), names(&capabilities.process)),
-            ("backends", names(&wanted.backends), names(&capabilities.backends)),
+        for (key, wanted, missing, enough) in [
+            (
+                "process",
+                names(&wanted.process),
+                capabilities.process.is_empty(),
+                Capabilities { process: wanted.process.clone(), ..granted.clone() },
+            ),
+            (
+                "backends",
+                names(&wanted.backends),
+                capabilities.backends.is_empty(),
+                Capabilities { backends: wanted.backends.clone(), ..granted.clone() },
+            ),
+            (
+                "http",
+                names(&wanted.http),
+                capabilities.http.is_empty(),
+                Capabilities { http: wanted.http.clone(), ..granted.clone() },
+            ),
         ] {
-            if granted.is_empty() && !wanted.is_empty() {
+            if missing && !wanted.is_empty() {
                 return Err(Denial {
                     code: "NotGranted",
                     message: format!(
                         "'{plugin}.{tool}' needs {key} = [{wanted}], and the plugin '{plugin}' is \
-                         granted none of that; a person can grant it under [grants.{plugin}] in \
-                         cofferdam.toml"
+                         granted none of that; a person can grant it by these lines in \
+                         cofferdam.toml:\n{}",
+                        lines(plugin, &enough)
                     ),
                 });
             }
@@ -258,6 +286,27 @@ impl Policy {
                 .map(str::to_owned),
         })
     }
+}
+
+/// A grant as it is written in `cofferdam.toml`.
+fn lines(plugin: &str, granted: &Capabilities) -> String {
+    let mut lines = vec![format!("[grants.{plugin}]")];
+    if granted.files > Files::None {
+        lines.push(format!("files = \"{}\"", granted.files));
+    }
+    if granted.scan {
+        lines.push("scan = true".to_owned());
+    }
+    for (key, names) in [
+        ("process", names(&granted.process)),
+        ("backends", names(&granted.backends)),
+        ("http", names(&granted.http)),
+    ] {
+        if !names.is_empty() {
+            lines.push(format!("{key} = [{names}]"));
+        }
+    }
+    lines.join("\n")
 }
 
 /// Names as a list in TOML, without its brackets.
@@ -349,6 +398,27 @@ mod tests {
                 .map_err(|denial| denial.code);
             assert_eq!(found, wanted, "{toml} {plugin}");
         }
+    }
+
+    #[test]
+    fn a_denial_has_the_lines_that_would_be_a_grant() {
+        let requests = Capabilities {
+            files: Files::Read,
+            http: "https://context7.com".parse().into_iter().collect(),
+            ..Capabilities::NONE
+        };
+        let subject = Subject { requests: &requests, ..subject("docs", Files::None) };
+        for (toml, lines) in [
+            ("", "[grants.docs]\nfiles = \"read\"\nhttp = [\"https://context7.com\"]"),
+            ("[grants.docs]", "[grants.docs]\nhttp = [\"https://context7.com\"]"),
+            ("[grants.docs]\nhttp = ['https://a.example']", "http = [\"https://context7.com\"]"),
+        ] {
+            let denial = policy(toml).unwrap().decide(&subject, None).unwrap_err();
+            assert_eq!(denial.code, "NotGranted");
+            assert!(denial.message.ends_with(lines), "{toml}: {}", denial.message);
+        }
+        let granted = policy("[grants.docs]\nhttp = ['https://context7.com']").unwrap();
+        assert_eq!(granted.decide(&subject, None).unwrap().capabilities.http, requests.http);
     }
 
     #[test]

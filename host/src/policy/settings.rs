@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BackendKind, Capabilities, Files, HistorySettings, LimitSettings};
+use super::{BackendKind, Capabilities, Files, HistorySettings, LimitSettings, OriginSettings};
 
 /// The settings of a workspace or of a user.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -108,6 +108,9 @@ pub struct GrantSettings {
     pub environment: BTreeSet<String>,
     /// The kinds of backends that it may use.
     pub backends: BTreeSet<BackendKind>,
+    /// Origins that it may ask: `"https://context7.com"`, or a table where the host has to know
+    /// more about one.
+    pub http: Vec<OriginSettings>,
 }
 
 impl GrantSettings {
@@ -117,6 +120,7 @@ impl GrantSettings {
             scan: self.scan,
             process: self.process.clone(),
             backends: self.backends.clone(),
+            http: self.http.iter().map(|granted| granted.origin.clone()).collect(),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::wit::backend::{building, linting, testing};
 use super::{LaneOfPlugin, Prepared, Runtime};
 use crate::plugin::manifest::Backend;
 use crate::plugin::registry::{Plugin, Registry};
-use crate::policy::{BackendKind, Capabilities, Policy, Scope};
+use crate::policy::{BackendKind, Capabilities, OriginSettings, Policy, Scope};
 
 /// Why a backend has no report.
 pub use super::wit::backend::types::Error as BackendError;
@@ -35,6 +35,7 @@ pub struct Entry {
     /// What its plugin is granted.
     granted: Capabilities,
     environment: Vec<String>,
+    origins: Vec<OriginSettings>,
 }
 
 impl Entry {
@@ -65,6 +66,7 @@ impl Entry {
             sight: Scope::default(),
             scope: caller.scope.clone(),
             environment: self.environment.clone(),
+            origins: self.origins.clone(),
         }
     }
 }
@@ -103,6 +105,7 @@ impl Backends {
                     chosen_for,
                     granted: granted.clone(),
                     environment: environment.clone(),
+                    origins: policy.origins(&manifest.name).to_vec(),
                 });
             }
         }

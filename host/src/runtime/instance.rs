@@ -10,8 +10,8 @@ use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 use super::bindings::cofferdam::tool::types::CallContext;
 use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError};
-use crate::capability::Programs;
-use crate::policy::{Capabilities, Limits, Scope};
+use crate::capability::{Contacts, Http, Programs};
+use crate::policy::{Capabilities, Limits, OriginSettings, Scope};
 use crate::workspace::{Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.
@@ -33,6 +33,10 @@ pub struct Surroundings {
     pub backends: Arc<Backends>,
     /// Runs native programs.
     pub programs: Arc<Programs>,
+    /// Sends requests.
+    pub http: Arc<Http>,
+    /// Where requests were sent.
+    pub contacts: Arc<Contacts>,
 }
 
 /// What one instance may do.
@@ -48,6 +52,8 @@ pub struct Rights {
     pub scope: Scope,
     /// Names of the variables that its programs get of the host's own environment.
     pub environment: Vec<String>,
+    /// What the operator says of the origins that it may ask.
+    pub origins: Vec<OriginSettings>,
 }
 
 /// One call of a tool.

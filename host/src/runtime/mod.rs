@@ -47,6 +47,7 @@ const SERVED: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
+    ("wasi:http/", Needs::Http),
     ("wasi:io/", Needs::Nothing),
     ("wasi:random/", Needs::Nothing),
     ("cofferdam:tool/types@0.1.0", Needs::Nothing),
@@ -72,6 +73,7 @@ enum Needs {
     Scan,
     Programs,
     Backends(BackendKind),
+    Http,
 }
 
 impl Needs {
@@ -86,6 +88,7 @@ impl Needs {
             Self::Backends(kind) => {
                 (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
             }
+            Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }
     }
@@ -443,6 +446,10 @@ mod tests {
             backends: BTreeSet::from([BackendKind::Linter]),
             ..Capabilities::NONE
         };
+        let origins = Capabilities {
+            http: "https://a.example".parse().into_iter().collect(),
+            ..Capabilities::NONE
+        };
         for (import, granted, wanted) in [
             ("wasi:io/streams@0.2.6", Capabilities::NONE, None),
             ("wasi:filesystem/types@0.2.6", Capabilities::NONE, None),
@@ -458,11 +465,9 @@ mod tests {
             ("cofferdam:host/changes@0.1.0", granted(Files::Write, true), Some("does not offer")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
             ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
-            (
-                "wasi:http/outgoing-handler@0.2.6",
-                granted(Files::Write, true),
-                Some("does not offer"),
-            ),
+            ("wasi:http/outgoing-handler@0.2.6", granted(Files::Write, true), Some("http = [")),
+            ("wasi:http/types@0.2.6", origins.clone(), None),
+            ("wasi:http/outgoing-handler@0.2.6", origins, None),
             ("env", granted(Files::Write, true), Some("does not offer")),
         ] {
             let error = check_import("p", import, &granted).err().map(|error| error.to_string());

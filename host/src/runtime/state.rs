@@ -9,7 +9,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::instance::{Rights, Stop, Surroundings};
-use crate::capability::{self, FileState, Messages};
+use crate::capability::{self, FileState, HttpState, Messages};
 use crate::policy::Limits;
 
 /// When a call ends at the latest, and whether somebody wants it to end now.
@@ -88,6 +88,7 @@ pub struct CallState {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
     pub(crate) files: FileState,
+    pub(crate) http: HttpState,
     pub(crate) messages: Messages,
     /// How many scanners there are at the moment.
     pub(crate) scanners: usize,
@@ -115,6 +116,7 @@ impl CallState {
                 rights,
                 limits,
             ),
+            http: HttpState::new(rights, surroundings, &messages),
             messages,
             scanners: 0,
             meter: Meter::new(limits),

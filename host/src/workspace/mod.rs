@@ -13,12 +13,14 @@
 //! | [`stamp`] | what a file was when somebody looked |
 //! | [`disk`] | system calls that follow no link |
 //! | [`outside`] | the tree for native programs, and what they change |
+//! | [`kept`] | what the host need not fetch again |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
 mod diff;
 mod disk;
 mod history;
+mod kept;
 mod manifest;
 mod outside;
 mod overlay;

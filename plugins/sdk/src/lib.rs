@@ -36,6 +36,7 @@ mod shorten;
 
 pub mod backend;
 pub mod git;
+pub mod http;
 pub mod process;
 pub mod scan;
 pub mod text;

@@ -1,0 +1,149 @@
+//! Bodies within their bounds: how much, and until when.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Sleep, sleep_until};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+use super::cache::Collected;
+
+/// What holds for an answer's body.
+pub(super) struct Bounds {
+    /// How much the call has received so far.
+    pub received: Arc<AtomicU64>,
+    /// The most that it may receive.
+    pub most: u64,
+    /// When the whole of it has to be there.
+    pub ended_by: Instant,
+    /// How long it may pause.
+    pub between: Option<Duration>,
+    /// Held until the body is dropped.
+    #[expect(dead_code, reason = "only held")]
+    pub place: OwnedSemaphorePermit,
+}
+
+/// The body of an answer.
+pub(super) struct Bounded {
+    body: Incoming,
+    bounds: Bounds,
+    kept: Option<Collected>,
+    over: Pin<Box<Sleep>>,
+}
+
+impl Bounded {
+    pub fn new(body: Incoming, bounds: Bounds, kept: Option<Collected>) -> Self {
+        let over = Box::pin(sleep_until(bounds.next_end().into()));
+        Self { body, bounds, kept, over }
+    }
+}
+
+impl Bounds {
+    /// When it has paused for too long, or is over altogether.
+    fn next_end(&self) -> Instant {
+        let pause = self.between.and_then(|between| Instant::now().checked_add(between));
+        pause.map_or(self.ended_by, |pause| pause.min(self.ended_by))
+    }
+}
+
+impl Body for Bounded {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        // Before the body: one that never pauses has an end as well.
+        if Instant::now() >= self.bounds.ended_by || self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
+        }
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            None => {
+                if let Some(whole) = self.kept.take() {
+                    whole.keep();
+                }
+                return Poll::Ready(None);
+            }
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) if error.is_incomplete_message() => {
+                return Poll::Ready(Some(Err(Error::HttpResponseIncomplete)));
+            }
+            Some(Err(_)) => return Poll::Ready(Some(Err(Error::HttpProtocolError))),
+        };
+        if let Some(data) = frame.data_ref()
+            && exceeds(&self.bounds.received, data.len(), self.bounds.most)
+        {
+            return Poll::Ready(Some(Err(Error::HttpResponseBodySize(Some(self.bounds.most)))));
+        }
+        if let (Some(data), Some(kept)) = (frame.data_ref(), &mut self.kept)
+            && !kept.add(data)
+        {
+            self.kept = None;
+        }
+        if self.bounds.between.is_some() {
+            let end = self.bounds.next_end();
+            self.over.as_mut().reset(end.into());
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body of a request, of which a call sends `most` bytes in all.
+pub(super) fn request(body: WasiBody, sent: &Arc<AtomicU64>, most: u64) -> WasiBody {
+    Counted { body, sent: Arc::clone(sent), most }.boxed_unsync()
+}
+
+struct Counted {
+    body: WasiBody,
+    sent: Arc<AtomicU64>,
+    most: u64,
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+            && exceeds(&self.sent, data.len(), self.most)
+        {
+            return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(self.most)))));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Counts, and says whether that was too much.
+fn exceeds(counter: &AtomicU64, more: usize, most: u64) -> bool {
+    let more = more as u64;
+    counter.fetch_add(more, Ordering::Relaxed).saturating_add(more) > most
+}
