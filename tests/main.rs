@@ -16,4 +16,5 @@ mod filesystem;
 mod hostile;
 mod process;
 mod quality;
+mod symbols;
 mod transactions;
