@@ -22,6 +22,7 @@ mod process;
 mod quality;
 mod responses;
 mod roles;
+mod symbols;
 mod team;
 mod tools;
 mod transactions;

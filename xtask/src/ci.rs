@@ -7,7 +7,8 @@ use crate::project::Project;
 use crate::{deny, fuzz, generated, tasks};
 
 /// Plugins that are workspaces of their own, which cargo's `--all` does not reach.
-pub const APART: [&str; 2] = ["plugins/backends/deno_lint", "plugins/backends/ruff"];
+pub const APART: [&str; 3] =
+    ["plugins/backends/deno_lint", "plugins/backends/ruff", "plugins/symbols"];
 
 /// Runs every check, and stops at the first that fails.
 ///
@@ -23,6 +24,15 @@ pub fn run_all(project: &Project) -> Result<()> {
         step(&["fmt", "--check", "--manifest-path", &format!("{directory}/Cargo.toml")])?;
     }
     step(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    for directory in tasks::TESTED_APART {
+        let mut clippy = cargo();
+        clippy
+            .current_dir(project.root.join(directory))
+            .args(["clippy", "--release", "--all-targets", "--target-dir"])
+            .arg(project.target.join("apart"))
+            .args(["--", "-D", "warnings"]);
+        run(&format!("cargo clippy of {directory}"), &mut clippy)?;
+    }
     tasks::build(project)?;
     generated::check(project)?;
     fuzz::run_all(project)?;

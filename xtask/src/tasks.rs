@@ -16,6 +16,10 @@ const FOR_TESTS: [Group; 2] = [
     Group { sources: "examples", packed: "examples" },
 ];
 
+/// Plugins that are workspaces of their own and have tests that run without WebAssembly. The
+/// others are tested through the command alone.
+pub const TESTED_APART: [&str; 1] = ["plugins/symbols"];
+
 /// Builds the host's command.
 ///
 /// Of all packages, not of the host's alone: cargo then chooses the dependencies' features as it
@@ -62,7 +66,19 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         .args(filter)
         .arg("--")
         .args(arguments);
-    process::run("testing", &mut tests)
+    process::run("testing", &mut tests)?;
+    for directory in TESTED_APART {
+        let mut tests = cargo();
+        tests
+            .current_dir(project.root.join(directory))
+            .args(["test", "--release", "--no-fail-fast", "--target-dir"])
+            .arg(project.target.join("apart"))
+            .args(filter)
+            .arg("--")
+            .args(arguments);
+        process::run(&format!("testing {directory}"), &mut tests)?;
+    }
+    Ok(())
 }
 
 /// Measures; `parts` name the parts of the table, none stands for all.

@@ -1,0 +1,354 @@
+//! `trace_calls`: what a function calls, and what that calls.
+
+use std::collections::{BTreeMap, HashSet};
+
+use cofferdam_sdk::ToolError;
+use serde::Serialize;
+
+use crate::args::TraceCallsArgs;
+use crate::language::Language;
+use crate::name::Name;
+use crate::outline::Kind;
+use crate::project::{Deadline, Files};
+use crate::python::facts::shown;
+use crate::python::resolve::{Modules, Place, Value};
+use crate::search::{Search, qualified};
+
+/// How deep calls are followed unless the caller says otherwise.
+pub const DEPTH: usize = 3;
+
+/// How many calls are shown unless the caller says otherwise.
+const LIMIT: usize = 200;
+
+/// How many names of other kinds are shown.
+const MAX_NAMES: usize = 100;
+
+/// How many symbols a message names.
+const MAX_NAMED: usize = 10;
+
+/// The answer of `trace_calls`.
+#[derive(Debug, Serialize)]
+pub struct CallTree {
+    /// Where the calls start.
+    pub root: Root,
+    /// The calls.
+    #[serde(flatten)]
+    pub traced: Traced,
+}
+
+/// A symbol from which calls start.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the names of Symbol's fields")]
+pub struct Root {
+    pub symbol: String,
+    pub kind: Kind,
+    pub file: String,
+    pub line: usize,
+    pub end_line: usize,
+    pub signature: String,
+}
+
+/// What was followed.
+#[derive(Debug, Default, Serialize)]
+pub struct Traced {
+    /// The calls, each followed by what it calls in turn.
+    pub calls: Vec<Called>,
+    /// How many there are.
+    pub total: usize,
+    /// Whether there are more than are shown.
+    pub truncated: bool,
+    /// Calls of what is not in the workspace: libraries and what the language has built in.
+    pub external: Vec<External>,
+    /// How many such names there are.
+    pub external_total: usize,
+    /// Calls of which the text does not say what they call.
+    pub unresolved: Vec<Unresolved>,
+    /// How many of those there are.
+    pub unresolved_total: usize,
+}
+
+/// A call of something in the workspace.
+#[derive(Debug, Clone, Serialize)]
+#[expect(missing_docs, reason = "the names of Symbol's fields")]
+pub struct Called {
+    /// How deep it is; 1 is called by the root.
+    pub depth: usize,
+    /// What is called, with its module.
+    pub symbol: String,
+    pub kind: Kind,
+    /// Where it is defined.
+    pub file: String,
+    pub line: usize,
+    /// What calls it.
+    pub caller: String,
+    /// The lines of the calls, in the caller's file.
+    pub called_at: Vec<usize>,
+    /// Why what it calls does not follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_followed: Option<NotFollowed>,
+}
+
+/// Why what something calls does not follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NotFollowed {
+    /// It is one of those by which it is called.
+    Cycle,
+    /// It is above, with what it calls.
+    Repeated,
+    /// It is as deep as asked for.
+    Depth,
+}
+
+/// A name that is not in the workspace.
+#[derive(Debug, Clone, Serialize)]
+pub struct External {
+    /// The name with its module.
+    pub name: String,
+    /// How often it is called.
+    pub count: usize,
+}
+
+/// A call of which the text does not say what it calls.
+#[derive(Debug, Clone, Serialize)]
+pub struct Unresolved {
+    /// What is called, as it is written.
+    pub name: String,
+    /// The file of the call.
+    pub file: String,
+    /// The line of the call.
+    pub line: usize,
+    /// What holds the call.
+    pub caller: String,
+}
+
+/// Follows the calls of a function or class below `root`.
+///
+/// # Errors
+/// `InvalidSymbol`, `SymbolNotFound`, `AmbiguousSymbol`, `NotCallable`, `TimeoutError`.
+pub fn trace(
+    args: TraceCallsArgs,
+    root: String,
+    files: &dyn Files,
+    deadline: &mut Deadline,
+) -> Result<CallTree, ToolError> {
+    let name = Name::parse(&args.symbol)?;
+    let search = Search {
+        name,
+        written: args.symbol.clone(),
+        root,
+        language: Some(Language::Python),
+        kinds: Vec::new(),
+    };
+    let mut modules = Modules::new(files);
+    let mut found: Vec<(Place, Root)> = Vec::new();
+    let mut others = Vec::new();
+    for hit in search.run(files, deadline, usize::MAX)?.hits {
+        match definition(&mut modules, &hit.file, &hit.symbol.path, hit.symbol.line) {
+            Some(place) => found.push((
+                place,
+                Root {
+                    symbol: hit.qualified,
+                    kind: hit.symbol.kind,
+                    file: hit.file,
+                    line: hit.symbol.line,
+                    end_line: hit.symbol.end_line,
+                    signature: hit.symbol.signature,
+                },
+            )),
+            None => others.push(hit.qualified),
+        }
+    }
+    // The variants of an overloaded function come before the one with the body.
+    if let Some((_, last)) = found.last()
+        && found.iter().all(|(_, one)| one.file == last.file && one.symbol == last.symbol)
+    {
+        found.drain(..found.len() - 1);
+    }
+    let total = found.len();
+    let Some((place, root)) = found.pop().filter(|_| total == 1) else {
+        if total == 0 {
+            return Err(ToolError::invalid_args(
+                "NotCallable",
+                format!(
+                    "'{}' is neither a function nor a class: {}",
+                    args.symbol,
+                    others.join(", ")
+                ),
+            ));
+        }
+        let named: Vec<String> = found
+            .iter()
+            .take(MAX_NAMED)
+            .map(|(_, one)| format!("{} ({} line {})", one.symbol, one.file, one.line))
+            .collect();
+        return Err(ToolError::conflict(
+            "AmbiguousSymbol",
+            format!(
+                "'{}' can mean {total} symbols: {}{}. Write more of the name, or set `path`",
+                args.symbol,
+                named.join(", "),
+                if total > MAX_NAMED { ", ..." } else { "" }
+            ),
+        ));
+    };
+    let mut tracer =
+        Tracer::new(&mut modules, args.depth.unwrap_or(DEPTH), args.limit.unwrap_or(LIMIT));
+    tracer.follow(&place, deadline)?;
+    Ok(CallTree { root, traced: tracer.finish() })
+}
+
+/// The class or function that a symbol is.
+fn definition(
+    modules: &mut Modules<'_>,
+    file: &str,
+    path: &[String],
+    line: usize,
+) -> Option<Place> {
+    let model = modules.model(file)?;
+    let definition = model.definitions.iter().position(|definition| {
+        let symbol = &model.outline.symbols[definition.symbol];
+        symbol.path == path && symbol.line == line
+    })?;
+    Some(Place { file: file.to_owned(), definition })
+}
+
+/// Follows calls.
+pub struct Tracer<'a, 'b> {
+    modules: &'a mut Modules<'b>,
+    depth: usize,
+    limit: usize,
+    traced: Traced,
+    external: BTreeMap<String, usize>,
+    followed: HashSet<Place>,
+    /// What is being followed, the outermost first.
+    path: Vec<Place>,
+}
+
+impl<'a, 'b> Tracer<'a, 'b> {
+    /// Follows so deep, and keeps so many calls.
+    pub fn new(modules: &'a mut Modules<'b>, depth: usize, limit: usize) -> Self {
+        Self {
+            modules,
+            depth,
+            limit,
+            traced: Traced::default(),
+            external: BTreeMap::new(),
+            followed: HashSet::new(),
+            path: Vec::new(),
+        }
+    }
+
+    /// Follows what one function, or a class that is called, calls.
+    ///
+    /// # Errors
+    /// `TimeoutError`.
+    pub fn follow(&mut self, place: &Place, deadline: &mut Deadline) -> Result<(), ToolError> {
+        self.followed.insert(place.clone());
+        self.path.push(place.clone());
+        let followed = self.follow_calls(place, deadline);
+        self.path.pop();
+        followed
+    }
+
+    fn follow_calls(&mut self, place: &Place, deadline: &mut Deadline) -> Result<(), ToolError> {
+        let depth = self.path.len();
+        let body = self.body(place);
+        let Some(definition) = body.as_ref().and_then(|body| self.modules.definition(body)) else {
+            return Ok(());
+        };
+        let Some((body, caller)) = body.zip(self.name(place)) else {
+            return Ok(());
+        };
+        let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
+        for call in &definition.calls {
+            deadline.check(10_000)?;
+            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
+            match self.modules.called(&value) {
+                Value::Class(target) | Value::Function(target) => {
+                    match targets.iter_mut().find(|(known, _)| *known == target) {
+                        Some((_, lines)) => lines.push(call.line),
+                        None => targets.push((target, vec![call.line])),
+                    }
+                }
+                Value::External(name) => *self.external.entry(name).or_default() += 1,
+                _ => {
+                    self.traced.unresolved_total += 1;
+                    if self.traced.unresolved.len() < MAX_NAMES {
+                        self.traced.unresolved.push(Unresolved {
+                            name: shown(&call.callee),
+                            file: body.file.clone(),
+                            line: call.line,
+                            caller: caller.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        for (target, mut called_at) in targets {
+            called_at.dedup();
+            let calls = self.body(&target).and_then(|body| self.modules.definition(&body));
+            let has_calls = calls.is_some_and(|definition| !definition.calls.is_empty());
+            let not_followed = if self.path.contains(&target) {
+                Some(NotFollowed::Cycle)
+            } else if self.followed.contains(&target) && has_calls {
+                Some(NotFollowed::Repeated)
+            } else if depth >= self.depth && has_calls {
+                Some(NotFollowed::Depth)
+            } else {
+                None
+            };
+            self.traced.total += 1;
+            if self.traced.calls.len() < self.limit
+                && let (Some(symbol), Some(name)) =
+                    (self.modules.symbol(&target), self.name(&target))
+            {
+                self.traced.calls.push(Called {
+                    depth,
+                    symbol: name,
+                    kind: symbol.kind,
+                    file: target.file.clone(),
+                    line: symbol.line,
+                    caller: caller.clone(),
+                    called_at,
+                    not_followed,
+                });
+            }
+            if not_followed.is_none() && depth < self.depth {
+                self.follow(&target, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What runs when it is called: of a class, its constructor.
+    fn body(&mut self, place: &Place) -> Option<Place> {
+        if self.modules.definition(place)?.is_class {
+            return self.modules.constructor(place);
+        }
+        Some(place.clone())
+    }
+
+    fn name(&mut self, place: &Place) -> Option<String> {
+        qualified_name(self.modules, place)
+    }
+
+    /// What was followed.
+    pub fn finish(self) -> Traced {
+        let external_total = self.external.len();
+        let external = self.external.into_iter().take(MAX_NAMES);
+        Traced {
+            truncated: self.traced.calls.len() < self.traced.total,
+            external: external.map(|(name, count)| External { name, count }).collect(),
+            external_total,
+            ..self.traced
+        }
+    }
+}
+
+/// A definition's name with its module.
+pub fn qualified_name(modules: &mut Modules<'_>, place: &Place) -> Option<String> {
+    let symbol = modules.symbol(place)?;
+    let module = Language::Python.modules(&place.file, None);
+    Some(qualified(Language::Python, &module, &symbol.path))
+}

@@ -1,0 +1,343 @@
+//! `trace_endpoint`: from a path or a handler to what answers, and what that calls.
+
+use cofferdam_sdk::ToolError;
+use memchr::memmem;
+use serde::Serialize;
+
+use crate::args::TraceEndpointArgs;
+use crate::calls::{DEPTH, Root, Traced, Tracer, qualified_name};
+use crate::name::Name;
+use crate::project::{Deadline, Files};
+use crate::python::resolve::{self, Modules, Place};
+use crate::python::routes::{By, Endpoint, Framework, endpoints};
+use crate::search::{MAX_PROBLEMS, Unparsed};
+
+/// How many endpoints are shown unless the caller says otherwise.
+const LIMIT: usize = 100;
+
+/// How many endpoints' calls are followed.
+const MAX_TRACED: usize = 10;
+
+/// How many calls of each endpoint are shown.
+const MAX_CALLS: usize = 200;
+
+/// How many endpoints a message names.
+const MAX_NAMED: usize = 5;
+
+/// What a file that has routes holds at least one of.
+const SIGNS: [&[u8]; 8] = [
+    b"fastapi",
+    b"flask",
+    b"quart",
+    b"include_router",
+    b"register_blueprint",
+    b"add_api_route",
+    b"add_url_rule",
+    b".route(",
+];
+
+/// The answer of `trace_endpoint`.
+#[derive(Debug, Serialize)]
+pub struct Endpoints {
+    /// The endpoints, by path and method.
+    pub endpoints: Vec<Shown>,
+    /// How many there are.
+    pub total: usize,
+    /// Whether there are more than are shown.
+    pub truncated: bool,
+    /// How many files were searched.
+    pub files_searched: usize,
+    /// Files with routes that could not be parsed in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unparsed: Vec<Unparsed>,
+}
+
+/// One endpoint.
+#[derive(Debug, Serialize)]
+pub struct Shown {
+    /// The methods, sorted; `WEBSOCKET` stands for one.
+    pub methods: Vec<String>,
+    /// The path with all prefixes; what the text does not say stands in `<...>`.
+    pub path: String,
+    /// What it is written for.
+    pub framework: Framework,
+    /// The file where the route is written.
+    pub file: String,
+    /// The line where the route is written.
+    pub line: usize,
+    /// Whether its router is part of an application that was found.
+    pub mounted: bool,
+    /// The function that answers.
+    pub handler: Root,
+    /// What it depends on, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<Dependency>,
+    /// What the handler calls, and what its dependencies call after that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Traced>,
+}
+
+/// Something that an endpoint depends on.
+#[derive(Debug, Serialize)]
+pub struct Dependency {
+    /// What provides it: with its module, where the workspace has it; otherwise as written.
+    pub symbol: String,
+    /// Where it is defined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Where it is defined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What asks for it.
+    pub asked_by: By,
+}
+
+/// Looks for endpoints below `root`, and follows the calls of few.
+///
+/// # Errors
+/// `InvalidEndpoint`, `EndpointNotFound`, `PathNotFound`, `TimeoutError`.
+pub fn trace(
+    args: &TraceEndpointArgs,
+    root: &str,
+    files: &dyn Files,
+    deadline: &mut Deadline,
+) -> Result<Endpoints, ToolError> {
+    let wanted = args.endpoint.as_deref().map(Wanted::parse).transpose()?;
+    let mut modules = Modules::new(files);
+    let (mut paths, mut searched, mut unparsed) = (Vec::new(), 0, Vec::new());
+    let mut late = Ok(());
+    files.each(root, &["*.py".to_owned()], &mut |path, contents| {
+        late = deadline.check(contents.len());
+        if late.is_err() {
+            return false;
+        }
+        searched += 1;
+        if has_routes(contents) {
+            let path = path();
+            let model = modules.insert(&path, resolve::model(contents));
+            if let Some(problem) =
+                model.outline.problem.as_ref().filter(|_| unparsed.len() < MAX_PROBLEMS)
+            {
+                let (line, message) = (problem.line, problem.message.clone());
+                unparsed.push(Unparsed { file: path.clone(), line, message });
+            }
+            paths.push(path);
+        }
+        true
+    })?;
+    late?;
+    let all = endpoints(&mut modules, &paths);
+    let number = all.len();
+    let found: Vec<Endpoint> = match &wanted {
+        None => all,
+        Some(wanted) => {
+            let exact: Vec<Endpoint> =
+                all.iter().filter(|one| wanted.is(one, true, &mut modules)).cloned().collect();
+            let found: Vec<Endpoint> = if exact.is_empty() {
+                all.iter().filter(|one| wanted.is(one, false, &mut modules)).cloned().collect()
+            } else {
+                exact
+            };
+            if found.is_empty() {
+                return Err(unknown(args.endpoint.as_deref().unwrap_or_default(), &all, searched));
+            }
+            found
+        }
+    };
+    let total = if wanted.is_some() { found.len() } else { number };
+    let follow = wanted.is_some();
+    let depth = args.depth.unwrap_or(DEPTH);
+    let mut shown = Vec::new();
+    for (index, endpoint) in found.into_iter().take(args.limit.unwrap_or(LIMIT)).enumerate() {
+        let follow = follow && index < MAX_TRACED;
+        shown.extend(show(endpoint, &mut modules, follow.then_some(depth), deadline)?);
+    }
+    Ok(Endpoints {
+        truncated: shown.len() < total,
+        endpoints: shown,
+        total,
+        files_searched: searched,
+        unparsed,
+    })
+}
+
+fn has_routes(contents: &[u8]) -> bool {
+    SIGNS.iter().any(|sign| memmem::find(contents, sign).is_some())
+        || (memmem::find(contents, b"@").is_some()
+            && [&b".get("[..], b".post(", b".put(", b".patch(", b".delete(", b".websocket("]
+                .iter()
+                .any(|sign| memmem::find(contents, sign).is_some()))
+}
+
+fn show(
+    endpoint: Endpoint,
+    modules: &mut Modules<'_>,
+    depth: Option<usize>,
+    deadline: &mut Deadline,
+) -> Result<Option<Shown>, ToolError> {
+    let (Some(symbol), Some(name)) =
+        (modules.symbol(&endpoint.handler), qualified_name(modules, &endpoint.handler))
+    else {
+        return Ok(None);
+    };
+    let dependencies = endpoint
+        .dependencies
+        .iter()
+        .map(|asked| {
+            let place = asked.place.as_ref();
+            let name = place.and_then(|place| qualified_name(modules, place));
+            Dependency {
+                symbol: name.unwrap_or_else(|| asked.written.clone()),
+                file: place.map(|place| place.file.clone()),
+                line: place.and_then(|place| modules.symbol(place)).map(|symbol| symbol.line),
+                asked_by: asked.by,
+            }
+        })
+        .collect();
+    let trace = match depth {
+        None => None,
+        Some(depth) => {
+            let mut tracer = Tracer::new(modules, depth, MAX_CALLS);
+            tracer.follow(&endpoint.handler, deadline)?;
+            let places: Vec<&Place> =
+                endpoint.dependencies.iter().filter_map(|asked| asked.place.as_ref()).collect();
+            for place in places {
+                tracer.follow(place, deadline)?;
+            }
+            Some(tracer.finish())
+        }
+    };
+    Ok(Some(Shown {
+        methods: endpoint.methods,
+        path: endpoint.path,
+        framework: endpoint.framework,
+        file: endpoint.file,
+        line: endpoint.line,
+        mounted: endpoint.mounted,
+        handler: Root {
+            symbol: name,
+            kind: symbol.kind,
+            file: endpoint.handler.file,
+            line: symbol.line,
+            end_line: symbol.end_line,
+            signature: symbol.signature,
+        },
+        dependencies,
+        trace,
+    }))
+}
+
+/// What the caller asks for.
+enum Wanted {
+    Path { method: Option<String>, path: String },
+    Handler(Name),
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, ToolError> {
+        let text = text.trim();
+        let (method, rest) = match text.split_once(char::is_whitespace) {
+            Some((method, rest)) => (Some(method.to_uppercase()), rest.trim()),
+            None => (None, text),
+        };
+        if rest.starts_with('/') {
+            return Ok(Self::Path { method, path: rest.to_owned() });
+        }
+        if method.is_some() {
+            return Err(ToolError::invalid_args(
+                "InvalidEndpoint",
+                format!(
+                    "'{text}' is no endpoint. Write 'GET /users/{{id}}', '/users/{{id}}' or a handler's name"
+                ),
+            ));
+        }
+        Name::parse(text).map(Self::Handler)
+    }
+
+    /// Whether an endpoint is meant: by its path as it is written or, where that is not asked
+    /// for, by a path that it answers.
+    fn is(&self, endpoint: &Endpoint, as_written: bool, modules: &mut Modules<'_>) -> bool {
+        match self {
+            Self::Path { method, path } => {
+                let has_method =
+                    method.as_ref().is_none_or(|method| endpoint.methods.contains(method));
+                let has_path =
+                    if as_written { endpoint.path == *path } else { answers(&endpoint.path, path) };
+                has_method && has_path
+            }
+            Self::Handler(name) => {
+                let module =
+                    crate::language::Language::Python.modules(&endpoint.handler.file, None);
+                modules
+                    .symbol(&endpoint.handler)
+                    .is_some_and(|symbol| name.means(&module, &symbol.path))
+            }
+        }
+    }
+}
+
+/// Whether a path with parameters (`{id}`, `<int:id>`) answers requests for a path. Parameters of
+/// the kind `path` span several parts.
+fn answers(template: &str, path: &str) -> bool {
+    let parts =
+        |path: &str| path.trim_end_matches('/').split('/').map(str::to_owned).collect::<Vec<_>>();
+    let (template, path) = (parts(template), parts(path));
+    for (index, part) in template.iter().enumerate() {
+        let is_parameter = part.starts_with('{') && part.ends_with('}')
+            || part.starts_with('<') && part.ends_with('>');
+        let spans = part.ends_with(":path}") || part.starts_with("<path:");
+        match path.get(index) {
+            None => return false,
+            Some(_) if spans && index + 1 == template.len() => return true,
+            Some(other) if other == part || (is_parameter && !other.is_empty()) => {}
+            Some(_) => return false,
+        }
+    }
+    template.len() == path.len()
+}
+
+fn unknown(wanted: &str, all: &[Endpoint], searched: usize) -> ToolError {
+    let mut near: Vec<(f64, String)> = all
+        .iter()
+        .map(|endpoint| {
+            let shown = format!("{} {}", endpoint.methods.join(","), endpoint.path);
+            let path = wanted.split_whitespace().last().unwrap_or(wanted);
+            (strsim::normalized_damerau_levenshtein(&endpoint.path, path), shown)
+        })
+        .filter(|(likeness, _)| *likeness >= 0.5)
+        .collect();
+    near.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
+    near.dedup();
+    let mut message =
+        format!("no endpoint '{wanted}' among {} in {searched} Python files", all.len());
+    if !near.is_empty() {
+        let named: Vec<String> = near.into_iter().take(MAX_NAMED).map(|(_, shown)| shown).collect();
+        message += &format!(". Did you mean {}?", named.join(", "));
+    }
+    if !all.is_empty() {
+        message += ". Without `endpoint` all are listed";
+    }
+    ToolError::not_found("EndpointNotFound", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_answered() {
+        for (template, path, wanted) in [
+            ("/users/{id}", "/users/42", true),
+            ("/users/{id}", "/users/{id}", true),
+            ("/users/{id}", "/users", false),
+            ("/users/{id}", "/users/42/posts", false),
+            ("/users/<int:id>/", "/users/42", true),
+            ("/files/{name:path}", "/files/a/b/c", true),
+            ("/files/<path:name>", "/files/a/b", true),
+            ("/files/{name:path}", "/other/a", false),
+            ("/", "/", true),
+        ] {
+            assert_eq!(answers(template, path), wanted, "{template} {path}");
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! How deeply a text is nested, found out without a parser.
+//!
+//! The parsers call themselves for what is nested, and a plugin's stack is 1.5 MiB: a file that
+//! nests deeper than that would end the whole call. So what nests deeper than any compiler for
+//! people's programs takes is refused as a file that can't be parsed, and the others go on.
+
+use crate::language::Language;
+use crate::outline::Problem;
+
+/// The deepest nesting of brackets: CPython's own limit (`MAXLEVEL` of its tokenizer).
+const MAX_BRACKETS: usize = 200;
+
+/// The deepest nesting of indented blocks: CPython's own limit (`MAXINDENT`).
+const MAX_INDENTATION: usize = 100;
+
+/// How many operators, prefixes and `else` may follow each other in one statement, with those of
+/// the brackets around.
+const MAX_CHAIN: usize = 1500;
+
+/// Refuses a text that is nested too deeply.
+///
+/// # Errors
+/// Where that is.
+pub fn check(language: Language, text: &str) -> Result<(), Problem> {
+    let mut nesting = Nesting::new(language, text.as_bytes());
+    match nesting.measure() {
+        Ok(()) => Ok(()),
+        Err(message) => {
+            let before = &text.as_bytes()[..nesting.at.min(text.len())];
+            let line = 1 + memchr::memchr_iter(b'\n', before).count();
+            Err(Problem { line, message })
+        }
+    }
+}
+
+struct Nesting<'a> {
+    language: Language,
+    text: &'a [u8],
+    at: usize,
+    /// The open brackets, each with how many operators came before within those around.
+    open: Vec<(u8, usize)>,
+    /// Operators since the last separator, with those of the brackets around.
+    chain: usize,
+    indentation: Vec<usize>,
+    /// Whether the last word or sign wants something after it.
+    expects: bool,
+}
+
+impl<'a> Nesting<'a> {
+    fn new(language: Language, text: &'a [u8]) -> Self {
+        Self {
+            language,
+            text,
+            at: 0,
+            open: Vec::new(),
+            chain: 0,
+            indentation: vec![0],
+            expects: false,
+        }
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn measure(&mut self) -> Result<(), String> {
+        let is_python = self.language == Language::Python;
+        if is_python {
+            self.indent()?;
+        }
+        while let Some(&byte) = self.text.get(self.at) {
+            if self.skip_comment() || self.skip_string() {
+                continue;
+            }
+            match byte {
+                b'(' | b'[' | b'{' => self.open_bracket(byte)?,
+                b')' | b']' | b'}' => self.close_bracket(),
+                b',' | b';' => {
+                    self.reset();
+                    self.at += 1;
+                }
+                b'\n' => {
+                    self.at += 1;
+                    self.line_end()?;
+                }
+                _ if is_word(byte) => self.word()?,
+                b' ' | b'\t' | b'\r' => self.at += 1,
+                // A line that goes on.
+                b'\\' => self.at += 2,
+                _ => {
+                    self.add(1)?;
+                    self.at += 1;
+                    self.expects = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn base(&self) -> usize {
+        self.open.last().map_or(0, |&(_, before)| before)
+    }
+
+    fn reset(&mut self) {
+        self.chain = self.base();
+        self.expects = false;
+    }
+
+    fn add(&mut self, count: usize) -> Result<(), String> {
+        self.chain += count;
+        if self.chain > MAX_CHAIN {
+            return Err(format!(
+                "more than {MAX_CHAIN} operators nested in each other; not parsed"
+            ));
+        }
+        Ok(())
+    }
+
+    fn open_bracket(&mut self, byte: u8) -> Result<(), String> {
+        self.open.push((byte, self.chain));
+        self.at += 1;
+        self.expects = false;
+        // A block starts statements of its own, but those around it still wait.
+        let depth = self.open.iter().filter(|(open, _)| *open != b'`').count();
+        if depth > MAX_BRACKETS {
+            return Err(format!(
+                "more than {MAX_BRACKETS} brackets nested in each other; not parsed"
+            ));
+        }
+        Ok(())
+    }
+
+    fn close_bracket(&mut self) {
+        self.at += 1;
+        self.expects = false;
+        if self.open.last().is_some_and(|(open, _)| *open != b'`') {
+            if let Some((_, before)) = self.open.pop() {
+                self.chain = before;
+            }
+            if self.open.last().is_some_and(|(open, _)| *open == b'`') {
+                self.template();
+            }
+        }
+    }
+
+    fn word(&mut self) -> Result<(), String> {
+        let length = self.rest().iter().take_while(|&&byte| is_word(byte)).count();
+        let word = &self.rest()[..length];
+        self.at += length;
+        self.expects = match word {
+            b"not" | b"await" | b"lambda" | b"typeof" | b"void" | b"delete" | b"new" | b"yield"
+            | b"return" | b"move" | b"async" | b"in" | b"is" | b"and" | b"or" | b"instanceof"
+            | b"as" | b"extends" | b"keyof" | b"readonly" | b"infer" | b"unique" | b"do"
+            | b"mut" | b"ref" | b"dyn" | b"impl" | b"chan" | b"unsafe" | b"const" | b"break"
+            | b"box" | b"asserts" | b"throw" | b"from" => {
+                self.add(1)?;
+                true
+            }
+            // Each branch of a chain is within the one before, as the parsers see it.
+            b"else" | b"if" | b"for" | b"while" | b"with" | b"label" | b"func" | b"fn" => {
+                self.add(4)?;
+                true
+            }
+            _ => false,
+        };
+        Ok(())
+    }
+
+    /// Where a statement may end: what comes next decides where the language lets it go on.
+    fn line_end(&mut self) -> Result<(), String> {
+        if self.language == Language::Python {
+            if self.open.is_empty() && !self.continues() {
+                self.reset();
+                self.indent()?;
+            }
+            return Ok(());
+        }
+        if self.expects {
+            return Ok(());
+        }
+        let next = self.rest().trim_ascii_start();
+        let goes_on = match next.first() {
+            None => true,
+            Some(b'}' | b')' | b']') => true,
+            Some(&byte) if is_word(byte) => {
+                let length = next.iter().take_while(|&&byte| is_word(byte)).count();
+                matches!(&next[..length], b"else" | b"as" | b"in" | b"instanceof" | b"extends")
+            }
+            Some(b'/') => next.get(1).is_none_or(|&next| next != b'/' && next != b'*'),
+            Some(b'@' | b'#' | b'"' | b'\'' | b'`' | b'(' | b'[' | b'{') => false,
+            Some(_) => true,
+        };
+        if !goes_on {
+            self.reset();
+        }
+        Ok(())
+    }
+
+    /// Whether the line before ends in a backslash.
+    fn continues(&self) -> bool {
+        let before = &self.text[..self.at.saturating_sub(1)];
+        before.strip_suffix(b"\r").unwrap_or(before).ends_with(b"\\")
+    }
+
+    /// Python's blocks: the indentation of the line that starts here.
+    fn indent(&mut self) -> Result<(), String> {
+        let width = self.rest().iter().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
+        match self.rest().get(width) {
+            None | Some(b'\n' | b'\r' | b'#') => return Ok(()),
+            Some(_) => {}
+        }
+        while self.indentation.last().is_some_and(|&last| last > width) {
+            self.indentation.pop();
+        }
+        if self.indentation.last() != Some(&width) {
+            self.indentation.push(width);
+        }
+        if self.indentation.len() > MAX_INDENTATION {
+            return Err(format!("more than {MAX_INDENTATION} levels of indentation; not parsed"));
+        }
+        Ok(())
+    }
+
+    fn skip_comment(&mut self) -> bool {
+        let rest = self.rest();
+        if self.language == Language::Python {
+            if rest.first() != Some(&b'#') {
+                return false;
+            }
+        } else if rest.starts_with(b"/*") {
+            self.at += 2 + self.block_comment(&rest[2..]);
+            return true;
+        } else if !rest.starts_with(b"//") {
+            return false;
+        }
+        self.at += memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        true
+    }
+
+    /// The length of a block comment's rest. In Rust they nest.
+    fn block_comment(&self, rest: &[u8]) -> usize {
+        let mut depth = 1;
+        let mut at = 0;
+        while at < rest.len() {
+            if rest[at..].starts_with(b"*/") {
+                at += 2;
+                depth -= 1;
+                if depth == 0 {
+                    return at;
+                }
+            } else if self.language == Language::Rust && rest[at..].starts_with(b"/*") {
+                at += 2;
+                depth += 1;
+            } else {
+                at += 1;
+            }
+        }
+        rest.len()
+    }
+
+    fn skip_string(&mut self) -> bool {
+        let rest = self.rest();
+        let Some(&quote) = rest.first() else {
+            return false;
+        };
+        match (self.language, quote) {
+            (Language::Python, b'"' | b'\'') => {
+                let triple = [quote; 3];
+                if self.is_formatted() {
+                    // What is in its braces nests like anything else. Its quotes are passed over,
+                    // so at most its text is taken for code as well.
+                    self.at += 1;
+                } else if rest.starts_with(&triple) {
+                    let end = find_unescaped(&rest[3..], &triple);
+                    self.at += 3 + end;
+                } else {
+                    self.at += 1 + line_string(&rest[1..], quote);
+                }
+                true
+            }
+            (Language::Go | Language::Rust, b'"') => {
+                self.at += 1 + find_unescaped(&rest[1..], b"\"");
+                true
+            }
+            (Language::Go, b'`') => {
+                self.at +=
+                    1 + memchr::memchr(b'`', &rest[1..]).map_or(rest.len() - 1, |end| end + 1);
+                true
+            }
+            (Language::Go, b'\'') => {
+                self.at += 1 + line_string(&rest[1..], b'\'');
+                true
+            }
+            // A character, or a lifetime.
+            (Language::Rust, b'\'') => {
+                let is_character = rest.get(1) == Some(&b'\\')
+                    || rest[1..]
+                        .iter()
+                        .take(5)
+                        .position(|&byte| byte == b'\'')
+                        .is_some_and(|end| end > 0);
+                self.at += if is_character { 1 + line_string(&rest[1..], b'\'') } else { 1 };
+                true
+            }
+            (Language::Rust, b'r')
+                if !self.text[..self.at]
+                    .last()
+                    .is_some_and(|&byte| is_word(byte) && byte != b'b' && byte != b'c') =>
+            {
+                let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
+                if rest.get(1 + hashes) != Some(&b'"') {
+                    return false;
+                }
+                let mut end = vec![b'"'];
+                end.resize(hashes + 1, b'#');
+                let start = 2 + hashes;
+                let found = memchr::memmem::find(&rest[start..], &end);
+                self.at += found.map_or(rest.len(), |found| start + found + end.len());
+                true
+            }
+            (Language::JavaScript | Language::TypeScript, b'"' | b'\'') => {
+                self.at += 1 + line_string(&rest[1..], quote);
+                true
+            }
+            (Language::JavaScript | Language::TypeScript, b'`') => {
+                self.open.push((b'`', self.chain));
+                self.at += 1;
+                self.template();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the quote here follows `f` or `t`.
+    fn is_formatted(&self) -> bool {
+        let before = &self.text[..self.at];
+        let prefix = before.iter().rev().take_while(|&&byte| is_word(byte)).count();
+        let prefix = &before[before.len() - prefix..];
+        (1..=2).contains(&prefix.len())
+            && prefix.iter().any(|byte| matches!(byte.to_ascii_lowercase(), b'f' | b't'))
+            && prefix.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'f' | b't' | b'r'))
+    }
+
+    /// The text of a template, up to its end or to the next value in it.
+    fn template(&mut self) {
+        while let Some(&byte) = self.text.get(self.at) {
+            match byte {
+                b'\\' => self.at += 2,
+                b'`' => {
+                    self.at += 1;
+                    self.open.pop();
+                    return;
+                }
+                b'$' if self.text.get(self.at + 1) == Some(&b'{') => {
+                    self.at += 2;
+                    self.open.push((b'{', self.chain));
+                    return;
+                }
+                _ => self.at += 1,
+            }
+        }
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+/// The length up to and with an end that no backslash stands before.
+fn find_unescaped(text: &[u8], end: &[u8]) -> usize {
+    let mut at = 0;
+    while at < text.len() {
+        if text[at] == b'\\' {
+            at += 2;
+        } else if text[at..].starts_with(end) {
+            return at + end.len();
+        } else {
+            at += 1;
+        }
+    }
+    text.len()
+}
+
+/// The same for a text that ends with its line.
+fn line_string(text: &[u8], quote: u8) -> usize {
+    let mut at = 0;
+    while at < text.len() {
+        match text[at] {
+            b'\\' => at += 2,
+            b'\n' => return at,
+            byte if byte == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nested_too_deeply_is_refused() {
+        use Language::{Go, JavaScript, Python, Rust, TypeScript};
+        let repeated = |text: &str| text.repeat(5000);
+        for (language, text) in [
+            (Python, repeated("(")),
+            (Python, format!("x = {}", repeated("["))),
+            (Python, format!("x = {}1", repeated("-"))),
+            (Python, format!("x = {}1", repeated("not "))),
+            (Python, format!("x = {}1", repeated("lambda: "))),
+            (Python, format!("x = {}1", repeated("1 if a else "))),
+            (Python, format!("x = {}1", repeated("1 + "))),
+            (Python, format!("x = a{}", repeated(".b"))),
+            (Python, format!("x = a{}", repeated("()"))),
+            (Python, format!("x = {}1", repeated("2 ** \\\n"))),
+            (Python, format!("x = f'{}'", repeated("{f\""))),
+            (Python, (0..200).map(|depth| format!("{}if 1:\n", " ".repeat(depth))).collect()),
+            (JavaScript, repeated("(")),
+            (JavaScript, repeated("!\n")),
+            (JavaScript, repeated("await\n")),
+            (JavaScript, repeated("if (a) b\nelse ")),
+            (JavaScript, repeated("`${")),
+            (JavaScript, repeated("a => ")),
+            (JavaScript, repeated("a ? b : ")),
+            (TypeScript, format!("type A = {}", repeated("B<"))),
+            (TypeScript, repeated("<a>")),
+            (Go, format!("var x {}", repeated("*"))),
+            (Go, repeated("{")),
+            (Rust, format!("type A = {}", repeated("&'a "))),
+            (Rust, repeated("if a {} else ")),
+            (Rust, repeated("a::<")),
+        ] {
+            let start: String = text.chars().take(30).collect();
+            assert!(check(language, &text).is_err(), "{language:?} {start}");
+        }
+        let problem = check(Python, &format!("\n\nx = {}", repeated("("))).map_err(|one| one.line);
+        assert_eq!(problem, Err(3));
+    }
+
+    #[test]
+    fn what_only_looks_so_is_not() {
+        use Language::{Go, JavaScript, Python, Rust};
+        let repeated = |text: &str| text.repeat(3000);
+        for (language, text) in [
+            (Python, repeated("x = '('\n")),
+            (Python, repeated("x = '''(\n(\"(\\''''\n")),
+            (Python, repeated("# ((((\n")),
+            (Python, repeated("x = -1 + a.b(not c)\n")),
+            (Python, format!("x = [{}]", repeated("-1, \"[\",\n"))),
+            (Python, repeated("if a:\n  if b:\n    c\nelif d:\n  e\n")),
+            (Python, repeated("f'{a}' f\"{b!r:>{c}}\"\n")),
+            (JavaScript, repeated("a = b.c('(') + \"[\"\n")),
+            (JavaScript, repeated("`(${a}[`;")),
+            (JavaScript, repeated("// ((\n/* [[ \n */\n")),
+            (JavaScript, format!("f({})", repeated("a => -a, "))),
+            (JavaScript, repeated("const a = () => { if (b) { c } else { d } }\n")),
+            (Go, repeated("x := `(` + \"[\" + string('{')\n")),
+            (Rust, repeated("let x: &'a str = r#\"(\"(\"#; let y = '('; let z = b\"[\\\"\";\n")),
+            (Rust, repeated("/* /* ( */ ( */\n")),
+        ] {
+            let start: String = text.chars().take(30).collect();
+            assert_eq!(check(language, &text), Ok(()), "{language:?} {start}");
+        }
+    }
+}

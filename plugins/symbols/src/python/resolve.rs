@@ -1,0 +1,705 @@
+//! What a chain of names stands for, across the files of the workspace.
+//!
+//! It goes by what the files say: imports, definitions, annotations, what is assigned once. What
+//! takes running the program to know stays unknown.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::facts::{Binding, Definition, Import, Model, Scope, Step};
+use crate::language::Language;
+use crate::outline::{Kind, Symbol};
+use crate::project::Files;
+use crate::text::decode;
+
+/// How long a way from a name to what it stands for may be.
+const MAX_STEPS: usize = 40;
+
+/// Directories below which a project may keep its packages.
+const ROOTS: [&str; 4] = ["src", "lib", "python", "app"];
+
+/// A class or a function in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The file's path.
+    pub file: String,
+    /// The index in [`Model::definitions`].
+    pub definition: usize,
+}
+
+/// What a chain stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A module: the path of its file.
+    Module(String),
+    /// A directory that is a package without a file of its own.
+    Directory(String),
+    /// A class.
+    Class(Place),
+    /// An instance of a class.
+    Instance(Place),
+    /// A function or method.
+    Function(Place),
+    /// Something that is not in the workspace.
+    External(String),
+    /// Not known.
+    Unknown,
+}
+
+/// The modules of the workspace, read where they are needed.
+pub struct Modules<'a> {
+    files: &'a dyn Files,
+    models: HashMap<String, Option<Rc<Model>>>,
+    /// All Python files and the directories that hold some; read at the first look.
+    paths: Option<Rc<Paths>>,
+    exported: HashMap<(String, String), Value>,
+}
+
+#[derive(Default)]
+struct Paths {
+    files: HashSet<String>,
+    directories: HashSet<String>,
+}
+
+impl<'a> Modules<'a> {
+    /// Nothing is read yet.
+    pub fn new(files: &'a dyn Files) -> Self {
+        Self { files, models: HashMap::new(), paths: None, exported: HashMap::new() }
+    }
+
+    /// What is known of a file; none where it can't be read.
+    pub fn model(&mut self, file: &str) -> Option<Rc<Model>> {
+        if let Some(known) = self.models.get(file) {
+            return known.clone();
+        }
+        let model = self.files.read(file).map(|contents| Rc::new(model(&contents)));
+        self.models.insert(file.to_owned(), model.clone());
+        model
+    }
+
+    /// Keeps what is known of a file that was read anyway.
+    pub fn insert(&mut self, file: &str, model: Model) -> Rc<Model> {
+        let model = Rc::new(model);
+        self.models.insert(file.to_owned(), Some(Rc::clone(&model)));
+        model
+    }
+
+    /// The symbol of a class or function.
+    pub fn symbol(&mut self, place: &Place) -> Option<Symbol> {
+        let model = self.model(&place.file)?;
+        let definition = model.definitions.get(place.definition)?;
+        model.outline.symbols.get(definition.symbol).cloned()
+    }
+
+    /// The definition itself.
+    pub fn definition(&mut self, place: &Place) -> Option<Definition> {
+        self.model(&place.file)?.definitions.get(place.definition).cloned()
+    }
+
+    /// What a chain stands for that is written in a definition, or in the module's own code.
+    pub fn value(&mut self, file: &str, around: Option<usize>, steps: &[Step]) -> Value {
+        self.fold(file, around, steps, 0)
+    }
+
+    /// What a module means by a name.
+    pub fn exported(&mut self, file: &str, name: &str) -> Value {
+        self.in_module(file, name, 0)
+    }
+
+    /// What calling a value runs.
+    pub fn called(&mut self, value: &Value) -> Value {
+        match value {
+            Value::Instance(class) => self.member(class, "__call__", false, 0),
+            _ => value.clone(),
+        }
+    }
+
+    /// The method that makes a class's instances ready, if the workspace has it.
+    pub fn constructor(&mut self, class: &Place) -> Option<Place> {
+        match self.member(class, "__init__", false, 0) {
+            Value::Function(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// A method of a class or its bases.
+    pub fn method(&mut self, class: &Place, name: &str) -> Option<Place> {
+        match self.member(class, name, false, 0) {
+            Value::Function(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    fn fold(&mut self, file: &str, around: Option<usize>, steps: &[Step], depth: usize) -> Value {
+        if depth > MAX_STEPS {
+            return Value::Unknown;
+        }
+        let Some((first, rest)) = steps.split_first() else {
+            return Value::Unknown;
+        };
+        let (mut value, mut rest) = match first {
+            Step::Name(name) if name == "super" && rest.first() == Some(&Step::Call) => {
+                let Some(Step::Attribute(name)) = rest.get(1) else {
+                    return Value::Unknown;
+                };
+                let Some(class) = self.class_around(file, around) else {
+                    return Value::Unknown;
+                };
+                (self.member(&class, name, true, depth + 1), &rest[2..])
+            }
+            Step::Name(name) => (self.name(file, around, name, depth + 1), rest),
+            Step::Literal(name) => (Value::External(format!("builtins.{name}")), rest),
+            _ => return Value::Unknown,
+        };
+        while let Some((step, after)) = rest.split_first() {
+            rest = after;
+            value = match step {
+                Step::Attribute(name) => self.attribute(&value, name, depth + 1),
+                Step::Call => self.result(&value, depth + 1),
+                Step::Index => match value {
+                    Value::Class(_) | Value::External(_) => value,
+                    _ => Value::Unknown,
+                },
+                Step::Name(_) | Step::Literal(_) => Value::Unknown,
+            };
+            if value == Value::Unknown {
+                return value;
+            }
+        }
+        value
+    }
+
+    fn class_around(&mut self, file: &str, around: Option<usize>) -> Option<Place> {
+        let model = self.model(file)?;
+        let mut at = around;
+        while let Some(definition) = at {
+            if model.definitions[definition].is_class {
+                return Some(Place { file: file.to_owned(), definition });
+            }
+            at = model.definitions[definition].parent;
+        }
+        None
+    }
+
+    fn name(&mut self, file: &str, around: Option<usize>, name: &str, depth: usize) -> Value {
+        let Some(model) = self.model(file) else {
+            return Value::Unknown;
+        };
+        if name == "Self"
+            && let Some(class) = self.class_around(file, around)
+        {
+            return Value::Class(class);
+        }
+        let mut at = around;
+        while let Some(index) = at {
+            let definition = &model.definitions[index];
+            if let (Some(receiver), Some(class)) = (&definition.receiver, definition.parent)
+                && receiver.name == name
+            {
+                let place = Place { file: file.to_owned(), definition: class };
+                return if receiver.is_class {
+                    Value::Class(place)
+                } else {
+                    Value::Instance(place)
+                };
+            }
+            // A class's names are not seen from within its methods.
+            if (!definition.is_class || at == around)
+                && let Some(value) =
+                    self.in_scope(file, Some(index), &definition.scope, name, depth)
+            {
+                return value;
+            }
+            at = definition.parent;
+        }
+        match self.in_module(file, name, depth) {
+            Value::Unknown if is_builtin(name) => Value::External(format!("builtins.{name}")),
+            value => value,
+        }
+    }
+
+    fn in_module(&mut self, file: &str, name: &str, depth: usize) -> Value {
+        let key = (file.to_owned(), name.to_owned());
+        if let Some(known) = self.exported.get(&key) {
+            return known.clone();
+        }
+        if depth > MAX_STEPS {
+            return Value::Unknown;
+        }
+        // What leads back to itself is not known.
+        self.exported.insert(key.clone(), Value::Unknown);
+        let value = self.look_in_module(file, name, depth);
+        self.exported.insert(key, value.clone());
+        value
+    }
+
+    fn look_in_module(&mut self, file: &str, name: &str, depth: usize) -> Value {
+        let Some(model) = self.model(file) else {
+            return Value::Unknown;
+        };
+        if let Some(value) = self.in_scope(file, None, &model.scope, name, depth) {
+            return value;
+        }
+        for star in &model.scope.stars {
+            if let Some(Value::Module(other)) = self.find(file, star.level, &star.module)
+                && let value @ (Value::Class(_)
+                | Value::Function(_)
+                | Value::Module(_)
+                | Value::Instance(_)) = self.in_module(&other, name, depth + 1)
+            {
+                return value;
+            }
+        }
+        let directory =
+            file.strip_suffix("/__init__.py").or_else(|| file.strip_suffix("/__init__.pyi"));
+        let below = directory.and_then(|directory| {
+            self.module_at(directory, std::slice::from_ref(&name.to_owned()))
+        });
+        below.unwrap_or(Value::Unknown)
+    }
+
+    fn in_scope(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        scope: &Scope,
+        name: &str,
+        depth: usize,
+    ) -> Option<Value> {
+        if let Some(&definition) = scope.definitions.get(name) {
+            let place = Place { file: file.to_owned(), definition };
+            let is_class = self.definition(&place)?.is_class;
+            return Some(if is_class { Value::Class(place) } else { Value::Function(place) });
+        }
+        if let Some(import) = scope.imports.get(name) {
+            return Some(self.imported(file, import, depth + 1));
+        }
+        let binding = scope.bindings.get(name)?;
+        // `client = client or Client()` and the like say nothing.
+        let refers_to_itself = match binding {
+            Binding::Value(steps) | Binding::Instance(steps) => {
+                steps.first() == Some(&Step::Name(name.to_owned()))
+            }
+        };
+        if refers_to_itself {
+            return Some(Value::Unknown);
+        }
+        Some(self.bound(file, around, binding, depth + 1))
+    }
+
+    fn bound(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        binding: &Binding,
+        depth: usize,
+    ) -> Value {
+        match binding {
+            Binding::Value(steps) => self.fold(file, around, steps, depth),
+            Binding::Instance(steps) => match self.fold(file, around, steps, depth) {
+                Value::Class(place) => Value::Instance(place),
+                Value::External(name) => Value::External(name),
+                _ => Value::Unknown,
+            },
+        }
+    }
+
+    /// What an import brings.
+    pub fn imported(&mut self, file: &str, import: &Import, depth: usize) -> Value {
+        let dots = ".".repeat(import.level as usize);
+        let module = self.find(file, import.level, &import.module);
+        let Some(name) = &import.name else {
+            return module.unwrap_or_else(|| Value::External(import.module.join(".")));
+        };
+        let written = || {
+            let module = import.module.join(".");
+            let dot = if module.is_empty() { "" } else { "." };
+            Value::External(format!("{dots}{module}{dot}{name}"))
+        };
+        match module {
+            Some(module) => match self.attribute(&module, name, depth + 1) {
+                Value::Unknown if import.level == 0 && matches!(module, Value::Directory(_)) => {
+                    written()
+                }
+                value => value,
+            },
+            None => written(),
+        }
+    }
+
+    fn attribute(&mut self, value: &Value, name: &str, depth: usize) -> Value {
+        if depth > MAX_STEPS {
+            return Value::Unknown;
+        }
+        match value {
+            Value::Module(file) => {
+                let found = self.in_module(file, name, depth + 1);
+                match (found, file.strip_suffix("/__init__.py")) {
+                    (Value::Unknown, Some(directory)) => {
+                        let module =
+                            self.module_at(directory, std::slice::from_ref(&name.to_owned()));
+                        module.unwrap_or(Value::Unknown)
+                    }
+                    (found, _) => found,
+                }
+            }
+            Value::Directory(directory) => self
+                .module_at(directory, std::slice::from_ref(&name.to_owned()))
+                .unwrap_or(Value::Unknown),
+            Value::Class(class) | Value::Instance(class) => {
+                self.member(class, name, false, depth + 1)
+            }
+            Value::External(outer) => Value::External(format!("{outer}.{name}")),
+            Value::Function(_) | Value::Unknown => Value::Unknown,
+        }
+    }
+
+    /// What a call of a value answers.
+    fn result(&mut self, value: &Value, depth: usize) -> Value {
+        if depth > MAX_STEPS {
+            return Value::Unknown;
+        }
+        match value {
+            Value::Class(place) => Value::Instance(place.clone()),
+            Value::Function(place) => {
+                let Some(Definition { returns: Some(returns), parent, .. }) =
+                    self.definition(place)
+                else {
+                    return Value::Unknown;
+                };
+                let file = place.file.clone();
+                self.bound(&file, parent, &Binding::Instance(returns), depth + 1)
+            }
+            Value::External(name) => Value::External(format!("{name}()")),
+            Value::Instance(class) => {
+                let method = self.member(class, "__call__", false, depth + 1);
+                if matches!(method, Value::Function(_)) {
+                    self.result(&method, depth + 1)
+                } else {
+                    Value::Unknown
+                }
+            }
+            _ => Value::Unknown,
+        }
+    }
+
+    /// A member of a class or, in the order of the text, of its bases.
+    fn member(&mut self, class: &Place, name: &str, only_bases: bool, depth: usize) -> Value {
+        let mut seen = HashSet::from([class.clone()]);
+        let mut outside = None;
+        let value = self.member_of(class, name, only_bases, depth, &mut seen, &mut outside);
+        match (value, outside) {
+            (Value::Unknown, Some(base)) => Value::External(format!("{base}.{name}")),
+            (value, _) => value,
+        }
+    }
+
+    fn member_of(
+        &mut self,
+        class: &Place,
+        name: &str,
+        only_bases: bool,
+        depth: usize,
+        seen: &mut HashSet<Place>,
+        outside: &mut Option<String>,
+    ) -> Value {
+        let Some(model) = self.model(&class.file).filter(|_| depth <= MAX_STEPS) else {
+            return Value::Unknown;
+        };
+        let Some(definition) = model.definitions.get(class.definition) else {
+            return Value::Unknown;
+        };
+        if !only_bases {
+            let own = self.own_member(class, &model, name, depth);
+            if own != Value::Unknown {
+                return own;
+            }
+        }
+        for base in &definition.bases {
+            match self.fold(&class.file, definition.parent, base, depth + 1) {
+                Value::Class(base) if seen.insert(base.clone()) => {
+                    let found = self.member_of(&base, name, false, depth + 1, seen, outside);
+                    if found != Value::Unknown {
+                        return found;
+                    }
+                }
+                Value::External(base) => {
+                    outside.get_or_insert(base);
+                }
+                _ => {}
+            }
+        }
+        Value::Unknown
+    }
+
+    fn own_member(&mut self, class: &Place, model: &Model, name: &str, depth: usize) -> Value {
+        let file = &class.file;
+        let scope = &model.definitions[class.definition].scope;
+        if let Some(&index) = scope.definitions.get(name) {
+            let member = &model.definitions[index];
+            let place = Place { file: file.clone(), definition: index };
+            let kind = model.outline.symbols.get(member.symbol).map(|symbol| symbol.kind);
+            return match (member.is_class, kind) {
+                (true, _) => Value::Class(place),
+                (false, Some(Kind::Property)) => self.result(&Value::Function(place), depth + 1),
+                (false, _) => Value::Function(place),
+            };
+        }
+        if scope.bindings.contains_key(name) || scope.imports.contains_key(name) {
+            let found = self.in_scope(file, Some(class.definition), scope, name, depth + 1);
+            if let Some(value) = found
+                && value != Value::Unknown
+            {
+                return value;
+            }
+        }
+        let methods = model.definitions.iter().enumerate();
+        for (index, method) in methods.filter(|(_, method)| method.parent == Some(class.definition))
+        {
+            if let Some(binding) = method.attributes.get(name) {
+                return self.bound(file, Some(index), binding, depth + 1);
+            }
+        }
+        Value::Unknown
+    }
+
+    /// The module that an import statement of a file names.
+    pub fn find(&mut self, file: &str, level: u32, module: &[String]) -> Option<Value> {
+        let mut directory = file.rsplit_once('/').map_or("", |(directory, _)| directory);
+        if level > 0 {
+            for _ in 1..level {
+                if directory.is_empty() {
+                    return None;
+                }
+                directory = directory.rsplit_once('/').map_or("", |(outer, _)| outer);
+            }
+            return self.module_at(directory, module);
+        }
+        let paths = self.paths();
+        // Packages are found from the directory that holds them, never from within.
+        let mut only_directory = None;
+        loop {
+            let is_package = paths.files.contains(&joined(directory, "__init__.py"));
+            if !is_package || directory.is_empty() {
+                let roots = std::iter::once(directory.to_owned())
+                    .chain(ROOTS.iter().map(|root| joined(directory, root)));
+                for root in roots {
+                    match self.module_at(&root, module) {
+                        Some(Value::Directory(found)) => {
+                            only_directory.get_or_insert(found);
+                        }
+                        Some(found) => return Some(found),
+                        None => {}
+                    }
+                }
+            }
+            if directory.is_empty() {
+                return only_directory.map(Value::Directory);
+            }
+            directory = directory.rsplit_once('/').map_or("", |(outer, _)| outer);
+        }
+    }
+
+    /// The module of these names below a directory.
+    fn module_at(&mut self, directory: &str, module: &[String]) -> Option<Value> {
+        let paths = self.paths();
+        let path = module.iter().fold(directory.to_owned(), |path, name| joined(&path, name));
+        let candidates = [
+            joined(&path, "__init__.py"),
+            format!("{path}.py"),
+            joined(&path, "__init__.pyi"),
+            format!("{path}.pyi"),
+        ];
+        if let Some(file) = candidates.into_iter().find(|file| paths.files.contains(file)) {
+            return Some(Value::Module(file));
+        }
+        (path.is_empty() || paths.directories.contains(&path)).then_some(Value::Directory(path))
+    }
+
+    fn paths(&mut self) -> Rc<Paths> {
+        if let Some(paths) = &self.paths {
+            return Rc::clone(paths);
+        }
+        let globs = ["*.py".to_owned(), "*.pyi".to_owned()];
+        let mut paths = Paths::default();
+        for file in self.files.list("", &globs).unwrap_or_default() {
+            for (end, _) in file.match_indices('/') {
+                if !paths.directories.contains(&file[..end]) {
+                    paths.directories.insert(file[..end].to_owned());
+                }
+            }
+            paths.files.insert(file);
+        }
+        let paths = Rc::new(paths);
+        self.paths = Some(Rc::clone(&paths));
+        paths
+    }
+}
+
+/// What a file's bytes say; nothing where they are no text.
+pub fn model(contents: &[u8]) -> Model {
+    match decode(Language::Python, contents) {
+        Ok((text, _)) => match crate::nesting::check(Language::Python, &text) {
+            Ok(()) => super::model(&text),
+            Err(problem) => broken(problem),
+        },
+        Err(problem) => broken(problem),
+    }
+}
+
+fn broken(problem: crate::outline::Problem) -> Model {
+    let mut model = Model::default();
+    model.outline.problem = Some(problem);
+    model
+}
+
+fn joined(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+fn is_builtin(name: &str) -> bool {
+    BUILTINS.binary_search(&name).is_ok()
+}
+
+/// The functions and classes of Python's `builtins`, sorted.
+const BUILTINS: [&str; 139] = [
+    "ArithmeticError",
+    "AssertionError",
+    "AttributeError",
+    "BaseException",
+    "BaseExceptionGroup",
+    "BlockingIOError",
+    "BrokenPipeError",
+    "BufferError",
+    "BytesWarning",
+    "ChildProcessError",
+    "ConnectionAbortedError",
+    "ConnectionError",
+    "ConnectionRefusedError",
+    "ConnectionResetError",
+    "DeprecationWarning",
+    "EOFError",
+    "EncodingWarning",
+    "EnvironmentError",
+    "Exception",
+    "ExceptionGroup",
+    "FileExistsError",
+    "FileNotFoundError",
+    "FloatingPointError",
+    "FutureWarning",
+    "GeneratorExit",
+    "IOError",
+    "ImportError",
+    "ImportWarning",
+    "IndentationError",
+    "IndexError",
+    "InterruptedError",
+    "IsADirectoryError",
+    "KeyError",
+    "KeyboardInterrupt",
+    "LookupError",
+    "MemoryError",
+    "ModuleNotFoundError",
+    "NameError",
+    "NotADirectoryError",
+    "NotImplementedError",
+    "OSError",
+    "OverflowError",
+    "PendingDeprecationWarning",
+    "PermissionError",
+    "ProcessLookupError",
+    "PythonFinalizationError",
+    "RecursionError",
+    "ReferenceError",
+    "ResourceWarning",
+    "RuntimeError",
+    "RuntimeWarning",
+    "StopAsyncIteration",
+    "StopIteration",
+    "SyntaxError",
+    "SyntaxWarning",
+    "SystemError",
+    "SystemExit",
+    "TabError",
+    "TimeoutError",
+    "TypeError",
+    "UnboundLocalError",
+    "UnicodeDecodeError",
+    "UnicodeEncodeError",
+    "UnicodeError",
+    "UnicodeTranslateError",
+    "UnicodeWarning",
+    "UserWarning",
+    "ValueError",
+    "Warning",
+    "ZeroDivisionError",
+    "abs",
+    "aiter",
+    "all",
+    "anext",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "breakpoint",
+    "bytearray",
+    "bytes",
+    "callable",
+    "chr",
+    "classmethod",
+    "compile",
+    "complex",
+    "delattr",
+    "dict",
+    "dir",
+    "divmod",
+    "enumerate",
+    "eval",
+    "exec",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "getattr",
+    "globals",
+    "hasattr",
+    "hash",
+    "hex",
+    "id",
+    "input",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "list",
+    "locals",
+    "map",
+    "max",
+    "memoryview",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "open",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "staticmethod",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "type",
+    "vars",
+    "zip",
+];

@@ -1,0 +1,665 @@
+//! The endpoints of FastAPI and Flask applications: which paths lead to which handlers.
+//!
+//! Routes belong to routers, and routers are put into others, each with a prefix. An endpoint's
+//! path is the prefixes of all routers on the way to it, as the frameworks join them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::Serialize;
+
+use super::facts::{Argument, Binding, Invocation, Model, Provider, Scope, Step, shown};
+use super::resolve::{Modules, Place, Value};
+
+/// How many prefixes deep a router can be.
+const MAX_DEPTH: usize = 20;
+
+/// The methods that a decorator of their name stands for.
+const METHODS: [&str; 8] = ["get", "post", "put", "patch", "delete", "head", "options", "trace"];
+
+/// What a route is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Framework {
+    FastApi,
+    Flask,
+}
+
+/// Where a router is bound to a name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Router {
+    file: String,
+    /// The function or class whose name it is; none: the module's.
+    around: Option<usize>,
+    name: String,
+}
+
+/// A dependency as it is written, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What provides it, as it is written.
+    pub written: String,
+    /// What provides it, if the workspace has it.
+    pub place: Option<Place>,
+    /// What asks for it.
+    pub by: By,
+}
+
+/// What asks for a dependency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum By {
+    Parameter,
+    Route,
+    Router,
+    Include,
+}
+
+/// A path that leads to a handler.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// What it is written for.
+    pub framework: Framework,
+    /// The methods, sorted; `WEBSOCKET` stands for one.
+    pub methods: Vec<String>,
+    /// The path with all prefixes. What the text does not say stands in `<...>` as it is written.
+    pub path: String,
+    /// The function that answers.
+    pub handler: Place,
+    /// The file where the route is written.
+    pub file: String,
+    /// The line where the route is written.
+    pub line: usize,
+    /// Whether its router is part of an application that was found.
+    pub mounted: bool,
+    /// What it depends on, the outermost first.
+    pub dependencies: Vec<Asked>,
+}
+
+struct Route {
+    router: Option<Router>,
+    framework: Framework,
+    methods: Vec<String>,
+    path: String,
+    handler: Place,
+    file: String,
+    line: usize,
+    dependencies: Vec<Asked>,
+}
+
+/// A router within another one.
+#[derive(Debug)]
+struct Mount {
+    parent: Router,
+    /// The prefix that stands here, if one does.
+    prefix: Option<String>,
+    dependencies: Vec<Asked>,
+}
+
+/// One way to a router.
+#[derive(Debug, Clone, Default)]
+struct Way {
+    prefix: String,
+    dependencies: Vec<Asked>,
+    mounted: bool,
+}
+
+/// All endpoints in some files, by path, methods and place.
+pub fn endpoints(modules: &mut Modules<'_>, files: &[String]) -> Vec<Endpoint> {
+    let mut found = Finder { modules, mounts: BTreeMap::new(), routes: Vec::new() };
+    for file in files {
+        if let Some(model) = found.modules.model(file) {
+            found.look(file, &model);
+        }
+    }
+    let routes = std::mem::take(&mut found.routes);
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    for route in routes {
+        let ways = match &route.router {
+            Some(router) => found.ways(router, route.framework, &mut Vec::new()),
+            None => vec![Way::default()],
+        };
+        for way in ways {
+            let mut dependencies = way.dependencies.clone();
+            dependencies.extend(route.dependencies.clone());
+            let mut seen = HashSet::new();
+            dependencies.retain(|asked| seen.insert((asked.written.clone(), asked.place.clone())));
+            endpoints.push(Endpoint {
+                framework: route.framework,
+                methods: route.methods.clone(),
+                path: joined(route.framework, &way.prefix, &route.path),
+                handler: route.handler.clone(),
+                file: route.file.clone(),
+                line: route.line,
+                mounted: way.mounted,
+                dependencies,
+            });
+        }
+    }
+    endpoints.sort_by(|a, b| {
+        (&a.path, &a.methods, &a.file, a.line).cmp(&(&b.path, &b.methods, &b.file, b.line))
+    });
+    endpoints
+}
+
+struct Finder<'a, 'b> {
+    modules: &'a mut Modules<'b>,
+    mounts: BTreeMap<Router, Vec<Mount>>,
+    routes: Vec<Route>,
+}
+
+impl Finder<'_, '_> {
+    fn look(&mut self, file: &str, model: &Model) {
+        for (index, definition) in model.definitions.iter().enumerate() {
+            for decorator in &definition.decorators {
+                let handler = Place { file: file.to_owned(), definition: index };
+                self.decorated(file, definition.parent, decorator, handler);
+            }
+        }
+        for (around, call) in &model.registrations {
+            self.registered(file, *around, call);
+        }
+    }
+
+    /// `@router.get("/path")` and the like.
+    fn decorated(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        decorator: &Invocation,
+        handler: Place,
+    ) {
+        let name = decorator.name();
+        let is_method = METHODS.contains(&name);
+        if !is_method && !matches!(name, "route" | "api_route" | "websocket") {
+            return;
+        }
+        let Some((_, on)) = decorator.callee.split_last() else {
+            return;
+        };
+        let router = self.router(file, around, on, 0);
+        let Some(path) = decorator
+            .argument("path", 0)
+            .or_else(|| decorator.keyword("rule"))
+            .map(|path| self.text(file, around, path))
+            .filter(|path| router.is_some() || path.starts_with('/'))
+        else {
+            return;
+        };
+        let Some(framework) = self.framework(router.as_ref(), name) else {
+            return;
+        };
+        let methods = match name {
+            "websocket" => vec!["WEBSOCKET".to_owned()],
+            _ if is_method => vec![name.to_uppercase()],
+            _ => methods(decorator),
+        };
+        self.add(file, around, decorator, (router, framework, methods, path, handler));
+    }
+
+    /// A route with what its handler and its own arguments depend on.
+    fn add(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        call: &Invocation,
+        (router, framework, methods, path, handler): (
+            Option<Router>,
+            Framework,
+            Vec<String>,
+            String,
+            Place,
+        ),
+    ) {
+        let mut dependencies = self.listed(file, around, call, By::Route);
+        dependencies.extend(self.parameters(&handler));
+        self.routes.push(Route {
+            router,
+            framework,
+            methods,
+            path,
+            handler,
+            file: file.to_owned(),
+            line: call.line,
+            dependencies,
+        });
+    }
+
+    /// What puts routes and routers together.
+    fn registered(&mut self, file: &str, around: Option<usize>, call: &Invocation) {
+        let Some((_, on)) = call.callee.split_last() else {
+            return;
+        };
+        let Some(parent) = self.router(file, around, on, 0) else {
+            return;
+        };
+        match call.name() {
+            "include_router" => {
+                self.mount(file, around, call, parent, ("router", 0), ("prefix", 9))
+            }
+            "register_blueprint" => {
+                self.mount(file, around, call, parent, ("blueprint", 0), ("url_prefix", 9));
+            }
+            "mount" => self.mount(file, around, call, parent, ("app", 1), ("path", 0)),
+            name => {
+                let handler = match name {
+                    "add_url_rule" => call.argument("view_func", 2),
+                    _ => call.argument("endpoint", 1),
+                };
+                let path = match name {
+                    "add_url_rule" => call.argument("rule", 0),
+                    _ => call.argument("path", 0),
+                };
+                let Some((handler, path)) = handler.zip(path) else {
+                    return;
+                };
+                let path = self.text(file, around, path);
+                let Some(framework) = self.framework(Some(&parent), name) else {
+                    return;
+                };
+                let methods = match name {
+                    "add_api_websocket_route" => vec!["WEBSOCKET".to_owned()],
+                    _ => methods(call),
+                };
+                for (handler, own) in self.handlers(file, around, handler) {
+                    let methods = own.map_or(methods.clone(), |method| vec![method]);
+                    let router = Some(parent.clone());
+                    self.add(
+                        file,
+                        around,
+                        call,
+                        (router, framework, methods, path.clone(), handler),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The functions that answer: one, or a class's methods, each for a method of HTTP.
+    fn handlers(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        handler: &Argument,
+    ) -> Vec<(Place, Option<String>)> {
+        let Some(steps) = &handler.steps else {
+            return Vec::new();
+        };
+        // `View.as_view("name")`
+        let class = steps.iter().position(|step| *step == Step::Attribute("as_view".to_owned()));
+        let steps = &steps[..class.unwrap_or(steps.len())];
+        match self.modules.value(file, around, steps) {
+            Value::Function(place) => vec![(place, None)],
+            Value::Class(class) => METHODS
+                .into_iter()
+                .filter_map(|name| {
+                    Some((self.modules.method(&class, name)?, Some(name.to_uppercase())))
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn mount(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        call: &Invocation,
+        parent: Router,
+        child: (&str, usize),
+        prefix: (&str, usize),
+    ) {
+        let steps = call.argument(child.0, child.1).and_then(|child| child.steps.clone());
+        let Some(child) = steps.and_then(|steps| self.router(file, around, &steps, 0)) else {
+            return;
+        };
+        let prefix = call
+            .argument(prefix.0, prefix.1)
+            .filter(|prefix| prefix.text != "None")
+            .map(|prefix| self.text(file, around, prefix));
+        let dependencies = self.listed(file, around, call, By::Include);
+        self.mounts.entry(child).or_default().push(Mount { parent, prefix, dependencies });
+    }
+
+    /// The router that a chain stands for.
+    fn router(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        steps: &[Step],
+        depth: usize,
+    ) -> Option<Router> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let model = self.modules.model(file)?;
+        match steps {
+            [Step::Name(name)] => {
+                let mut at = around;
+                while let Some(index) = at {
+                    let definition = &model.definitions[index];
+                    if let Some(found) =
+                        self.router_in(file, Some(index), &definition.scope, name, depth)
+                    {
+                        return Some(found);
+                    }
+                    at = definition.parent;
+                }
+                self.router_in(file, None, &model.scope, name, depth)
+            }
+            // `self.router` of the class around.
+            [Step::Name(receiver), Step::Attribute(name)]
+                if around.is_some_and(|method| {
+                    model.definitions[method]
+                        .receiver
+                        .as_ref()
+                        .is_some_and(|first| first.name == *receiver)
+                }) =>
+            {
+                let class = around.and_then(|method| model.definitions[method].parent)?;
+                let scope = &model.definitions[class].scope;
+                self.router_in(file, Some(class), scope, name, depth)
+            }
+            [module @ .., Step::Attribute(name)] => {
+                match self.modules.value(file, around, module) {
+                    Value::Module(other) => {
+                        self.router(&other, None, &[Step::Name(name.clone())], depth + 1)
+                    }
+                    Value::Class(class) | Value::Instance(class) => {
+                        let model = self.modules.model(&class.file)?;
+                        let scope = &model.definitions[class.definition].scope;
+                        self.router_in(&class.file, Some(class.definition), scope, name, depth)
+                    }
+                    _ => None,
+                }
+            }
+            // A function that makes it: the first router that it binds.
+            [function @ .., Step::Call] => match self.modules.value(file, around, function) {
+                Value::Function(place) => {
+                    let model = self.modules.model(&place.file)?;
+                    let scope = &model.definitions[place.definition].scope;
+                    let name = scope.routers.keys().next()?.clone();
+                    Some(Router { file: place.file, around: Some(place.definition), name })
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn router_in(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        scope: &Scope,
+        name: &str,
+        depth: usize,
+    ) -> Option<Router> {
+        if scope.routers.contains_key(name) {
+            return Some(Router { file: file.to_owned(), around, name: name.to_owned() });
+        }
+        if let Some(import) = scope.imports.get(name) {
+            let Some(imported) = &import.name else {
+                return None;
+            };
+            let Value::Module(other) = self.modules.find(file, import.level, &import.module)?
+            else {
+                return None;
+            };
+            return self.router(&other, None, &[Step::Name(imported.clone())], depth + 1);
+        }
+        match scope.bindings.get(name)? {
+            Binding::Value(steps) if steps.first() != Some(&Step::Name(name.to_owned())) => {
+                self.router(file, around, &steps.clone(), depth + 1)
+            }
+            _ => None,
+        }
+    }
+
+    /// How a router was made.
+    fn made(&mut self, router: &Router) -> Option<Invocation> {
+        let model = self.modules.model(&router.file)?;
+        let scope = match router.around {
+            Some(around) => &model.definitions.get(around)?.scope,
+            None => &model.scope,
+        };
+        scope.routers.get(&router.name).cloned()
+    }
+
+    fn framework(&mut self, router: Option<&Router>, name: &str) -> Option<Framework> {
+        let made = router.and_then(|router| self.made(router));
+        match made.as_ref().map(|made| made.name()) {
+            Some("FastAPI" | "APIRouter") => Some(Framework::FastApi),
+            Some(_) => Some(Framework::Flask),
+            // What the decorator alone says.
+            None if matches!(name, "api_route" | "websocket") => Some(Framework::FastApi),
+            None => None,
+        }
+    }
+
+    /// All ways by which requests come to a router.
+    fn ways(&mut self, router: &Router, framework: Framework, seen: &mut Vec<Router>) -> Vec<Way> {
+        if seen.contains(router) || seen.len() > MAX_DEPTH {
+            return Vec::new();
+        }
+        let Some(made) = self.made(router) else {
+            return vec![Way::default()];
+        };
+        let is_application = !matches!(made.name(), "APIRouter" | "Blueprint");
+        let around = router.around;
+        let own = match framework {
+            Framework::FastApi if is_application => None,
+            Framework::FastApi => made.keyword("prefix"),
+            Framework::Flask => made.keyword("url_prefix"),
+        };
+        let own = own.map(|prefix| self.text(&router.file, around, prefix));
+        let dependencies = self.listed(&router.file, around, &made, By::Router);
+        let mounts: Vec<(Router, Option<String>, Vec<Asked>)> = self
+            .mounts
+            .get(router)
+            .into_iter()
+            .flatten()
+            .map(|mount| (mount.parent.clone(), mount.prefix.clone(), mount.dependencies.clone()))
+            .collect();
+        if is_application && mounts.is_empty() {
+            return vec![Way { prefix: String::new(), dependencies, mounted: true }];
+        }
+        if mounts.is_empty() {
+            let prefix = own.unwrap_or_default();
+            return vec![Way { prefix, dependencies, mounted: false }];
+        }
+        seen.push(router.clone());
+        let mut ways = Vec::new();
+        for (parent, prefix, asked) in mounts {
+            for mut way in self.ways(&parent, framework, seen) {
+                match framework {
+                    Framework::FastApi => {
+                        way.prefix += prefix.as_deref().unwrap_or_default();
+                        way.prefix += own.as_deref().unwrap_or_default();
+                    }
+                    // Where it is registered counts before what the blueprint says of itself.
+                    Framework::Flask => {
+                        let prefix = prefix.as_ref().or(own.as_ref()).cloned().unwrap_or_default();
+                        way.prefix = joined(framework, &way.prefix, &prefix);
+                    }
+                }
+                way.dependencies.extend(asked.clone());
+                way.dependencies.extend(dependencies.clone());
+                ways.push(way);
+            }
+        }
+        seen.pop();
+        ways
+    }
+
+    /// `dependencies=[Depends(this)]`
+    fn listed(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        call: &Invocation,
+        by: By,
+    ) -> Vec<Asked> {
+        let Some(list) = call.keyword("dependencies") else {
+            return Vec::new();
+        };
+        list.items
+            .iter()
+            .filter_map(|item| {
+                let provider = item.call.as_ref()?.argument("dependency", 0)?;
+                let value = self.modules.value(file, around, provider.steps.as_deref()?);
+                Some(Asked { written: provider.text.clone(), place: place_of(&value), by })
+            })
+            .collect()
+    }
+
+    /// What a handler's parameters ask for.
+    fn parameters(&mut self, handler: &Place) -> Vec<Asked> {
+        let Some(definition) = self.modules.definition(handler) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for dependency in &definition.dependencies {
+            let (file, steps) = match &dependency.provider {
+                Provider::Callable(steps) => (handler.file.clone(), vec![steps.clone()]),
+                Provider::Alias(steps) => match self.alias(&handler.file, steps, 0) {
+                    Some(found) => found,
+                    None => continue,
+                },
+            };
+            for steps in steps {
+                let around = (file == handler.file).then_some(definition.parent).flatten();
+                let value = self.modules.value(&file, around, &steps);
+                found.push(Asked {
+                    written: shown(&steps),
+                    place: place_of(&value),
+                    by: By::Parameter,
+                });
+            }
+        }
+        found
+    }
+
+    /// What a name of a type brings, and the file that says it.
+    fn alias(
+        &mut self,
+        file: &str,
+        steps: &[Step],
+        depth: usize,
+    ) -> Option<(String, Vec<Vec<Step>>)> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let model = self.modules.model(file)?;
+        match steps {
+            [Step::Name(name)] => {
+                if let Some(brought) = model.scope.dependencies.get(name) {
+                    return Some((file.to_owned(), brought.clone()));
+                }
+                let import = model.scope.imports.get(name)?;
+                let imported = import.name.clone()?;
+                let Value::Module(other) = self.modules.find(file, import.level, &import.module)?
+                else {
+                    return None;
+                };
+                self.alias(&other, &[Step::Name(imported)], depth + 1)
+            }
+            [module @ .., Step::Attribute(name)] => match self.modules.value(file, None, module) {
+                Value::Module(other) => self.alias(&other, &[Step::Name(name.clone())], depth + 1),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A text, or what stands for it: `<settings.PREFIX>`.
+    fn text(&mut self, file: &str, around: Option<usize>, argument: &Argument) -> String {
+        if let Some(text) = &argument.string {
+            return text.clone();
+        }
+        let found = argument.steps.as_ref().and_then(|steps| self.string(file, around, steps, 0));
+        found.unwrap_or_else(|| format!("<{}>", argument.text))
+    }
+
+    fn string(
+        &mut self,
+        file: &str,
+        around: Option<usize>,
+        steps: &[Step],
+        depth: usize,
+    ) -> Option<String> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let model = self.modules.model(file)?;
+        match steps {
+            [Step::Name(name)] => {
+                let mut at = around;
+                while let Some(index) = at {
+                    if let Some(text) = model.definitions[index].scope.strings.get(name) {
+                        return Some(text.clone());
+                    }
+                    at = model.definitions[index].parent;
+                }
+                if let Some(text) = model.scope.strings.get(name) {
+                    return Some(text.clone());
+                }
+                let import = model.scope.imports.get(name)?;
+                let imported = import.name.clone()?;
+                let Value::Module(other) = self.modules.find(file, import.level, &import.module)?
+                else {
+                    return None;
+                };
+                self.string(&other, None, &[Step::Name(imported)], depth + 1)
+            }
+            [owner @ .., Step::Attribute(name)] => match self.modules.value(file, around, owner) {
+                Value::Module(other) => {
+                    self.string(&other, None, &[Step::Name(name.clone())], depth + 1)
+                }
+                Value::Class(class) | Value::Instance(class) => {
+                    let model = self.modules.model(&class.file)?;
+                    model.definitions.get(class.definition)?.scope.strings.get(name).cloned()
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn place_of(value: &Value) -> Option<Place> {
+    match value {
+        Value::Class(place) | Value::Instance(place) | Value::Function(place) => {
+            Some(place.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The methods that an argument lists; without one it is GET.
+fn methods(call: &Invocation) -> Vec<String> {
+    let listed = call.keyword("methods").map(|list| &list.items[..]).unwrap_or_default();
+    let mut methods: Vec<String> = listed
+        .iter()
+        .map(|item| match &item.string {
+            Some(name) => name.to_uppercase(),
+            None => format!("<{}>", item.text),
+        })
+        .collect();
+    methods.sort();
+    methods.dedup();
+    if methods.is_empty() { vec!["GET".to_owned()] } else { methods }
+}
+
+/// FastAPI puts prefix and path together as they are; Flask with one slash between.
+fn joined(framework: Framework, prefix: &str, path: &str) -> String {
+    match framework {
+        Framework::FastApi => format!("{prefix}{path}"),
+        Framework::Flask if prefix.is_empty() => path.to_owned(),
+        Framework::Flask if path.is_empty() => prefix.to_owned(),
+        Framework::Flask => {
+            format!("{}/{}", prefix.trim_end_matches('/'), path.trim_start_matches('/'))
+        }
+    }
+}

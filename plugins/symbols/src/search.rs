@@ -1,0 +1,230 @@
+//! Looking for a symbol through all files: only those that hold its name are parsed.
+
+use std::collections::HashSet;
+
+use cofferdam_sdk::ToolError;
+use memchr::memmem::Finder;
+use serde::Serialize;
+
+use crate::language::Language;
+use crate::name::Name;
+use crate::nearest::Nearest;
+use crate::outline::{Kind, Outline, Symbol};
+use crate::project::{Deadline, Files, globs};
+use crate::text::{decode, may_hold};
+
+/// How many files that were not understood are listed.
+pub const MAX_PROBLEMS: usize = 50;
+
+/// How many symbols of the same name elsewhere are remembered for a message.
+const MAX_OTHERS: usize = 10;
+
+/// What to look for, and where.
+#[derive(Debug)]
+pub struct Search {
+    /// The symbol's name.
+    pub name: Name,
+    /// Its name as the caller wrote it.
+    pub written: String,
+    /// The file or directory to look in, relative to the workspace.
+    pub root: String,
+    /// Only this language.
+    pub language: Option<Language>,
+    /// Only these kinds; empty: all.
+    pub kinds: Vec<Kind>,
+}
+
+/// A file that was not understood wholly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unparsed {
+    /// The path.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// A symbol that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The file's path.
+    pub file: String,
+    /// Its language.
+    pub language: Language,
+    /// The name with its module.
+    pub qualified: String,
+    /// The symbol.
+    pub symbol: Symbol,
+    /// Its source with what belongs to it, as the file has it.
+    pub source: String,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The first symbols, by file and line; at most as many as asked for.
+    pub hits: Vec<Hit>,
+    /// How many there are.
+    pub total: usize,
+    /// How many files were searched.
+    pub searched: usize,
+    /// How many of them could not be read.
+    pub unreadable: usize,
+    /// Files that hold the name and were not understood wholly.
+    pub unparsed: Vec<Unparsed>,
+    /// How many of those there are.
+    pub unparsed_total: usize,
+    /// Symbols of the same name that were not meant.
+    others: Vec<String>,
+}
+
+impl Search {
+    /// Searches; `most` is how many symbols are kept.
+    ///
+    /// # Errors
+    /// `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
+    pub fn run(
+        &self,
+        files: &dyn Files,
+        deadline: &mut Deadline,
+        most: usize,
+    ) -> Result<Found, ToolError> {
+        let globs = globs(self.language);
+        let mut found = Found::default();
+        let mut late = Ok(());
+        let finder = Finder::new(self.name.last());
+        found.unreadable = files.each(&self.root, &globs, &mut |path, contents| {
+            late = deadline.check(contents.len());
+            if late.is_err() {
+                return false;
+            }
+            found.searched += 1;
+            // What language it is decides only about rare spellings; most files end here.
+            if finder.find(contents).is_some() || !contents.is_ascii() || has_escapes(contents) {
+                self.look(&path(), contents, &finder, most, &mut found);
+            }
+            true
+        })?;
+        late?;
+        if found.total == 0 {
+            return Err(self.not_found(files, deadline, &found));
+        }
+        Ok(found)
+    }
+
+    fn look(
+        &self,
+        path: &str,
+        contents: &[u8],
+        finder: &Finder<'_>,
+        most: usize,
+        found: &mut Found,
+    ) {
+        let Some(language) = Language::of(path) else {
+            return;
+        };
+        if !may_hold(language, self.name.last(), finder, contents) {
+            return;
+        }
+        let (text, bytes) = match decode(language, contents) {
+            Ok(decoded) => decoded,
+            Err(problem) => return found.add_problem(path, problem.line, problem.message),
+        };
+        let outline = language.outline(path, &text);
+        if let Some(problem) = outline.problem.clone().or(bytes) {
+            found.add_problem(path, problem.line, problem.message);
+        }
+        let modules = language.modules(path, outline.package.as_deref());
+        for symbol in outline.symbols {
+            if symbol.name() != self.name.last() {
+                continue;
+            }
+            let qualified = qualified(language, &modules, &symbol.path);
+            if !self.name.means(&modules, &symbol.path)
+                || !(self.kinds.is_empty() || self.kinds.contains(&symbol.kind))
+            {
+                if found.others.len() < MAX_OTHERS && !found.others.contains(&qualified) {
+                    found.others.push(qualified);
+                }
+                continue;
+            }
+            found.total += 1;
+            if found.hits.len() < most {
+                let source = text.get(symbol.span.clone()).unwrap_or_default().to_owned();
+                found.hits.push(Hit { file: path.to_owned(), language, qualified, symbol, source });
+            }
+        }
+    }
+
+    fn not_found(&self, files: &dyn Files, deadline: &mut Deadline, found: &Found) -> ToolError {
+        let place =
+            if self.root.is_empty() { String::new() } else { format!(" below {}", self.root) };
+        let kinds = if self.kinds.is_empty() { "" } else { " of these kinds" };
+        let mut message =
+            format!("no symbol '{}'{kinds} in {} files{place}", self.written, found.searched);
+        let nearest = if found.others.is_empty() {
+            Nearest::new(&self.name).search(files, &self.root, &globs(self.language), deadline)
+        } else {
+            found.others.clone()
+        };
+        if !nearest.is_empty() {
+            message += &format!(". Did you mean {}?", nearest.join(", "));
+        }
+        if let Some(first) = found.unparsed.first() {
+            message += &format!(
+                ". {} of the files that hold the name could not be parsed in full: {} line {}: {}",
+                found.unparsed_total, first.file, first.line, first.message
+            );
+        }
+        if found.unreadable > 0 {
+            message += &format!(". {} files could not be read", found.unreadable);
+        }
+        ToolError::not_found("SymbolNotFound", message)
+    }
+}
+
+impl Found {
+    fn add_problem(&mut self, file: &str, line: usize, message: String) {
+        self.unparsed_total += 1;
+        if self.unparsed.len() < MAX_PROBLEMS {
+            self.unparsed.push(Unparsed { file: file.to_owned(), line, message });
+        }
+    }
+}
+
+fn has_escapes(contents: &[u8]) -> bool {
+    memchr::memmem::find(contents, b"\\u").is_some()
+}
+
+/// A symbol's name with its module, as its language writes it.
+pub fn qualified(language: Language, modules: &[Vec<String>], path: &[String]) -> String {
+    let module = modules.iter().find(|names| !names.is_empty()).map_or(&[][..], Vec::as_slice);
+    let (between, after) = match language {
+        Language::Python => (".", "."),
+        Language::Rust => ("::", "::"),
+        Language::Go | Language::JavaScript | Language::TypeScript => ("/", "."),
+    };
+    let own = path.join(after);
+    if module.is_empty() { own } else { format!("{}{after}{own}", module.join(between)) }
+}
+
+/// The outline of one file, if it is of a language that is understood, and what is wrong with it.
+pub fn outline_of(path: &str, contents: &[u8]) -> Option<(Language, Outline)> {
+    let language = Language::of(path)?;
+    let outline = match decode(language, contents) {
+        Ok((text, bytes)) => {
+            let mut outline = language.outline(path, &text);
+            outline.problem = outline.problem.or(bytes);
+            outline
+        }
+        Err(problem) => Outline { problem: Some(problem), ..Outline::default() },
+    };
+    Some((language, outline))
+}
+
+/// Each once, in the order of the first.
+pub fn distinct(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    names.into_iter().filter(|name| seen.insert(name.clone())).collect()
+}

@@ -1,0 +1,315 @@
+//! The plugin `symbols` through the whole way of a call: against what Python's own parser finds in
+//! its standard library, and with files that no parser likes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Ended, Place, project};
+
+/// The results of these calls, in their order. All of them have to succeed.
+fn answers(place: &Place, calls: &[(&str, Value)]) -> Vec<Value> {
+    let actions: Vec<Value> = calls
+        .iter()
+        .map(|(tool, arguments)| {
+            let mut action = arguments.clone();
+            action["type"] = json!(tool);
+            action
+        })
+        .collect();
+    let ended: Ended = place.run_with(&["run"], &json!({ "actions": actions }).to_string());
+    assert_eq!(
+        ended.status,
+        0,
+        "{}\n{}",
+        ended.stderr,
+        &ended.stdout[..ended.stdout.len().min(2000)]
+    );
+    let results = ended.json()["results"].as_array().unwrap().clone();
+    assert_eq!(results.len(), calls.len());
+    results.into_iter().map(|result| result["metadata"].clone()).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "Python's own parser is what this is compared with")]
+fn python(arguments: &[&str], input: Option<&Path>) -> String {
+    let stdin = input.map_or_else(Stdio::null, |path| fs::File::open(path).unwrap().into());
+    let output = Command::new("python3").args(arguments).stdin(stdin).output().expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Copies the standard library into the workspace and answers the copies' paths.
+fn library(place: &Place) -> Vec<String> {
+    let script = "import sysconfig; print(sysconfig.get_path('stdlib'))";
+    let library = PathBuf::from(python(&["-c", script], None).trim());
+    let mut found = Vec::new();
+    let mut pending = vec![library.clone()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_symlink()
+                || path.ends_with("site-packages")
+                || path.ends_with("dist-packages")
+            {
+                continue;
+            }
+            if path.is_dir() {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                let relative = path.strip_prefix(&library).unwrap().to_str().unwrap().to_owned();
+                place.write(&relative, fs::read(&path).unwrap());
+                found.push(relative);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_class_and_function_of_the_standard_library_is_found() {
+    let place = Place::new();
+    let files = library(&place);
+    assert!(files.len() >= 500, "only {} files", files.len());
+    let list = place.home().with_file_name("files");
+    let absolute: Vec<String> =
+        files.iter().map(|file| place.workspace().join(file).display().to_string()).collect();
+    fs::write(&list, absolute.join("\n")).unwrap();
+    let script = project().join("plugins/symbols/tests/definitions.py");
+    let parsed = python(&[script.to_str().unwrap()], Some(&list));
+    // Name and lines of each definition that is not within a function, by file.
+    let mut wanted: Vec<(String, Vec<Value>)> = Vec::new();
+    for (file, line) in files.iter().zip(parsed.lines()) {
+        let parsed: Value = serde_json::from_str(line).unwrap();
+        if let Some(definitions) = parsed["definitions"].as_array() {
+            wanted.push((file.clone(), definitions.clone()));
+        }
+    }
+    assert!(wanted.len() >= 500, "only {} files parse", wanted.len());
+
+    let calls: Vec<(&str, Value)> = wanted
+        .iter()
+        .map(|(file, _)| ("discover_api", json!({"module": file, "private": true, "limit": 5000})))
+        .collect();
+    let mut compared = 0;
+    for ((file, definitions), answer) in wanted.iter().zip(answers(&place, &calls)) {
+        assert_eq!((&answer["truncated"], answer.get("unparsed")), (&json!(false), None), "{file}");
+        let mut found: BTreeMap<(String, u64, u64), i64> = BTreeMap::new();
+        let key = |one: &Value| {
+            let number = |name: &str| one[name].as_u64().unwrap();
+            (one["name"].as_str().unwrap().to_owned(), number("line"), number("end_line"))
+        };
+        for symbol in answer["files"][0]["symbols"].as_array().unwrap() {
+            if ["class", "function", "method", "property"]
+                .contains(&symbol["kind"].as_str().unwrap())
+            {
+                *found.entry(key(symbol)).or_default() += 1;
+            }
+        }
+        let functions: Vec<String> = definitions
+            .iter()
+            .filter(|one| one["is_class"] == false)
+            .map(|one| format!("{}.", one["name"].as_str().unwrap()))
+            .collect();
+        for one in definitions {
+            let name = one["name"].as_str().unwrap();
+            if !functions.iter().any(|function| name.starts_with(function)) {
+                *found.entry(key(one)).or_default() -= 1;
+                compared += 1;
+            }
+        }
+        found.retain(|_, number| *number > 0 || *number < 0);
+        // What a function holds is left out, but a class may have the name of a function.
+        assert!(found.is_empty(), "{file}: {found:#?}");
+    }
+    assert!(compared >= 10_000, "only {compared} definitions");
+
+    // Some of them by name, through all files.
+    let some: Vec<(&String, &Value)> = wanted
+        .iter()
+        .flat_map(|(file, definitions)| definitions.iter().map(move |one| (file, one)))
+        .step_by(150)
+        .collect();
+    let calls: Vec<(&str, Value)> = some
+        .iter()
+        .map(|(_, one)| ("locate_symbol", json!({"symbol": one["name"], "limit": 1000})))
+        .collect();
+    for ((file, one), answer) in some.iter().zip(answers(&place, &calls)) {
+        let is_there = answer["matches"].as_array().unwrap().iter().any(|found| {
+            found["file"] == **file
+                && found["line"] == one["line"]
+                && found["end_line"] == one["end_line"]
+        });
+        assert!(is_there, "{file}: {one}");
+    }
+}
+
+/// Files of each language that nest as deeply as is still parsed, and deeper.
+fn nested() -> Vec<(String, String)> {
+    let around = |before: &str, inner: &str, after: &str, count: usize| {
+        format!("{}{inner}{}", before.repeat(count), after.repeat(count))
+    };
+    let mut files = Vec::new();
+    for (count, chain) in [(190, 360), (199, 1400), (250, 1600), (100_000, 100_000)] {
+        let blocks: String =
+            (0..count.min(2000)).map(|depth| format!("{}if 1:\n", " ".repeat(depth))).collect();
+        let python = [
+            format!("x = {}", around("(", "1", ")", count)),
+            format!("x = {}", around("[", "", "]", count)),
+            format!("x = {}", around("f(", "1", ")", count)),
+            format!("x = {}", around("{1: ", "1", "}", count)),
+            format!("x = {}1", "-".repeat(chain)),
+            format!("x = {}1", "not ".repeat(chain)),
+            format!("x = {}1", "await ".repeat(chain)),
+            format!("x = {}1", "lambda: ".repeat(chain)),
+            format!("x = {}1", "1 if 1 else ".repeat(chain)),
+            format!("x = {}1", "1 + ".repeat(chain)),
+            format!("x = {}1", "1 ** ".repeat(chain)),
+            format!("x = a{}", ".b".repeat(chain)),
+            format!("x = a{}", "()".repeat(chain)),
+            format!("x = a{}", "[0]".repeat(chain)),
+            format!("x = f'{}1{}'", "{".repeat(count), "}".repeat(count)),
+            format!("{blocks}{}pass", " ".repeat(count.min(2000))),
+            format!("match a:\n case {}: pass", around("[", "b", "]", count)),
+        ];
+        for (index, text) in python.into_iter().enumerate() {
+            files.push((format!("p{count}_{index}.py"), format!("def target(): ...\n{text}\n")));
+        }
+        let script = [
+            around("(", "1", ")", count),
+            around("[", "1", "]", count),
+            around("f(", "1", ")", count),
+            around("{", "", "}", count),
+            around("function f() {", "", "}", count),
+            around("`${", "1", "}`", count),
+            format!("{}1", "!".repeat(chain)),
+            format!("{}1", "a => ".repeat(chain)),
+            format!("{}1", "a ? b : ".repeat(chain)),
+            format!("{}1", "1 + ".repeat(chain)),
+            format!("{}1", "1 ** ".repeat(chain)),
+            format!("{}1", "a = ".repeat(chain)),
+            format!("a{}", ".b".repeat(chain)),
+            format!("a{}", "()".repeat(chain)),
+            format!("{};", "if (a) b; else ".repeat(chain)),
+            format!("type A = {}", around("B<", "c", ">", count)),
+            format!("type A = {}1", "a extends b ? c : ".repeat(chain / 4)),
+            format!("class A {}", around("{ a = class ", "{}", "}", count)),
+        ];
+        for (index, text) in script.into_iter().enumerate() {
+            files.push((
+                format!("t{count}_{index}.ts"),
+                format!("function target() {{}}\n{text}\n"),
+            ));
+        }
+        let go = [
+            format!("var x = {}", around("(", "1", ")", count)),
+            format!("var x = {}1", "-".repeat(chain)),
+            format!("var x = {}1", "1 + ".repeat(chain)),
+            format!("var x {}int", "*".repeat(chain)),
+            format!("var x {}int", "[]".repeat(chain)),
+            format!("var x {}", around("struct{ a ", "int", "}", count)),
+            format!("func f() {}", around("{", "", "}", count)),
+            format!("func f() {{ {} {{}} }}", "if a {} else ".repeat(chain)),
+            format!("var x = a{}", "()".repeat(chain)),
+        ];
+        for (index, text) in go.into_iter().enumerate() {
+            let text = format!("package p\n\nfunc target() {{}}\n\n{text}\n");
+            files.push((format!("g{count}_{index}.go"), text));
+        }
+        let rust = [
+            format!("const X: u8 = {};", around("(", "1", ")", count)),
+            format!("const X: u8 = {};", around("[", "1", "]", count)),
+            format!("const X: u8 = {}1;", "-".repeat(chain)),
+            format!("const X: u8 = {}1;", "1 + ".repeat(chain)),
+            format!("const X: u8 = {}1;", "|| ".repeat(chain)),
+            format!("type A = {}u8;", "&".repeat(chain)),
+            format!("type A = {};", around("B<", "c", ">", count)),
+            format!("fn f() {}", around("{", "", "}", count)),
+            around("mod a {", "", "}", count),
+            format!("fn f() {{ {} {{}} }}", "if a {} else ".repeat(chain)),
+            format!("const X: u8 = a{};", ".b()".repeat(chain)),
+        ];
+        for (index, text) in rust.into_iter().enumerate() {
+            files.push((format!("r{count}_{index}.rs"), format!("fn target() {{}}\n{text}\n")));
+        }
+    }
+    files
+}
+
+/// Whatever a file holds, it ends no call: it is understood, or listed with a line.
+#[test]
+fn what_nests_deeply_ends_no_call() {
+    let place = Place::new();
+    let files = nested();
+    for (path, text) in &files {
+        place.write(path, text);
+    }
+    let mut broken = Vec::new();
+    for (path, _) in &files {
+        let call = json!({"symbol": "target", "path": path}).to_string();
+        let ended = place.run(&["call", "symbols.locate_symbol", &call]);
+        // Refused files have nothing in them.
+        if !(ended.status == 0 || ended.stdout.contains("SymbolNotFound")) {
+            broken.push(format!("{path}: {}", ended.stdout));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    // All of them in one call.
+    let answers = answers(&place, &[("locate_symbol", json!({"symbol": "target", "limit": 1000}))]);
+    let answer = &answers[0];
+    let (found, unparsed) =
+        (answer["total"].as_u64().unwrap(), answer["unparsed_total"].as_u64().unwrap());
+    assert!(found >= 50 && unparsed >= 50, "{found} {unparsed}");
+    assert_eq!(answer["files_searched"], files.len());
+}
+
+#[test]
+fn files_that_are_too_large_or_no_text_are_listed() {
+    let place = Place::new();
+    place.write("good.py", "def target(): ...\n");
+    place.write("huge.py", format!("def target(): ...\n{}", "x = 1\n".repeat(1_000_000)));
+    // As large as is still parsed.
+    place.write("large.py", format!("def target(): ...\n{}", "x = [1]\n".repeat(520_000)));
+    place.write("large.rs", format!("fn target() {{}}\n{}", "const X: u8 = 1;\n".repeat(240_000)));
+    place.write("large.ts", format!("function target() {{}}\n{}", "let x = 1;\n".repeat(380_000)));
+    place.write(
+        "large.go",
+        format!("package a\nfunc target() {{}}\n{}", "var x = 1\n".repeat(400_000)),
+    );
+    place.write("nul.py", "def target(): ...\n\0");
+    place.write("latin.py", b"def target(): '\xe9'\n");
+    let answer = &answers(&place, &[("locate_symbol", json!({"symbol": "target"}))])[0];
+    let names = |list: &str| -> Vec<String> {
+        let list = answer[list].as_array().unwrap();
+        list.iter().map(|one| one["file"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        names("matches"),
+        ["good.py", "large.go", "large.py", "large.rs", "large.ts", "latin.py"]
+    );
+    assert_eq!(names("unparsed"), ["huge.py", "latin.py", "nul.py"]);
+}
+
+#[test]
+fn paths_stay_in_the_workspace() {
+    let place = Place::new();
+    place.write("a.py", "def target(): ...\n");
+    for (tool, arguments) in [
+        ("locate_symbol", json!({"symbol": "target", "path": "../.."})),
+        ("get_source", json!({"symbol": "target", "path": "/etc"})),
+        ("trace_calls", json!({"symbol": "target", "path": ".."})),
+        ("trace_endpoint", json!({"path": "/"})),
+    ] {
+        let ended = place.run(&["call", &format!("symbols.{tool}"), &arguments.to_string()]);
+        assert!(ended.stdout.contains("PathNotAllowed"), "{tool}: {}", ended.stdout);
+    }
+    let ended = place.run(&["call", "symbols.discover_api", r#"{"module": "../../etc"}"#]);
+    assert!(
+        ended.stdout.contains("ModuleNotFound") || ended.stdout.contains("InvalidSymbol"),
+        "{}",
+        ended.stdout
+    );
+}
