@@ -170,11 +170,6 @@ impl ValidCall {
     pub fn tool(&self) -> &Arc<ToolEntry> {
         &self.tool
     }
-
-    /// Its arguments.
-    pub fn args(&self) -> &Value {
-        &self.args
-    }
 }
 
 /// Finds each call's tool and checks its arguments.

@@ -280,7 +280,7 @@ impl Command {
             | Self::Report(Report { command: ReportCommand::Summary { shown, .. } }) => {
                 shown.errors()
             }
-            Self::Pipeline(Pipeline { format: ReportFormat::Json, .. }) => Format::Json,
+            Self::Pipeline(Pipeline { format: RoundFormat::Json, .. }) => Format::Json,
             Self::Pipeline(_) | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
             | Self::Schema(_)
@@ -368,8 +368,9 @@ pub struct Validate {
     pub strict: bool,
 }
 
+/// How a round of the pipeline is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
+pub enum RoundFormat {
     /// One JSON document
     Json,
     /// For people
@@ -410,8 +411,8 @@ pub struct Pipeline {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// How the result is printed
-    #[arg(long, value_enum, default_value_t = ReportFormat::Json)]
-    pub format: ReportFormat,
+    #[arg(long, value_enum, default_value_t = RoundFormat::Json)]
+    pub format: RoundFormat,
 }
 
 /// Where the Designer's output comes from.

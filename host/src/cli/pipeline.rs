@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-use super::args::{DocumentSource, Global, Pipeline, ReportFormat};
+use super::args::{DocumentSource, Global, Pipeline, RoundFormat};
 use super::output::Output;
 use super::run::mode;
 use super::{CliError, exit, setup};
@@ -44,9 +44,9 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
     let round = timers.block_on(host.pipeline(inputs, &options));
     let kept = record.map_or(Ok(()), |record| record.write(&round));
     match args.format {
-        ReportFormat::Json => output.document(&round)?,
-        ReportFormat::Text => output.text(&report::text(&round))?,
-        ReportFormat::Markdown => output.text(&report::markdown(&round))?,
+        RoundFormat::Json => output.document(&round)?,
+        RoundFormat::Text => output.text(&report::text(&round))?,
+        RoundFormat::Markdown => output.text(&report::markdown(&round))?,
     }
     kept?;
     Ok(exit::of_round(&round))
