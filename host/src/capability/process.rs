@@ -126,7 +126,8 @@ impl Host for CallState {
     }
 
     fn cache_directory(&mut self) -> Result<String> {
-        Ok(self.cache().display().to_string())
+        let workspace = &self.surroundings.workspace;
+        Ok(workspace.path_of_cache(&self.rights.plugin).display().to_string())
     }
 }
 
@@ -166,20 +167,20 @@ impl CallState {
             Shown::Workspace | Shown::Mount { .. } => workspace.path().to_owned(),
             Shown::Copy(copy) => copy.clone(),
         };
-        let described = self.describe(command, &programs, program, view.shown(), &top)?;
+        let granted = self.granted_variables(&programs);
+        let described = self.describe(command, &programs, program, &granted, view.shown(), &top)?;
         let report = run_to_end(sandbox, described, &control)?;
         if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
             let files = &self.files;
             view.keep(&tree, files.quota(), &|place| files.allow_change(place))
                 .map_err(|error| Error::Changes(error.to_string()))?;
         }
-        let secrets = self.granted_variables(&programs);
         let captured = |captured: sandbox::Captured| Captured {
-            bytes: blotted(captured.bytes, &secrets),
+            bytes: blotted(captured.bytes, &granted),
             total: captured.written,
         };
         Ok(Output {
-            end: end(report.end, command, &control),
+            end: end(report.end),
             stdout: captured(report.stdout),
             stderr: captured(report.stderr),
             duration_ms: u32::try_from(report.wall.as_millis()).unwrap_or(u32::MAX),
@@ -193,6 +194,7 @@ impl CallState {
         command: &Command,
         programs: &Programs,
         program: PathBuf,
+        granted: &[(String, String)],
         shown: &Shown,
         top: &Path,
     ) -> std::result::Result<sandbox::Command, Error> {
@@ -221,7 +223,7 @@ impl CallState {
         let mut environment: Vec<(String, String)> = FIXED
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-            .chain(self.granted_variables(programs))
+            .chain(granted.iter().cloned())
             .chain(command.environment.iter().cloned())
             .collect();
         environment.push(("PATH".to_owned(), path.join(":")));
@@ -283,10 +285,6 @@ impl CallState {
         let value = |name: &String| Some((name.clone(), programs.environment.get(name)?.clone()));
         self.rights.environment.iter().filter_map(value).collect()
     }
-
-    fn cache(&self) -> PathBuf {
-        self.surroundings.workspace.path_of_cache(&self.rights.plugin)
-    }
 }
 
 /// Runs a program until it ends, its time is over, or its call is cancelled.
@@ -313,26 +311,19 @@ fn run_to_end(
     })
 }
 
-fn end(end: sandbox::End, command: &Command, control: &Control) -> End {
-    match end {
-        sandbox::End::Exited(code) => End::Exited(code),
-        sandbox::End::Signalled(signal) => End::Signalled(signal),
-        sandbox::End::Limit(Limit::WallClock) => End::TimedOut,
-        sandbox::End::Limit(limit) => End::Limit(
-            match limit {
-                Limit::WallClock | Limit::CpuTime => "CpuTimeLimit",
-                Limit::Memory => "ProgramMemoryLimit",
-                Limit::FileSize => "FileSizeLimit",
-                Limit::Output => "ProgramOutputLimit",
-                Limit::Processes => "ProcessLimit",
-            }
-            .to_owned(),
-        ),
-        sandbox::End::Cancelled => {
-            tracing::debug!("{} was cancelled: {:?}", command.program, control.stop());
-            End::TimedOut
-        }
-    }
+fn end(end: sandbox::End) -> End {
+    let limit = match end {
+        sandbox::End::Exited(code) => return End::Exited(code),
+        sandbox::End::Signalled(signal) => return End::Signalled(signal),
+        // Only a call that is over cancels its program.
+        sandbox::End::Limit(Limit::WallClock) | sandbox::End::Cancelled => return End::TimedOut,
+        sandbox::End::Limit(Limit::CpuTime) => "CpuTimeLimit",
+        sandbox::End::Limit(Limit::Memory) => "ProgramMemoryLimit",
+        sandbox::End::Limit(Limit::FileSize) => "FileSizeLimit",
+        sandbox::End::Limit(Limit::Output) => "ProgramOutputLimit",
+        sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
+    };
+    End::Limit(limit.to_owned())
 }
 
 /// `bytes` with a mark in place of each value that no plugin may see.

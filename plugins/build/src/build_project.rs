@@ -4,9 +4,10 @@
 //! `success: false`, and an agent needs the errors in their fields. It also keeps what was built
 //! before it failed. The call is an error only where nothing was built at all.
 
+use std::time::Instant;
+
 use cofferdam_sdk::backend::building::{Diagnostic, Report, Request, Severity};
 use cofferdam_sdk::backend::{Error, surest};
-use cofferdam_sdk::process::time_within;
 use cofferdam_sdk::{Context, ToolError, shorten};
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +26,6 @@ const FRAMEWORKS: [(&str, &str); 6] = [
 
 /// When a build is stopped, in seconds: what S3's examples say.
 const DEFAULT_TIMEOUT: u32 = 300;
-
-/// The time that is kept back to give an answer once a build has been stopped, in milliseconds.
-const RESERVE: u32 = 1_000;
 
 /// More of what was printed, in bytes, is left out of its middle.
 const MOST: usize = 100_000;
@@ -110,6 +108,7 @@ pub trait Builders {
 /// `InvalidCommand` for a build command, and what keeps a builder from building:
 /// `BuilderUnavailable`, `InvalidBuild`, `BuildLimit`, `BuilderFailed`.
 pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<Output, ToolError> {
+    let started = Instant::now();
     let command = match &args.build_command {
         Some(command) => command_line::words(command)?,
         None => Vec::new(),
@@ -122,11 +121,12 @@ pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<O
     if let Some(program) = command.first() {
         check_program(program, &framework)?;
     }
+    let timeout = args.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000);
     let request = Request {
         root: String::new(),
         target: args.build_target.clone(),
         command,
-        timeout_ms: timeout(args.timeout_seconds, context.deadline_ms),
+        timeout_ms: context.timeout_ms(Some(timeout), started.elapsed()),
     };
     let report = builders.build(&framework, &request).map_err(tool_error)?;
     Ok(output(framework, report))
@@ -183,12 +183,6 @@ fn check_program(program: &str, framework: &str) -> Result<(), ToolError> {
         )),
         _ => Ok(()),
     }
-}
-
-/// The time for a build in milliseconds: what is wanted, but an answer must still be possible
-/// afterwards.
-fn timeout(seconds: Option<u32>, left: u32) -> u32 {
-    seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000).min(time_within(left, RESERVE))
 }
 
 fn tool_error(error: Error) -> ToolError {
@@ -358,15 +352,6 @@ mod tests {
         assert_eq!((name.as_str(), request.root.as_str(), request.timeout_ms), ("go", "", 60_000));
         assert_eq!(request.target.as_deref(), Some("myapp"));
         assert_eq!(request.command, ["go", "build", "-o", "my app"]);
-        for (seconds, left, wanted) in [
-            (None, 600_000, 300_000),
-            (None, 30_000, 29_000),
-            (Some(600), 600_000, 599_000),
-            (Some(u32::MAX), 600_000, 599_000),
-            (Some(1), 0, 1),
-        ] {
-            assert_eq!(timeout(seconds, left), wanted);
-        }
     }
 
     #[test]

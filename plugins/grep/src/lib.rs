@@ -11,6 +11,8 @@ pub mod pattern;
 pub mod search;
 pub mod text;
 
+use std::time::Duration;
+
 use answer::{GrepAnswer, SearchTextAnswer};
 use args::{GrepArgs, SearchTextArgs};
 use cofferdam_sdk::scan::{self, Query, Scanner};
@@ -23,20 +25,24 @@ pub struct Grep;
 
 impl Grep {
     fn grep(args: GrepArgs, context: &Context) -> Result<GrepAnswer, ToolError> {
-        let search = Search::new(&args.settings()?, Deadline::new(context.deadline_ms))?;
+        let search = Search::new(&args.settings()?, deadline(context))?;
         let path = args.path.as_deref().unwrap_or(".");
         let found = run(search, &args.files(&context.resolve(path)?), path, context)?;
         GrepAnswer::new(&args, found)
     }
 
     fn search_text(args: SearchTextArgs, context: &Context) -> Result<SearchTextAnswer, ToolError> {
-        let search = Search::new(&args.settings(), Deadline::new(context.deadline_ms))?;
+        let search = Search::new(&args.settings(), deadline(context))?;
         let path = args.path.as_deref().unwrap_or(".");
         run(search, &scan::query(&context.resolve(path)?), path, context).map(Into::into)
     }
 }
 
 plugin!(Grep { grep, search_text });
+
+fn deadline(context: &Context) -> Deadline {
+    Deadline::new(context.timeout_ms(None, Duration::ZERO))
+}
 
 /// Searches the files of `query`. Their paths are shown as the caller wrote `path`: absolute,
 /// or relative to the workspace.

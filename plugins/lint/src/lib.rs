@@ -20,7 +20,6 @@ pub mod lint_backend;
 pub mod project;
 pub mod run_linter;
 pub mod target;
-pub mod time;
 pub mod world;
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure;
 use crate::language::Language;
-use crate::time::timeout_ms;
 use crate::world::World;
 
 /// The package that is linted where no path is given, if the workspace has it.
@@ -105,13 +104,12 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
     if paths.is_empty() {
         return Ok(answer(&[], args.check_all));
     }
-    let elapsed = started.elapsed().as_millis();
     let request = Request {
         root: String::new(),
         paths,
         config: None,
         select: Vec::new(),
-        timeout_ms: timeout_ms(None, context.deadline_ms, elapsed),
+        timeout_ms: context.timeout_ms(None, started.elapsed()),
     };
     let linters = linters(&world.linters(), args.check_all && has_contracts(context))?;
     let requests: Vec<(String, Request)> =

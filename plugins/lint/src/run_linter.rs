@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
-use cofferdam_sdk::{Context, ToolError};
+use cofferdam_sdk::{Context, ToolError, shorten};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{self, Job};
@@ -13,7 +13,6 @@ use crate::failure;
 use crate::language::Language;
 use crate::project::projects;
 use crate::target::{self, Target};
-use crate::time::timeout_ms;
 use crate::world::World;
 
 /// The rule of a violation that stands for something that was not checked.
@@ -95,8 +94,8 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
     };
     let present: BTreeSet<Language> = targets.iter().flat_map(Target::languages).collect();
     let choice = choice::choose(args.framework.as_deref(), &present, &world.linters())?;
-    let elapsed = started.elapsed().as_millis();
-    let timeout_ms = timeout_ms(args.timeout_seconds, context.deadline_ms, elapsed);
+    let wanted = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000));
+    let timeout_ms = context.timeout_ms(wanted, started.elapsed());
     let requests: Vec<(String, Request)> =
         choice.jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
     let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
@@ -237,13 +236,13 @@ fn unchecked(without_linter: &[Language], failures: &[Asked<'_, Error>]) -> Vec<
 /// What the linters printed, under their names where there are several.
 fn raw_output(reports: &[Asked<'_, Report>]) -> String {
     if let [(_, _, report)] = reports {
-        return shortened(&report.raw, MAX_RAW);
+        return shorten(&report.raw, MAX_RAW).into_owned();
     }
     let mut raw = String::new();
     for (linter, request, report) in reports {
         let place = if request.root.is_empty() { "" } else { " in " };
         push_line(&mut raw, &format!("== {linter}{place}{} ==", request.root));
-        raw.push_str(&shortened(&report.raw, MAX_RAW / reports.len()));
+        raw.push_str(&shorten(&report.raw, MAX_RAW / reports.len()));
     }
     raw
 }
@@ -255,17 +254,6 @@ fn push_line(text: &mut String, line: &str) {
     }
     text.push_str(line);
     text.push('\n');
-}
-
-/// The beginning and the end of a text that is longer than `most` bytes, with a mark between.
-fn shortened(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let head = &text[..text.floor_char_boundary(most / 2)];
-    let tail = &text[text.ceil_char_boundary(text.len() - most / 2)..];
-    let cut = text.len() - head.len() - tail.len();
-    format!("{head}\n... {cut} bytes left out ...\n{tail}")
 }
 
 /// The first native program's that is not 0, or else what such a program would end with.
@@ -466,7 +454,7 @@ mod tests {
         assert_eq!(answer["violations"].as_array().unwrap().len(), MAX_LISTED);
         let raw = answer["raw_output"].as_str().unwrap();
         assert!(raw.len() < MAX_RAW + 200);
-        assert!(raw.contains("\n... 1048576 bytes left out ...\n"));
+        assert!(raw.contains("\n[... 1048576 bytes left out ...]\n"));
         assert!(raw.ends_with("only 10000 of 10001 violations are listed\n"));
     }
 

@@ -1,5 +1,7 @@
 //! `run_linter`, and the operator's linters on the target file.
 
+use std::time::Duration;
+
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::{self, Backend};
 use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Request};
@@ -11,9 +13,6 @@ use crate::target;
 
 /// The language that the target is written in.
 const LANGUAGE: &str = "python";
-
-/// The share of the call's time, as a divisor, that is kept back for the answer.
-const RESERVE: u32 = 10;
 
 /// Arguments of `run_linter`.
 #[derive(Debug, Deserialize)]
@@ -130,7 +129,7 @@ pub fn lint(
         paths: vec![target.as_str().to_owned()],
         config: None,
         select: select.iter().map(|&code| code.to_owned()).collect(),
-        timeout_ms: context.deadline_ms - context.deadline_ms / RESERVE,
+        timeout_ms: context.timeout_ms(None, Duration::ZERO),
     };
     let requests: Vec<(String, Request)> = linters
         .available()

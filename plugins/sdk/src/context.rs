@@ -1,6 +1,7 @@
 //! One call, as its tool sees it, and the paths of its workspace.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::ToolError;
 use crate::bindings::cofferdam::tool::types::CallContext;
@@ -61,6 +62,16 @@ impl Context {
             workspace: root.to_string_lossy().into_owned(),
             root: root.to_owned(),
         }
+    }
+
+    /// How long work may take that begins `elapsed` after the call, in milliseconds: what is
+    /// wanted, but no more than is left of the call, less a tenth of all its time, at most a
+    /// second, so that there is still time to answer. Never 0, which would mean no limit.
+    pub fn timeout_ms(&self, wanted: Option<u32>, elapsed: Duration) -> u32 {
+        let reserve = (self.deadline_ms / 10).min(1_000);
+        let elapsed = u32::try_from(elapsed.as_millis()).unwrap_or(u32::MAX);
+        let left = (self.deadline_ms - reserve).saturating_sub(elapsed);
+        wanted.unwrap_or(u32::MAX).min(left).max(1)
     }
 
     /// The absolute path of the workspace, as the caller knows it.
@@ -167,6 +178,24 @@ impl std::fmt::Display for WorkspacePath {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn time_is_kept_back_for_the_answer() {
+        for (deadline_ms, wanted, elapsed, timeout) in [
+            (30_000, None, 0, 29_000),
+            (30_000, None, 4_000, 25_000),
+            (30_000, Some(5_000), 4_000, 5_000),
+            (30_000, Some(u32::MAX), 0, 29_000),
+            (1_000, None, 0, 900),
+            (1_000, None, 5_000, 1),
+            (0, Some(5_000), 0, 1),
+        ] {
+            let context = Context { deadline_ms, ..Context::for_directory(Path::new("/")) };
+            let elapsed = Duration::from_millis(elapsed);
+            let found = context.timeout_ms(wanted, elapsed);
+            assert_eq!(found, timeout, "{wanted:?} {elapsed:?} of {deadline_ms}");
+        }
+    }
 
     #[test]
     fn paths_stay_in_the_workspace() {

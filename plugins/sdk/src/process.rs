@@ -39,12 +39,6 @@ pub fn run(command: &Command, context: &Context) -> Result<Output, Error> {
     system::run(command, context)
 }
 
-/// How long a program may take where a call has `left` milliseconds, so that an answer is still
-/// possible once it has been stopped: up to `reserve` milliseconds less, but never nothing.
-pub fn time_within(left: u32, reserve: u32) -> u32 {
-    left.saturating_sub(reserve.min(left / 4)).max(1)
-}
-
 /// The absolute path of a directory for what programs want to find again in a later run, such as
 /// caches; only programs can read and write it.
 pub fn cache_directory(context: &Context) -> String {
@@ -102,18 +96,6 @@ impl From<Error> for crate::backend::Error {
             }
             Error::Invalid(message) => Self::Invalid(message),
             Error::Changes(message) | Error::Failed(message) => Self::Failed(message),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_kept_back_for_an_answer() {
-        for (left, wanted) in [(600_000, 599_000), (4_000, 3_000), (400, 300), (1, 1), (0, 1)] {
-            assert_eq!(time_within(left, 1_000), wanted, "{left}");
         }
     }
 }

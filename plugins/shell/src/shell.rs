@@ -1,5 +1,7 @@
 //! Running a command in a shell, and saying how it ended.
 
+use std::time::Duration;
+
 use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Error};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten};
 
@@ -12,10 +14,6 @@ const LONGEST: usize = 128 * 1024 - 1;
 
 /// More than this of a stream, in bytes, is left out of its middle.
 const MOST: usize = 100_000;
-
-/// The time that is kept back to give an answer once a command has been stopped, in
-/// milliseconds.
-const RESERVE: u32 = 500;
 
 /// A command that was run.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ pub(crate) fn run(
     let run = |shell| {
         let command = Command {
             directory: directory.as_str().to_owned(),
-            timeout_ms: timeout(timeout_ms, context.deadline_ms),
+            timeout_ms: context.timeout_ms(timeout_ms, Duration::ZERO),
             changes: Changes::Keep,
             ..process::command(shell, &["-c", "--", command])
         };
@@ -73,12 +71,6 @@ pub(crate) fn run(
         end: output.end,
         duration_ms: output.duration_ms,
     })
-}
-
-/// The time for a command: what is wanted, but an answer must still be possible afterwards.
-fn timeout(wanted: Option<u32>, left: u32) -> u32 {
-    let left = process::time_within(left, RESERVE);
-    wanted.map_or(left, |wanted| wanted.min(left))
 }
 
 fn shortened(captured: &Captured) -> String {
@@ -138,20 +130,6 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_gets_what_is_left_of_the_call() {
-        for (wanted, left, timeout_ms) in [
-            (None, 10_000, 9_500),
-            (Some(2_000), 10_000, 2_000),
-            (Some(120_000), 10_000, 9_500),
-            (Some(120_000), 600_000, 120_000),
-            (None, 1_000, 750),
-            (Some(1_000), 0, 1),
-        ] {
-            assert_eq!(timeout(wanted, left), timeout_ms, "{wanted:?} of {left}");
-        }
-    }
 
     #[test]
     fn every_end_has_its_words() {
