@@ -205,7 +205,11 @@ fn every_rule_of_the_designer_blocks() {
             ],
         ),
         (
-            with(designer_of(&[elsewhere.clone()]), "/touched_files", json!([services])),
+            with(
+                designer_of(std::slice::from_ref(&elsewhere)),
+                "/touched_files",
+                json!([services]),
+            ),
             vec![
                 "invalid designer output: /commands/0/args/file_path: expected a path in the step's scope: nomarr/helpers/, found 'nomarr/services/api.py'",
             ],

@@ -49,9 +49,9 @@ pub fn text(round: &Round) -> String {
 /// A round as a Markdown document.
 pub fn markdown(round: &Round) -> String {
     let mut text = format!("# {}\n\n", escape(&title(round)));
-    let _ = write!(
+    let _ = writeln!(
         text,
-        "Began {}, took {:.0} ms{}{}.\n",
+        "Began {}, took {:.0} ms{}{}.",
         round.started,
         round.duration_ms,
         if round.dry_run { ", dry run: nothing was committed" } else { "" },
