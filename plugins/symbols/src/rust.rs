@@ -1,6 +1,6 @@
 //! Rust, by rust-analyzer's parser. It goes on after a syntax error.
 
-use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _, HasVisibility as _};
+use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _};
 use ra_ap_syntax::{AstNode, Edition, SourceFile, SyntaxKind, SyntaxNode, TextRange};
 
 use crate::outline::{Builder, Found, Kind, Outline, Problem, comment, one_line, shortened};
@@ -393,7 +393,7 @@ fn r#match() {}
         assert_eq!(load.decorators, ["must_use", "inline"]);
         assert_eq!(
             load.signature,
-            "pub async fn load<T: Into<String>>(name: T, r#type: u8) -> Result<(), Error> where T: Clone,"
+            "pub async fn load<T: Into<String>>(name: T, r#type: u8) -> Result<(), Error> where T: Clone"
         );
         assert_eq!(outline.symbols[4].signature, "pub(crate) const LIMIT: usize = 3");
         assert_eq!(outline.symbols[6].signature, "pub struct Point<T>");
