@@ -146,7 +146,7 @@ pub fn discover(
         let (shown, hidden): (Vec<&Symbol>, Vec<&Symbol>) = outline
             .symbols
             .iter()
-            .filter(|symbol| !symbol.local)
+            .filter(|symbol| !symbol.local && symbol.name() != "__all__")
             .partition(|symbol| args.private || around.offers(symbol));
         let reexports = reexports(&path, language, &outline, &mut modules);
         api.private_left_out += hidden.len();

@@ -254,14 +254,12 @@ impl<'a, 'b> Tracer<'a, 'b> {
     fn follow_calls(&mut self, place: &Place, deadline: &mut Deadline) -> Result<(), ToolError> {
         let depth = self.path.len();
         let body = self.body(place);
-        let Some(definition) = body.as_ref().and_then(|body| self.modules.definition(body)) else {
-            return Ok(());
-        };
         let Some((body, caller)) = body.zip(self.name(place)) else {
             return Ok(());
         };
         let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
-        for call in &definition.calls {
+        let calls = self.modules.definition(&body, |definition| definition.calls.clone());
+        for call in calls.iter().flatten() {
             deadline.check(10_000)?;
             let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
             match self.modules.called(&value) {
@@ -271,6 +269,8 @@ impl<'a, 'b> Tracer<'a, 'b> {
                         None => targets.push((target, vec![call.line])),
                     }
                 }
+                // What is called on it counts.
+                Value::External(name) if name == "builtins.super" => {}
                 Value::External(name) => *self.external.entry(name).or_default() += 1,
                 _ => {
                     self.traced.unresolved_total += 1;
@@ -287,8 +287,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         }
         for (target, mut called_at) in targets {
             called_at.dedup();
-            let calls = self.body(&target).and_then(|body| self.modules.definition(&body));
-            let has_calls = calls.is_some_and(|definition| !definition.calls.is_empty());
+            let has_calls = self.has_calls(&target);
             let not_followed = if self.path.contains(&target) {
                 Some(NotFollowed::Cycle)
             } else if self.followed.contains(&target) && has_calls {
@@ -321,9 +320,15 @@ impl<'a, 'b> Tracer<'a, 'b> {
         Ok(())
     }
 
+    fn has_calls(&mut self, place: &Place) -> bool {
+        let body = self.body(place);
+        let read = |body: Place| self.modules.definition(&body, |body| !body.calls.is_empty());
+        body.and_then(read).unwrap_or(false)
+    }
+
     /// What runs when it is called: of a class, its constructor.
     fn body(&mut self, place: &Place) -> Option<Place> {
-        if self.modules.definition(place)?.is_class {
+        if self.modules.definition(place, |definition| definition.is_class)? {
             return self.modules.constructor(place);
         }
         Some(place.clone())

@@ -13,17 +13,13 @@ const MAX_VALUE: usize = 160;
 
 /// What a file defines.
 pub fn outline(text: &str) -> Outline {
-    let broken = |error: String| {
-        let (line, message) = taken_apart(&error);
-        Outline { problem: Some(Problem { line, message }), ..Outline::default() }
-    };
     let file = match gosyn::parse_source(text) {
         Ok(file) => file,
-        Err(error) => return broken(error.to_string()),
+        Err(error) => return broken(&error),
     };
     let tokens = match gosyn::tokenize_source(text) {
         Ok(tokens) => tokens,
-        Err(error) => return broken(error.to_string()),
+        Err(error) => return broken(&error),
     };
     let mut walker =
         Walker { text, offsets: Offsets::new(text), tokens, builder: Builder::new(text) };
@@ -35,17 +31,18 @@ pub fn outline(text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// The parser's messages start with a path, which is empty here, line and column.
-fn taken_apart(error: &str) -> (usize, String) {
-    let rest = error.trim_start_matches(['"', '\\', ':']);
-    let mut parts = rest.splitn(2, ':');
-    let line = parts.next().and_then(|line| line.parse().ok());
-    let message =
-        parts.next().map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' '));
-    match (line, message) {
-        (Some(line), Some(message)) => (line, one_line(message)),
-        _ => (1, one_line(error)),
-    }
+/// An outline of nothing but what is wrong.
+fn broken(error: &anyhow::Error) -> Outline {
+    // This version of the parser says the line before, but for the first.
+    let (line, message) = match error.downcast_ref() {
+        Some(gosyn::Error::UnexpectedToken { location, expect, actual, .. }) => {
+            let found = actual.as_ref().map_or("the end".to_owned(), |token| format!("{token:?}"));
+            (location.0 + 1, format!("expected {expect:?}, found {found}"))
+        }
+        Some(gosyn::Error::Else { location, reason, .. }) => (location.0 + 1, reason.clone()),
+        _ => (1, error.to_string()),
+    };
+    Outline { problem: Some(Problem { line, message: one_line(&message) }), ..Outline::default() }
 }
 
 /// The parser counts characters; the text has bytes.
@@ -384,6 +381,7 @@ func Map[T, U any](in []T, f func(T) U) []U {
             ("Store.Get", Kind::Method, 42, 42, true),
             ("Pair.First", Kind::Method, 44, 44, true),
             ("Pair", Kind::Struct, 46, 46, true),
+            ("Pair.k", Kind::Field, 46, 46, false),
             ("Map", Kind::Function, 48, 50, true),
         ];
         let wanted: Vec<_> = wanted

@@ -17,6 +17,10 @@ const MAX_INDENTATION: usize = 100;
 /// the brackets around.
 const MAX_CHAIN: usize = 1500;
 
+/// How many operators a bracket or a level of indentation counts as: parsers need more of the
+/// stack for it.
+const BRACKET: usize = 5;
+
 /// Refuses a text that is nested too deeply.
 ///
 /// # Errors
@@ -42,6 +46,8 @@ struct Nesting<'a> {
     /// Operators since the last separator, with those of the brackets around.
     chain: usize,
     indentation: Vec<usize>,
+    /// What ends the formatted strings that are open: a quote, or three of them.
+    formatted: Vec<&'static [u8]>,
     /// Whether the last word or sign wants something after it.
     expects: bool,
 }
@@ -55,6 +61,7 @@ impl<'a> Nesting<'a> {
             open: Vec::new(),
             chain: 0,
             indentation: vec![0],
+            formatted: Vec::new(),
             expects: false,
         }
     }
@@ -69,12 +76,16 @@ impl<'a> Nesting<'a> {
             self.indent()?;
         }
         while let Some(&byte) = self.text.get(self.at) {
-            if self.skip_comment() || self.skip_string() {
+            if self.skip_comment() {
+                continue;
+            }
+            if self.skip_string() {
+                self.expects = false;
                 continue;
             }
             match byte {
                 b'(' | b'[' | b'{' => self.open_bracket(byte)?,
-                b')' | b']' | b'}' => self.close_bracket(),
+                b')' | b']' | b'}' => self.close_bracket(byte)?,
                 b',' | b';' => {
                     self.reset();
                     self.at += 1;
@@ -98,7 +109,7 @@ impl<'a> Nesting<'a> {
     }
 
     fn base(&self) -> usize {
-        self.open.last().map_or(0, |&(_, before)| before)
+        self.open.last().map_or(self.indentation.len() * BRACKET, |&(_, before)| before + BRACKET)
     }
 
     fn reset(&mut self) {
@@ -118,6 +129,7 @@ impl<'a> Nesting<'a> {
 
     fn open_bracket(&mut self, byte: u8) -> Result<(), String> {
         self.open.push((byte, self.chain));
+        self.add(BRACKET)?;
         self.at += 1;
         self.expects = false;
         // A block starts statements of its own, but those around it still wait.
@@ -130,7 +142,7 @@ impl<'a> Nesting<'a> {
         Ok(())
     }
 
-    fn close_bracket(&mut self) {
+    fn close_bracket(&mut self, byte: u8) -> Result<(), String> {
         self.at += 1;
         self.expects = false;
         if self.open.last().is_some_and(|(open, _)| *open != b'`') {
@@ -141,6 +153,17 @@ impl<'a> Nesting<'a> {
                 self.template();
             }
         }
+        // Calls and indices follow each other; a block ends what is before it.
+        if byte != b'}' {
+            return self.add(1);
+        }
+        let next = self.rest().trim_ascii_start();
+        let length = next.iter().take_while(|&&byte| is_word(byte)).count();
+        let ends = length > 0 && !is_continuation(&next[..length]);
+        if self.language != Language::Python && ends {
+            self.reset();
+        }
+        Ok(())
     }
 
     fn word(&mut self) -> Result<(), String> {
@@ -184,7 +207,7 @@ impl<'a> Nesting<'a> {
             Some(b'}' | b')' | b']') => true,
             Some(&byte) if is_word(byte) => {
                 let length = next.iter().take_while(|&&byte| is_word(byte)).count();
-                matches!(&next[..length], b"else" | b"as" | b"in" | b"instanceof" | b"extends")
+                is_continuation(&next[..length])
             }
             Some(b'/') => next.get(1).is_none_or(|&next| next != b'/' && next != b'*'),
             Some(b'@' | b'#' | b'"' | b'\'' | b'`' | b'(' | b'[' | b'{') => false,
@@ -267,9 +290,16 @@ impl<'a> Nesting<'a> {
             (Language::Python, b'"' | b'\'') => {
                 let triple = [quote; 3];
                 if self.is_formatted() {
-                    // What is in its braces nests like anything else. Its quotes are passed over,
-                    // so at most its text is taken for code as well.
-                    self.at += 1;
+                    let end: &'static [u8] = match (quote, rest.starts_with(&triple)) {
+                        (b'"', true) => b"\"\"\"",
+                        (b'"', false) => b"\"",
+                        (_, true) => b"'''",
+                        (_, false) => b"'",
+                    };
+                    self.formatted.push(end);
+                    self.open.push((b'`', self.chain));
+                    self.at += end.len();
+                    self.template();
                 } else if rest.starts_with(&triple) {
                     let end = find_unescaped(&rest[3..], &triple);
                     self.at += 3 + end;
@@ -342,19 +372,23 @@ impl<'a> Nesting<'a> {
             && prefix.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'f' | b't' | b'r'))
     }
 
-    /// The text of a template, up to its end or to the next value in it.
+    /// The text of a template or a formatted string, up to its end or to the next value in it.
     fn template(&mut self) {
+        let end = self.formatted.last().copied().unwrap_or(b"`");
         while let Some(&byte) = self.text.get(self.at) {
+            let rest = self.rest();
+            if rest.starts_with(end) || (byte == b'\n' && end.len() == 1 && end != b"`") {
+                self.at += if byte == b'\n' { 0 } else { end.len() };
+                self.formatted.pop();
+                self.open.pop();
+                return;
+            }
             match byte {
                 b'\\' => self.at += 2,
-                b'`' => {
+                b'{' if end != b"`" && rest.get(1) == Some(&b'{') => self.at += 2,
+                b'{' if end != b"`" => return,
+                b'$' if end == b"`" && rest.get(1) == Some(&b'{') => {
                     self.at += 1;
-                    self.open.pop();
-                    return;
-                }
-                b'$' if self.text.get(self.at + 1) == Some(&b'{') => {
-                    self.at += 2;
-                    self.open.push((b'{', self.chain));
                     return;
                 }
                 _ => self.at += 1,
@@ -365,6 +399,14 @@ impl<'a> Nesting<'a> {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+/// Whether a word goes on with what is before it.
+fn is_continuation(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"else" | b"as" | b"in" | b"of" | b"instanceof" | b"extends" | b"satisfies" | b"is"
+    )
 }
 
 /// The length up to and with an end that no backslash stands before.
@@ -451,6 +493,8 @@ mod tests {
             (Python, format!("x = [{}]", repeated("-1, \"[\",\n"))),
             (Python, repeated("if a:\n  if b:\n    c\nelif d:\n  e\n")),
             (Python, repeated("f'{a}' f\"{b!r:>{c}}\"\n")),
+            (Python, repeated("x = f(f'don\"t ({a})', rf\"{{(\", F'''\n({b['c']}\n''')\n")),
+            (Python, repeated("x = f'{a[\"b\"]}(' + f'{f\"{c}\"}'\n")),
             (JavaScript, repeated("a = b.c('(') + \"[\"\n")),
             (JavaScript, repeated("`(${a}[`;")),
             (JavaScript, repeated("// ((\n/* [[ \n */\n")),

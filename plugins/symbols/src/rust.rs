@@ -1,7 +1,9 @@
 //! Rust, by rust-analyzer's parser. It goes on after a syntax error.
 
-use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _, HasVisibility as _};
-use ra_ap_syntax::{AstNode, Edition, SourceFile, SyntaxKind, SyntaxNode, TextRange};
+use ra_ap_parser::{Edition, LexedStr, StrStep, TopEntryPoint};
+use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _};
+use ra_ap_syntax::{AstNode, RustLanguage, SyntaxKind, SyntaxNode, TextRange};
+use rowan::{GreenNodeBuilder, Language as _};
 
 use crate::outline::{Builder, Found, Kind, Outline, Problem, comment, one_line, shortened};
 
@@ -10,16 +12,34 @@ const MAX_VALUE: usize = 160;
 
 /// What a file defines.
 pub fn outline(text: &str) -> Outline {
-    let parsed = SourceFile::parse(text, Edition::CURRENT);
+    let (root, error) = parse(text);
     let mut walker = Walker { builder: Builder::new(text) };
-    walker.builder.outline.problem = parsed.errors().first().map(|error| Problem {
-        line: walker.builder.line(error.range().start().into()),
-        message: error.to_string(),
-    });
-    let file = parsed.tree();
-    walker.builder.outline.doc = inner_doc(file.syntax());
-    walker.items(file.items());
+    walker.builder.outline.problem =
+        error.map(|(offset, message)| Problem { line: walker.builder.line(offset), message });
+    walker.builder.outline.doc = inner_doc(&root);
+    walker.items(root.children().filter_map(ast::Item::cast));
     walker.builder.finish()
+}
+
+/// The tree, and the first error with its byte.
+///
+/// Not by `SourceFile::parse`: what that answers is dropped on a thread of its own, and a component
+/// has no threads.
+fn parse(text: &str) -> (SyntaxNode, Option<(usize, String)>) {
+    let lexed = LexedStr::new(Edition::CURRENT, text);
+    let output = TopEntryPoint::SourceFile.parse(&lexed.to_input(Edition::CURRENT));
+    let mut tree = GreenNodeBuilder::new();
+    let lexical =
+        lexed.errors().map(|(token, message)| (lexed.text_start(token), message.to_owned()));
+    let mut errors: Vec<(usize, String)> = lexical.collect();
+    lexed.intersperse_trivia(&output, &mut |step| match step {
+        StrStep::Token { kind, text } => tree.token(RustLanguage::kind_to_raw(kind), text),
+        StrStep::Enter { kind } => tree.start_node(RustLanguage::kind_to_raw(kind)),
+        StrStep::Exit => tree.finish_node(),
+        StrStep::Error { msg, pos } => errors.push((pos, msg.to_owned())),
+    });
+    errors.sort();
+    (SyntaxNode::new_root(tree.finish()), errors.into_iter().next())
 }
 
 struct Walker<'t> {
@@ -393,7 +413,7 @@ fn r#match() {}
         assert_eq!(load.decorators, ["must_use", "inline"]);
         assert_eq!(
             load.signature,
-            "pub async fn load<T: Into<String>>(name: T, r#type: u8) -> Result<(), Error> where T: Clone,"
+            "pub async fn load<T: Into<String>>(name: T, r#type: u8) -> Result<(), Error> where T: Clone"
         );
         assert_eq!(outline.symbols[4].signature, "pub(crate) const LIMIT: usize = 3");
         assert_eq!(outline.symbols[6].signature, "pub struct Point<T>");

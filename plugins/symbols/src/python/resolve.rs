@@ -91,9 +91,13 @@ impl<'a> Modules<'a> {
         model.outline.symbols.get(definition.symbol).cloned()
     }
 
-    /// The definition itself.
-    pub fn definition(&mut self, place: &Place) -> Option<Definition> {
-        self.model(&place.file)?.definitions.get(place.definition).cloned()
+    /// What a definition says.
+    pub fn definition<T>(
+        &mut self,
+        place: &Place,
+        read: impl FnOnce(&Definition) -> T,
+    ) -> Option<T> {
+        self.model(&place.file)?.definitions.get(place.definition).map(read)
     }
 
     /// What a chain stands for that is written in a definition, or in the module's own code.
@@ -268,7 +272,7 @@ impl<'a> Modules<'a> {
     ) -> Option<Value> {
         if let Some(&definition) = scope.definitions.get(name) {
             let place = Place { file: file.to_owned(), definition };
-            let is_class = self.definition(&place)?.is_class;
+            let is_class = self.definition(&place, |definition| definition.is_class)?;
             return Some(if is_class { Value::Class(place) } else { Value::Function(place) });
         }
         if let Some(import) = scope.imports.get(name) {
@@ -362,9 +366,10 @@ impl<'a> Modules<'a> {
         match value {
             Value::Class(place) => Value::Instance(place.clone()),
             Value::Function(place) => {
-                let Some(Definition { returns: Some(returns), parent, .. }) =
-                    self.definition(place)
-                else {
+                let read = |definition: &Definition| {
+                    Some((definition.returns.clone()?, definition.parent))
+                };
+                let Some((returns, parent)) = self.definition(place, read).flatten() else {
                     return Value::Unknown;
                 };
                 let file = place.file.clone();

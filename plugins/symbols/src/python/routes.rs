@@ -7,11 +7,17 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 
-use super::facts::{Argument, Binding, Invocation, Model, Provider, Scope, Step, shown};
+use super::facts::{
+    Argument, Binding, Definition, Invocation, Model, Provider, Scope, Step, shown,
+};
 use super::resolve::{Modules, Place, Value};
 
 /// How many prefixes deep a router can be.
 const MAX_DEPTH: usize = 20;
+
+/// By how many ways requests may come to one router. Only routers that are put into each other
+/// again and again have more.
+const MAX_WAYS: usize = 1000;
 
 /// The methods that a decorator of their name stands for.
 const METHODS: [&str; 8] = ["get", "post", "put", "patch", "delete", "head", "options", "trace"];
@@ -472,7 +478,8 @@ impl Finder<'_, '_> {
         seen.push(router.clone());
         let mut ways = Vec::new();
         for (parent, prefix, asked) in mounts {
-            for mut way in self.ways(&parent, framework, seen) {
+            let left = MAX_WAYS.saturating_sub(ways.len());
+            for mut way in self.ways(&parent, framework, seen).into_iter().take(left) {
                 match framework {
                     Framework::FastApi => {
                         way.prefix += prefix.as_deref().unwrap_or_default();
@@ -516,11 +523,12 @@ impl Finder<'_, '_> {
 
     /// What a handler's parameters ask for.
     fn parameters(&mut self, handler: &Place) -> Vec<Asked> {
-        let Some(definition) = self.modules.definition(handler) else {
+        let read = |definition: &Definition| (definition.dependencies.clone(), definition.parent);
+        let Some((dependencies, parent)) = self.modules.definition(handler, read) else {
             return Vec::new();
         };
         let mut found = Vec::new();
-        for dependency in &definition.dependencies {
+        for dependency in &dependencies {
             let (file, steps) = match &dependency.provider {
                 Provider::Callable(steps) => (handler.file.clone(), vec![steps.clone()]),
                 Provider::Alias(steps) => match self.alias(&handler.file, steps, 0) {
@@ -529,7 +537,7 @@ impl Finder<'_, '_> {
                 },
             };
             for steps in steps {
-                let around = (file == handler.file).then_some(definition.parent).flatten();
+                let around = (file == handler.file).then_some(parent).flatten();
                 let value = self.modules.value(&file, around, &steps);
                 found.push(Asked {
                     written: shown(&steps),

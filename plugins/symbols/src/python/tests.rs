@@ -188,7 +188,9 @@ fn library() -> Vec<PathBuf> {
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_symlink() {
+        // Packages that were installed, and tests, in which there are files that nobody can parse.
+        let left_out = ["site-packages", "dist-packages", "test", "tests"];
+        if path.is_symlink() || left_out.iter().any(|name| path.ends_with(name)) {
             continue;
         }
         if path.is_dir() {

@@ -1,5 +1,7 @@
 //! From a syntax tree to what a file says about its names.
 
+use std::collections::HashSet;
+
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{
     Alias, Decorator, Expr, ExprCall, ParameterWithDefault, Stmt, StmtClassDef, StmtFunctionDef,
@@ -32,7 +34,8 @@ const MAX_QUOTED: usize = 3;
 
 /// Walks through a module.
 pub fn walk<'a>(text: &'a str, lines: &'a Lines<'a>, body: &'a [Stmt]) -> Model {
-    let mut walker = Walker { text, lines, model: Model::default(), around: Vec::new() };
+    let mut walker =
+        Walker { text, lines, model: Model::default(), around: Vec::new(), fields: HashSet::new() };
     walker.model.outline.doc = documentation(body);
     for statement in body {
         walker.visit_stmt(statement);
@@ -46,6 +49,8 @@ struct Walker<'a> {
     model: Model,
     /// The definitions around the place, the outermost first.
     around: Vec<usize>,
+    /// The fields that are symbols already, by class.
+    fields: HashSet<(usize, String)>,
 }
 
 impl<'a> Visitor<'a> for Walker<'a> {
@@ -397,6 +402,9 @@ impl<'a> Walker<'a> {
                     self.model.outline.exports = value.and_then(texts);
                 }
                 self.remember(name, value, annotation);
+                if let Some(&class) = self.around.last().filter(|_| self.in_class()) {
+                    self.fields.insert((class, name.to_owned()));
+                }
                 if self.around.is_empty() || self.in_class() {
                     let is_type = matches!(statement, Stmt::TypeAlias(_));
                     let kind = match (is_type, self.in_class()) {
@@ -484,10 +492,7 @@ impl<'a> Walker<'a> {
         }
         let around = std::mem::replace(&mut self.around, vec![class]);
         self.router(name, value);
-        let class_path = &self.model.outline.symbols[self.model.definitions[class].symbol].path;
-        let known = self.model.outline.symbols.iter().rev().any(|symbol| {
-            symbol.path.split_last().is_some_and(|(last, path)| last == name && path == class_path)
-        });
+        let known = !self.fields.insert((class, name.to_owned()));
         if !known {
             let signature =
                 signature::variable(self.text, &format!("{receiver}.{name}"), statement);

@@ -1,0 +1,4 @@
+def get(name: str) -> bytes:
+    """Gets it."""
+
+def _hidden(): ...

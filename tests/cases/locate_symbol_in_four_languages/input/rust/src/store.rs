@@ -1,0 +1,6 @@
+pub struct Store;
+
+impl Store {
+    /// Reads.
+    pub fn load(&self) {}
+}

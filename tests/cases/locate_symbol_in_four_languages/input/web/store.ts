@@ -1,0 +1,4 @@
+export class Store {
+  /** Reads. */
+  async load(name: string): Promise<void> {}
+}

@@ -1,0 +1,6 @@
+class Store:
+    def __init__(self, path):
+        self.path = path
+
+    def save(self):
+        self.save()
