@@ -1,0 +1,91 @@
+//! What the journal has of calls that ask others.
+
+use serde_json::{Value, json};
+
+use cofferdam::outcome::Status;
+
+use super::server::{Server, Step, answer};
+use super::{caller, granted, sent};
+use crate::trial::{Trial, assert_failed};
+
+fn journal(trial: &Trial) -> Vec<Value> {
+    let text = trial.place.read(".cofferdam/journal.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_record_names_whom_a_call_asked_and_what_for() {
+    let server = Server::new(|_| answer(200, "", b""));
+    let trial = caller(&granted(&server, ""));
+    sent(&trial, json!({"url": "https://test.example/a"}));
+    sent(&trial, json!({"url": "https://elsewhere.example/\u{1b}[31m"}));
+    let records = journal(&trial);
+    assert_eq!(records[0]["hosts"], json!(["https://test.example"]), "{records:?}");
+    assert_eq!(records[0]["asked"], "https://test.example/a");
+    // What was refused was not asked, and what was written is inert.
+    assert_eq!(records[1].get("hosts"), None, "{records:?}");
+    assert!(!records[1]["asked"].as_str().unwrap().contains('\u{1b}'), "{records:?}");
+}
+
+#[test]
+fn a_failure_that_a_manifest_names_is_a_fallback() {
+    let server = Server::new(|_| vec![Step::Wait(std::time::Duration::from_secs(5))]);
+    let trial = caller(&granted(&server, "timeout-ms = 100"));
+    let outcome = trial.call("caller.send", json!({"url": "https://test.example/", "fail": true}));
+    assert_failed(outcome, Status::Error, "TimeoutError", "no answer in time");
+    let outcome = trial.call("caller.send", json!({"url": "https://no.example/", "fail": true}));
+    assert_failed(outcome, Status::Denied, "OriginNotGranted", "https://no.example");
+    let records = journal(&trial);
+    assert_eq!(records.len(), 3, "{records:?}");
+    let event = &records[1];
+    assert_eq!(event["event"], "fallback_activated");
+    assert_eq!(event["reason"], "caller_timeout");
+    assert_eq!(
+        (&event["for_tool"], &event["for_call"]),
+        (&json!("caller.send"), &records[0]["call"])
+    );
+}
+
+#[test]
+fn a_question_is_asked_so_often() {
+    let server = Server::new(|_| answer(200, "", b""));
+    let trial = caller(&granted(&server, ""));
+    let ask = |question: &str| {
+        trial.call("caller.send", json!({"url": "https://test.example/", "question": question}))
+    };
+    for question in ["a", "a", "b", "b"] {
+        assert!(matches!(ask(question), cofferdam::outcome::Outcome::Executed(_)));
+    }
+    assert_failed(ask("a"), Status::Limit, "TooManyCalls", "2 times with the same 'question'");
+    assert_eq!(server.asked().len(), 4);
+    sent(&trial, json!({"url": "https://test.example/"}));
+}
+
+#[test]
+fn an_answer_is_given_again_where_an_old_one_will_do() {
+    let server = Server::new(|head| match head.contains("/never") {
+        true => answer(200, "Cache-Control: no-store\r\n", b"never"),
+        false => answer(200, "X-Said: it\r\n", b"kept"),
+    });
+    let trial = caller(&granted(&server, ""));
+    let ask = |url: &str, directive: &str| {
+        sent(&trial, json!({"url": url, "headers": [["cache-control", directive]]}))
+    };
+    let url = "https://test.example/a";
+    let first = ask(url, "max-stale=100");
+    assert_eq!((&first["status"], &first["body"]), (&json!(200), &json!("kept")));
+    let again = ask(url, "max-stale=100");
+    assert_eq!(again["body"], "kept", "{again}");
+    let headers = again["headers"].as_array().unwrap();
+    assert!(headers.contains(&json!(["x-said", "it"])), "{again}");
+    assert!(headers.iter().any(|header| header[0] == "age"), "{again}");
+    assert_eq!(server.asked().len(), 1);
+    for directive in ["no-cache", "max-stale=100, no-store", "max-age=100"] {
+        ask(url, directive);
+    }
+    assert_eq!(server.asked().len(), 4);
+    for _ in 0..2 {
+        ask("https://test.example/never", "max-stale=100");
+    }
+    assert_eq!(server.asked().len(), 6);
+}
