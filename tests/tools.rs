@@ -262,7 +262,7 @@ fn tools_are_found_by_words_the_best_first() {
     assert_eq!(found(&["read"])[0], "files.read");
     assert_eq!(found(&["run tests"])[0], "tests.run_tests");
     assert_eq!(found(&["report"])[0], "report.save_agent_report");
-    assert_eq!(found(&["no-such-word"]), Vec::<String>::new());
+    assert_eq!(found(&["zzzz"]), Vec::<String>::new());
     assert_eq!(found(&[""]), Vec::<String>::new());
     let of_role = found(&["file", "--role", "reader"]);
     assert!(

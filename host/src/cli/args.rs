@@ -633,7 +633,7 @@ pub enum RoleCommand {
 Examples:
   cofferdam role list --format text")]
     List,
-    /// Show a role: its tools, what they are called, what is denied or not installed, its scope
+    /// Show a role: its tools, what is denied or not installed, its scope
     #[command(after_help = "\
 Examples:
   cofferdam role show code-reviewer --format text
@@ -643,7 +643,7 @@ Examples:
         #[arg(value_name = "ROLE|FILE")]
         role: String,
     },
-    /// Print what an agent begins with: its messages, its tools, and what its context providers say
+    /// Print what an agent begins with: messages, tools and context
     ///
     /// Calls the context providers, which only read. A definition in the workspace may have been
     /// changed by an agent, so it counts only with --trust-workspace.
