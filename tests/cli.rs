@@ -442,7 +442,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// Every tool that comes with the host.
-const TOOLS: [&str; 33] = [
+const TOOLS: [&str; 40] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -450,6 +450,8 @@ const TOOLS: [&str; 33] = [
     "beads.escalate_ceo",
     "beads.reject_bead",
     "build.build_project",
+    "docs.context7_query_docs",
+    "docs.context7_resolve_library_id",
     "edit.apply_patch",
     "edit.atomic_replace",
     "edit.edit_code",
@@ -474,6 +476,11 @@ const TOOLS: [&str; 33] = [
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
+    "symbols.discover_api",
+    "symbols.get_source",
+    "symbols.locate_symbol",
+    "symbols.trace_calls",
+    "symbols.trace_endpoint",
     "team.send_message",
     "tests.run_tests",
 ];
@@ -573,8 +580,8 @@ fn plugins_are_listed_and_inspected() {
     let mut names = each(listed, "name");
     // Built only where their languages are to be had.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
-    let wanted = "beads build builders deno_lint edit files git grep lint lint_agent native-linters report \
-                  ruff shell team test-runners tests";
+    let wanted = "beads build builders deno_lint docs edit files git grep lint lint_agent native-linters report \
+                  ruff shell symbols team test-runners tests";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()
