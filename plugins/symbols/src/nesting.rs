@@ -87,8 +87,11 @@ impl<'a> Nesting<'a> {
                 b'(' | b'[' | b'{' => self.open_bracket(byte)?,
                 b')' | b']' | b'}' => self.close_bracket(byte)?,
                 b',' | b';' => {
-                    self.reset();
                     self.at += 1;
+                    // `if (a) b; else c`
+                    if byte == b',' || !self.rest().trim_ascii_start().starts_with(b"else") {
+                        self.reset();
+                    }
                 }
                 b'\n' => {
                     self.at += 1;
@@ -463,6 +466,7 @@ mod tests {
             (JavaScript, repeated("!\n")),
             (JavaScript, repeated("await\n")),
             (JavaScript, repeated("if (a) b\nelse ")),
+            (JavaScript, repeated("if (a) b; else ")),
             (JavaScript, repeated("`${")),
             (JavaScript, repeated("a => ")),
             (JavaScript, repeated("a ? b : ")),
