@@ -388,6 +388,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
             && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
+        let asks_others = name.starts_with("docs__");
+        assert_eq!(tool["annotations"]["openWorldHint"], asks_others, "{name}");
     }
     let schema_of =
         |name: &str| &mcp.iter().find(|tool| tool["name"] == name).unwrap()["inputSchema"];
@@ -416,8 +418,10 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// Every tool that comes with the host.
-const TOOLS: [&str; 26] = [
+const TOOLS: [&str; 28] = [
     "build.build_project",
+    "docs.context7_query_docs",
+    "docs.context7_resolve_library_id",
     "edit.apply_patch",
     "edit.atomic_replace",
     "edit.edit_code",
@@ -540,7 +544,7 @@ fn plugins_are_listed_and_inspected() {
     let mut names = each(listed, "name");
     // Built only where their languages are to be had.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
-    let wanted = "build builders deno_lint edit files git grep lint lint_agent native-linters report \
+    let wanted = "build builders deno_lint docs edit files git grep lint lint_agent native-linters report \
                   ruff shell test-runners tests";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
@@ -548,7 +552,8 @@ fn plugins_are_listed_and_inspected() {
     };
     assert_eq!(granted("grep"), json!({"files": "read", "scan": true}));
     assert_eq!(granted("git"), json!({"files": "read", "scan": false, "process": ["git"]}));
-    // A shell is granted by a person, never by default.
+    // A shell and the network are granted by a person, never by default.
+    assert_eq!(granted("docs"), json!({"files": "none", "scan": false}));
     assert_eq!(granted("shell"), json!({"files": "write", "scan": false}));
     let text = place.run(&["plugin", "list", "--format", "text"]).stdout;
     assert_eq!(text.lines().count(), listed.len(), "{text}");

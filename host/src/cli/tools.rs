@@ -83,7 +83,7 @@ fn mcp(entry: &ToolEntry) -> Value {
         "outputSchema": tool.output,
         "annotations": {
             "readOnlyHint": tool.effects < Files::Write,
-            "openWorldHint": false,
+            "openWorldHint": !entry.plugin.manifest.requests.http.is_empty(),
         },
     })
 }
