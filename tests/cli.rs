@@ -414,6 +414,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
             && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
+        let asks_others = name.starts_with("docs__");
+        assert_eq!(tool["annotations"]["openWorldHint"], asks_others, "{name}");
     }
     let schema_of =
         |name: &str| &mcp.iter().find(|tool| tool["name"] == name).unwrap()["inputSchema"];
@@ -588,7 +590,8 @@ fn plugins_are_listed_and_inspected() {
     };
     assert_eq!(granted("grep"), json!({"files": "read", "scan": true}));
     assert_eq!(granted("git"), json!({"files": "read", "scan": false, "process": ["git"]}));
-    // A shell is granted by a person, never by default.
+    // A shell and the network are granted by a person, never by default.
+    assert_eq!(granted("docs"), json!({"files": "none", "scan": false}));
     assert_eq!(granted("shell"), json!({"files": "write", "scan": false}));
     let text = place.run(&["plugin", "list", "--format", "text"]).stdout;
     assert_eq!(text.lines().count(), listed.len(), "{text}");

@@ -58,7 +58,9 @@ fn found(text: &str) -> Option<&'static str> {
     }
     let words = || text.split(|c: char| c.is_whitespace() || "\"'`,;()<>{}[]".contains(c));
     for word in words() {
-        let word = word.rsplit(['=', ':']).next().unwrap_or(word);
+        // What is assigned, without the name before it; a key may itself end in `=`.
+        let name = word.trim_end_matches('=').rfind(['=', ':']);
+        let word = &word[name.map_or(0, |at| at + 1)..];
         if word.len() >= KEY && KEYS.iter().any(|key| word.starts_with(key)) && has_digit(word) {
             return Some("a key");
         }
@@ -110,6 +112,7 @@ fn assigned(text: &str) -> bool {
         let value = value.strip_prefix("Bearer ").or(value.strip_prefix("Basic ")).unwrap_or(value);
         let value: &str =
             value.split(|c: char| c.is_whitespace() || "\"',;)".contains(c)).next().unwrap_or("");
+        let value = value.trim_end_matches(['?', '.', ':', '!']);
         let is_secret = name == "authorization" || SECRETS.iter().any(|end| name.ends_with(end));
         // A name in place of a value is none: password=settings.password, token=None.
         let is_value = value.len() >= VALUE
