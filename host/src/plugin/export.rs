@@ -46,7 +46,7 @@ impl<'a> Exported<'a> {
             "outputSchema": compact(&tool.output),
             "annotations": {
                 "readOnlyHint": tool.effects < Files::Write,
-                "openWorldHint": !entry.plugin.manifest.requests.http.is_empty(),
+                "openWorldHint": !self.entry.plugin.manifest.requests.http.is_empty(),
             },
         })
     }
