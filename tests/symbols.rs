@@ -271,12 +271,12 @@ fn files_that_are_too_large_or_no_text_are_listed() {
     place.write("good.py", "def target(): ...\n");
     place.write("huge.py", format!("def target(): ...\n{}", "x = 1\n".repeat(1_000_000)));
     // As large as is still parsed.
-    place.write("large.py", format!("def target(): ...\n{}", "x = [1]\n".repeat(520_000)));
-    place.write("large.rs", format!("fn target() {{}}\n{}", "const X: u8 = 1;\n".repeat(240_000)));
-    place.write("large.ts", format!("function target() {{}}\n{}", "let x = 1;\n".repeat(380_000)));
+    place.write("large.py", format!("def target(): ...\n{}", "x = [1]\n".repeat(125_000)));
+    place.write("large.rs", format!("fn target() {{}}\n{}", "const X: u8 = 1;\n".repeat(58_000)));
+    place.write("large.ts", format!("function target() {{}}\n{}", "let x = 1;\n".repeat(270_000)));
     place.write(
         "large.go",
-        format!("package a\nfunc target() {{}}\n{}", "var x = 1\n".repeat(400_000)),
+        format!("package a\nfunc target() {{}}\n{}", "var x = 1\n".repeat(50_000)),
     );
     place.write("nul.py", "def target(): ...\n\0");
     place.write("latin.py", b"def target(): '\xe9'\n");

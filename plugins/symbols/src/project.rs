@@ -82,6 +82,7 @@ impl Deadline {
 #[cfg(test)]
 pub mod testing {
     //! A workspace in memory.
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use std::collections::BTreeMap;
 
     use super::*;

@@ -78,7 +78,7 @@ impl Walker<'_> {
                 let body = list.as_ref().map(|list| list.syntax().clone());
                 self.add(declared, declared.name(), Kind::Trait, body, public);
                 if let (Some(name), Some(list)) = (declared.name(), list) {
-                    self.members(&name.text(), &list, Some(public));
+                    self.members(name.text(), &list, Some(public));
                 }
             }
             ast::Item::Impl(implementation) => self.implementation(implementation),
@@ -87,7 +87,7 @@ impl Walker<'_> {
                 let body = list.as_ref().map(|list| list.syntax().clone());
                 self.add(module, module.name(), Kind::Module, body, is_public(module));
                 if let (Some(name), Some(list)) = (module.name(), list) {
-                    self.builder.enter(&name.text(), false);
+                    self.builder.enter(name.text(), false);
                     self.items(list.items());
                     self.builder.leave(false);
                 }
@@ -141,7 +141,7 @@ impl Walker<'_> {
         // Items within a function.
         if let (Some(name), Some(list)) = (function.name(), body.and_then(|body| body.stmt_list()))
         {
-            self.builder.enter(&name.text(), true);
+            self.builder.enter(name.text(), true);
             for statement in list.statements() {
                 if let ast::Stmt::Item(item) = statement {
                     self.item(&item);
@@ -165,7 +165,7 @@ impl Walker<'_> {
         let (Some(name), Some(list)) = (name, list) else {
             return;
         };
-        self.builder.enter(&name.text(), false);
+        self.builder.enter(name.text(), false);
         for field in list.fields() {
             self.add(&field, field.name(), Kind::Field, None, is_public(&field));
         }
@@ -178,7 +178,7 @@ impl Walker<'_> {
         let body = list.as_ref().map(|list| list.syntax().clone());
         self.add(declared, declared.name(), Kind::Enum, body, public);
         if let (Some(name), Some(list)) = (declared.name(), list) {
-            self.builder.enter(&name.text(), false);
+            self.builder.enter(name.text(), false);
             for variant in list.variants() {
                 self.add(&variant, variant.name(), Kind::EnumMember, None, public);
             }

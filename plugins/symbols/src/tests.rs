@@ -1,5 +1,5 @@
 //! The tools on small workspaces in memory.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
 

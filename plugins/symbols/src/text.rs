@@ -5,8 +5,15 @@ use std::borrow::Cow;
 use crate::language::Language;
 use crate::outline::Problem;
 
-/// The largest file that is parsed, in bytes: a syntax tree takes many times as much.
-pub const MAX_SIZE: usize = 4 * 1024 * 1024;
+/// The largest file that is parsed, in bytes. A syntax tree takes many times as much, in some
+/// languages' parsers up to 200 times, and a plugin has 256 MiB.
+pub fn max_size(language: Language) -> usize {
+    match language {
+        Language::Go => 512 * 1024,
+        Language::Python | Language::Rust => 1024 * 1024,
+        Language::JavaScript | Language::TypeScript => 3 * 1024 * 1024,
+    }
+}
 
 /// A file's text without a byte order mark, and what is wrong with its bytes. What is no text at
 /// all is an error.
@@ -18,8 +25,9 @@ pub fn decode(
     contents: &[u8],
 ) -> Result<(Cow<'_, str>, Option<Problem>), Problem> {
     let problem = |line: usize, message: String| Problem { line, message };
-    if contents.len() > MAX_SIZE {
-        return Err(problem(1, format!("{} bytes; at most {MAX_SIZE} are parsed", contents.len())));
+    let most = max_size(language);
+    if contents.len() > most {
+        return Err(problem(1, format!("{} bytes; at most {most} are parsed", contents.len())));
     }
     if contents.starts_with(b"\xff\xfe") || contents.starts_with(b"\xfe\xff") {
         return Err(problem(1, "UTF-16; only UTF-8 is parsed".to_owned()));
@@ -119,7 +127,7 @@ mod tests {
         for (bytes, line, wanted) in [
             (&b"\xff\xfea\0"[..], 1, "UTF-16"),
             (b"a\nb\0", 2, "NUL"),
-            (&vec![b'a'; MAX_SIZE + 1], 1, "at most"),
+            (&vec![b'a'; max_size(Language::Go) + 1], 1, "at most"),
         ] {
             let problem = decode(Language::Go, bytes).unwrap_err();
             assert_eq!(problem.line, line);

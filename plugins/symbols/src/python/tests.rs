@@ -1,4 +1,5 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::disallowed_methods, reason = "Python's own parser is what this is compared with")]
 
 use std::collections::BTreeMap;
 use std::fs;
