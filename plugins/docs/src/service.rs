@@ -172,7 +172,7 @@ fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, Tool
 }
 
 #[cfg(test)]
-pub mod testing {
+pub(crate) mod testing {
     //! A service whose answers are given.
 
     use std::cell::RefCell;
