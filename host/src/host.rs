@@ -609,7 +609,7 @@ impl Host {
         let code = record.code.as_ref()?;
         let tool = self.registry.resolve(&record.tool, None).ok()?;
         let reason = tool.tool().fallbacks.get(code)?;
-        Some(Event::fallback(reason, &record.tool))
+        Some(Event::fallback(reason, record))
     }
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::outcome::{Failure, Outcome, Status, shorten};
+use crate::outcome::{Failure, Outcome, Status, neutralise, shorten};
 use crate::workspace::{Manifest, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
@@ -87,20 +87,24 @@ pub struct Event {
     /// The tool that it happened to, where it happened to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// The call that it came of, where it came of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
 }
 
 impl Event {
     /// A tool went on without what it asks for (S4, "Fallback Actions").
     pub const FALLBACK: &str = "fallback_activated";
 
-    /// A fallback that was activated now. `reason` begins with the service that was missed, as in
-    /// `context7_timeout`; `tool` is the qualified name of the tool that went on without it.
-    pub fn fallback(reason: impl Into<String>, tool: impl Into<String>) -> Self {
+    /// What whoever made a call has to do without, now that it has failed. `reason` begins with
+    /// the service that was missed, as in `context7_timeout`.
+    pub fn fallback(reason: &str, record: &Record) -> Self {
         Self {
-            timestamp: Timestamp::now(),
+            timestamp: record.timestamp,
             event: Self::FALLBACK.to_owned(),
-            reason: reason.into(),
-            tool: Some(tool.into()),
+            reason: reason.to_owned(),
+            tool: Some(record.tool.clone()),
+            call: Some(record.call.clone()),
         }
     }
 }
@@ -300,7 +304,7 @@ impl Record {
 
 /// What S4's format has of a call's arguments: the name and the id of the library that it is about.
 pub fn library(args: &Value) -> (Option<String>, Option<String>) {
-    let text = |name| args.get(name)?.as_str().map(|text: &str| shorten(text, MAX_NAME));
+    let text = |name| args.get(name)?.as_str().map(|text| neutralise(&shorten(text, MAX_NAME)));
     (text("libraryName"), text("libraryId"))
 }
 
@@ -380,10 +384,13 @@ mod tests {
 
     #[test]
     fn a_fallback_has_the_fields_of_the_source() {
-        let event = Entry::Event(Event::fallback("context7_timeout", "docs.context7_query_docs"));
+        let outcome = Outcome::Executed(json!({}));
+        let record = Record::new("1", "docs.context7_query_docs", None, &outcome, 1.0);
+        let event = Entry::Event(Event::fallback("context7_timeout", &record));
         let written = serde_json::to_value(&event).unwrap();
         assert_eq!(written["event"], "fallback_activated");
         assert_eq!(written["reason"], "context7_timeout");
+        assert_eq!(written["tool"], "docs.context7_query_docs");
         assert_eq!(Entry::parse(written.to_string().as_bytes()), Ok(event));
     }
 

@@ -107,8 +107,8 @@ mod tests {
         let failure = Failure::new(Status::Denied, "NotGranted", "no");
         let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
         let second = Record::new("2", "a.b", None, &Outcome::Executed(serde_json::json!({})), 2.0);
+        let third = Entry::Event(Event::fallback("context7_timeout", &first));
         let (first, second) = (Entry::Call(first), Entry::Call(second));
-        let third = Entry::Event(Event::fallback("context7_timeout", "a.b"));
         journal.append(&first);
         let own = directory.path().join(".cofferdam");
         std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();

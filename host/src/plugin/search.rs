@@ -67,6 +67,8 @@ mod tests {
             input: (),
             output: (),
             failure: None,
+            fallbacks: std::collections::BTreeMap::new(),
+            repeats: None,
         }
     }
 
