@@ -14,6 +14,7 @@ mod files;
 mod programs;
 mod tree;
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::capability::Programs;
+use cofferdam::capability::{Http, Programs};
 use cofferdam::plugin::registry::{Plugin, Registry};
 use cofferdam::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam::runtime::{
@@ -171,6 +172,7 @@ impl Setup {
                 sight: Scope::default(),
                 scope: Scope::default(),
                 environment: Vec::new(),
+                origins: Vec::new(),
             },
             surroundings: Surroundings {
                 id: "0".into(),
@@ -181,6 +183,8 @@ impl Setup {
                 observer: Arc::new(Quiet),
                 backends: Arc::new(Backends::none(Arc::clone(&self.runtime))),
                 programs: Arc::new(Programs::none()),
+                http: Arc::new(Http::new(HashMap::new())),
+                contacts: Arc::default(),
             },
         }
     }

@@ -125,11 +125,7 @@ pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
 ///
 /// # Errors
 /// Text without one.
-pub fn document(
-    text: &str,
-    mode: Mode,
-    keys: &[&str],
-) -> Result<Document, DecodeError> {
+pub fn document(text: &str, mode: Mode, keys: &[&str]) -> Result<Document, DecodeError> {
     let strict = match json::parse(text) {
         Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
         Err(error) => not_json(text, &error),

@@ -328,7 +328,7 @@ fn size(document: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
     use serde_json::json;
 
     use super::*;

@@ -210,7 +210,8 @@ mod tests {
         ] {
             let mut found: Vec<String> = roles[name].patterns().collect();
             let mut wanted: Vec<&str> = wanted.split(' ').collect();
-            (found.sort(), wanted.sort_unstable());
+            found.sort();
+            wanted.sort_unstable();
             assert_eq!(found, wanted, "{name}");
             assert!(!roles[name].description().is_empty(), "{name}");
         }

@@ -96,8 +96,8 @@ fn each(schema: &Value, show: &mut impl FnMut(&Map<String, Value>)) {
 
 /// The same, to change them; what is inside comes first. `name` is the property that the schema
 /// is of.
-fn each_mut<'a>(
-    schema: &'a mut Value,
+fn each_mut(
+    schema: &mut Value,
     name: Option<&str>,
     change: &mut impl FnMut(&mut Value, Option<&str>),
 ) {

@@ -99,7 +99,7 @@ impl Times {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn timeline(seconds: impl IntoIterator<Item = i64>) -> Timeline {
