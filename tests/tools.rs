@@ -232,12 +232,9 @@ fn listings_come_in_stages() {
     ];
     assert!(stages.is_sorted_by(|less, more| less < more), "{stages:?}");
     let brief = place.run(&["tools", "--brief"]).json();
-    assert_eq!(
-        brief["tools"][0],
-        json!({"name": "build.build_project", "title": "Build the project"})
-    );
+    assert_eq!(brief["tools"][0], json!({"name": "beads.approve_bead", "title": "Approve a bead"}));
     let brief = place.run(&["tools", "--brief", "--format", "markdown"]).stdout;
-    assert!(brief.starts_with("- `build.build_project`: Build the project\n"), "{brief}");
+    assert!(brief.starts_with("- `beads.approve_bead`: Approve a bead\n"), "{brief}");
     for (arguments, wanted) in [
         (&["tools", "--brief", "--format", "mcp"][..], "mcp has no short form"),
         (&["tools", "--brief", "read"], "cannot be used with"),

@@ -161,7 +161,6 @@ fn imports_that_are_not_served_are_refused_by_name() {
     for import in [
         "wasi:sockets/tcp@0.2.6",
         "wasi:sockets/instance-network@0.2.6",
-        "wasi:http/outgoing-handler@0.2.6",
         "wasi:nn/graph@0.2.0",
         "cofferdam:host/secrets@0.1.0",
         "cofferdam:backend/linter@0.1.0",
@@ -216,6 +215,7 @@ fn imports_that_are_not_granted_are_refused_by_name() {
             "[grants.other]\nfiles = 'write'\nscan = true\n",
             "scan = true",
         ),
+        ("wasi:http/outgoing-handler@0.2.6", "[grants.attack]\nfiles = 'write'\n", "http = ["),
     ] {
         let component =
             Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));

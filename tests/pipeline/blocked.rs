@@ -56,7 +56,7 @@ fn every_row_of_the_table_blocks() {
             "{\"touched_files\": [".to_owned(),
             approved.to_string(),
             "designer",
-            "parse error: /: expected one JSON document, found EOF while parsing a list at line 1 column 19",
+            "parse error: /: expected one JSON document to its end, found the end of the text within the document that begins in line 1",
             "",
         ),
         // Designer unknown tool.

@@ -186,7 +186,7 @@ Examples:
   cofferdam log --commits --format text
   cofferdam log --diff 019a6f2c")]
     Log(Log),
-    /// Show figures of the calls on record: how many, how long, errors, fallbacks, and alerts
+    /// Show figures of the calls on record: counts, times, errors, fallbacks, alerts
     ///
     /// Reads the workspace's journal, or log files of the same format, with what was rotated away
     /// (FILE.1, FILE.2 and so on). Latencies have their mean and their 50th, 95th and 99th
