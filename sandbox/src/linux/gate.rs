@@ -1,5 +1,5 @@
 //! In tier B, a call that makes a process group waits until the supervisor has let it through
-//! (seccomp's user notification, seccomp_unotify(2)). Once the gate is closed there are only the
+//! (seccomp's user notification, seccomp_unotify(2)). Once nobody is let through, there are only the
 //! [groups](super::groups) that there are.
 //!
 //! Calls that fork do not wait. A signal takes back a call that waits and that the supervisor has

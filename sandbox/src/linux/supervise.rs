@@ -295,9 +295,11 @@ impl Supervisor<'_> {
     /// Kills what is left, and takes the last of the output. Says whether there was any.
     fn end(&mut self) -> io::Result<bool> {
         self.stdin = None;
-        self.gate = None;
+        // Nobody is let through any more. The gate stays until all are dead: who waits there dies
+        // waiting, where a closed gate would set them all off at once.
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
+        self.gate = None;
         // Nobody writes any more.
         while self.stdout.take(&mut self.buffer)? {}
         while self.stderr.take(&mut self.buffer)? {}

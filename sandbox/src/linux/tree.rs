@@ -53,7 +53,8 @@ impl Tree {
     }
 
     /// Kills everything and waits until all are gone. Says whether one was still there.
-    /// `ended` sees how each ended. The gate is closed, so there are no groups beside `groups`.
+    /// `ended` sees how each ended. Nobody is let through the gate, so there are no groups beside
+    /// `groups`.
     ///
     /// # Errors
     /// The processes can't be waited for.
