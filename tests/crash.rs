@@ -15,7 +15,7 @@ use crate::support::Place;
 const KILLS: u32 = 200;
 
 /// How long that may take in all.
-const TIME: Duration = Duration::from_secs(50);
+const TIME: Duration = Duration::from_secs(300);
 
 /// The files that one patch changes, creates and removes.
 const FILES: [&str; 6] = ["a", "b", "sub/c", "new", "sub/new", "gone"];

