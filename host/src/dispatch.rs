@@ -138,6 +138,7 @@ pub struct ValidCall {
 }
 
 /// A call with what it may do.
+#[derive(Clone)]
 pub struct GrantedCall {
     valid: ValidCall,
     grant: Grant,
@@ -147,6 +148,27 @@ impl GrantedCall {
     /// Whether it may change files.
     pub fn may_write(&self) -> bool {
         self.grant.capabilities.files == Files::Write
+    }
+
+    /// Whether it may do something beside changing files, which can't be taken back.
+    pub fn reaches_out(&self) -> bool {
+        let capabilities = &self.grant.capabilities;
+        capabilities.runs_programs() || !capabilities.http.is_empty()
+    }
+
+    /// Whether a person has to say yes to it first.
+    pub fn needs_approval(&self) -> bool {
+        self.grant.ask
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> &ToolEntry {
+        &self.valid.tool
+    }
+
+    /// The arguments.
+    pub fn args(&self) -> &Value {
+        &self.valid.args
     }
 
     /// How long it may take.
@@ -474,8 +496,13 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
             Failure::new(Status::Limit, *code, bound)
         }
         Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
-        Stop::Cancelled => Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"),
+        Stop::Cancelled => cancelled(),
     }
+}
+
+/// What a call answers that was cancelled.
+pub fn cancelled() -> Failure {
+    Failure::new(Status::Skipped, "Cancelled", "the call was cancelled")
 }
 
 /// What a call answers that could not begin to change the workspace.

@@ -1,5 +1,6 @@
 //! The facade: open a host on a workspace, give it an envelope, get the results.
 
+mod approval;
 mod backends;
 mod pipeline;
 mod repeats;
@@ -30,6 +31,7 @@ use crate::runtime::{Backends, LoadError, Observer, Quiet, Runtime, RuntimeError
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
+pub use approval::{Approver, Proposal};
 pub use pipeline::{Inputs, PipelineOptions, Source};
 
 /// Starts the sandbox of native programs.
@@ -121,6 +123,10 @@ pub struct RunOptions {
     pub scope: Vec<String>,
     /// Turns true when the run should end early.
     pub cancel: Option<watch::Receiver<bool>>,
+    /// Whoever listens to these calls; `None`: the host's own observer.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Whoever can ask a person; `None`: calls that need a person's yes are denied.
+    pub approver: Option<Arc<dyn Approver>>,
 }
 
 /// An envelope and how its calls ended, in its order.
@@ -253,6 +259,16 @@ impl Host {
     /// The record of what happened on the workspace.
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// Whoever listens to calls.
+    pub fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
+    }
+
+    /// How many calls run at a time.
+    pub fn workers(&self) -> usize {
+        self.workers.count()
     }
 
     /// The directory that calls work on.
@@ -452,7 +468,7 @@ impl Host {
         shared: Option<&Transaction>,
     ) -> Ended {
         let id = uuid::Uuid::now_v7().to_string();
-        let started = Instant::now();
+        let mut started = Instant::now();
         let name = call.name().to_owned();
         let (library, library_id) = journal::library(call.args());
         let tool = Arc::clone(call.tool());
@@ -470,13 +486,20 @@ impl Host {
                 (Ok(_), Err(failure)) => (Outcome::Failed(failure), None),
                 (Ok(granted), Ok(())) => {
                     let cancelled = cancelled(&mut cancel);
-                    let performed = match shared {
-                        Some(transaction) => {
+                    let executor = self.executor(options);
+                    let approved = self.approved(&executor, &id, &granted, options).await;
+                    // A person's time is not the tool's.
+                    started = Instant::now();
+                    let performed = match (approved, shared) {
+                        (Err(failure), _) => Err(failure),
+                        (Ok(()), Some(transaction)) => {
                             let staged =
-                                self.stage(&id, granted, transaction, &contacts, cancelled).await;
-                            Ok((staged, None))
+                                stage(&executor, &id, granted, transaction, &contacts, cancelled);
+                            Ok((staged.await, None))
                         }
-                        None => self.perform(&id, granted, &contacts, cancelled).await,
+                        (Ok(()), None) => {
+                            self.perform(&executor, &id, granted, &contacts, cancelled).await
+                        }
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
                 }
@@ -503,6 +526,7 @@ impl Host {
     /// as well.
     async fn perform(
         &self,
+        executor: &Executor<'_>,
         id: &str,
         call: GrantedCall,
         contacts: &Arc<Contacts>,
@@ -510,7 +534,7 @@ impl Host {
     ) -> Result<(Outcome, Option<String>), Failure> {
         if !call.may_write() {
             let tree = self.workspace.plain();
-            return Ok((self.executor().execute(id, call, tree, contacts, cancelled).await, None));
+            return Ok((executor.execute(id, call, tree, contacts, cancelled).await, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
@@ -518,11 +542,11 @@ impl Host {
                 begun.map_err(|error| dispatch::not_begun(&error))?
             }
             () = &mut cancelled => {
-                return Err(Failure::new(Status::Skipped, "Cancelled", "the call was cancelled"));
+                return Err(dispatch::cancelled());
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        match self.executor().execute(id, call, &tree, contacts, cancelled).await {
+        match executor.execute(id, call, &tree, contacts, cancelled).await {
             Outcome::Executed(output) => {
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
                 Ok((Outcome::Executed(output), commit))
@@ -531,31 +555,13 @@ impl Host {
         }
     }
 
-    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
-    async fn stage(
-        &self,
-        id: &str,
-        call: GrantedCall,
-        transaction: &Transaction,
-        contacts: &Arc<Contacts>,
-        cancelled: impl Future<Output = ()>,
-    ) -> Outcome {
-        let savepoint = call.may_write().then(|| transaction.savepoint());
-        let tree = transaction.overlay();
-        let outcome = self.executor().execute(id, call, tree, contacts, cancelled).await;
-        if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
-            transaction.roll_back(savepoint);
-        }
-        outcome
-    }
-
-    fn executor(&self) -> Executor<'_> {
+    fn executor<'a>(&'a self, options: &'a RunOptions) -> Executor<'a> {
         Executor {
             runtime: &self.runtime,
             workers: &self.workers,
             policy: &self.policy,
             workspace: &self.workspace,
-            observer: &self.observer,
+            observer: options.observer.as_ref().unwrap_or(&self.observer),
             backends: &self.backends,
             programs: &self.programs,
             http: &self.http,
@@ -620,6 +626,23 @@ impl Host {
             self.record(Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0));
         }
     }
+}
+
+/// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+async fn stage(
+    executor: &Executor<'_>,
+    id: &str,
+    call: GrantedCall,
+    transaction: &Transaction,
+    contacts: &Arc<Contacts>,
+    cancelled: impl Future<Output = ()>,
+) -> Outcome {
+    let savepoint = call.may_write().then(|| transaction.savepoint());
+    let outcome = executor.execute(id, call, transaction.overlay(), contacts, cancelled).await;
+    if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
+        transaction.roll_back(savepoint);
+    }
+    outcome
 }
 
 /// The calls whose changes wait for the commit.

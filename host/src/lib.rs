@@ -29,6 +29,8 @@ pub mod health;
 pub mod host;
 #[cfg(feature = "engine")]
 pub mod journal;
+#[cfg(feature = "engine")]
+pub mod mcp;
 pub mod outcome;
 #[cfg(feature = "engine")]
 pub mod pipeline;

@@ -1,5 +1,6 @@
 //! The arguments, as clap reads them. Help, man pages and completions come from here.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -121,6 +122,16 @@ Examples:
   cofferdam call read_file '{\"path\": \"README.md\"}'
   cofferdam call edit.apply_patch - < arguments.json")]
     Call(Call),
+    /// Serve the tools to MCP clients, on standard input and output or over HTTP
+    ///
+    /// Over HTTP, /mcp has all tools, or those of --role, and /mcp/ROLE those of each role.
+    #[command(after_help = "\
+Examples:
+  cofferdam serve --workspace ~/project
+  cofferdam serve --role reader
+  cofferdam serve --http 127.0.0.1:8080
+  cofferdam serve --http 0.0.0.0:8080 --token-file token.txt --allow-host tools.example.com")]
+    Serve(Serve),
     /// Check an envelope without running it, and print every problem
     #[command(after_help = "\
 Examples:
@@ -283,6 +294,7 @@ impl Command {
             Self::Pipeline(Pipeline { format: RoundFormat::Json, .. }) => Format::Json,
             Self::Pipeline(_) | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
+            | Self::Serve(_)
             | Self::Schema(_)
             | Self::Completions(_)
             | Self::Man(_)
@@ -351,6 +363,25 @@ pub struct Call {
     pub dry_run: bool,
     #[command(flatten)]
     pub narrowed: Narrowed,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Listen here for streamable HTTP, in place of standard input and output
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Serve only what this role includes
+    #[arg(long)]
+    pub role: Option<String>,
+    /// Take only requests that bring the token in this file (`Authorization: Bearer ...`)
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub token_file: Option<PathBuf>,
+    /// Take requests for this host too, beside those of this machine (may be repeated)
+    #[arg(long, value_name = "HOST", requires = "http")]
+    pub allow_host: Vec<String>,
+    /// Take requests of pages from this origin (may be repeated)
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub allow_origin: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,5 @@
 //! `cofferdam log`
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -27,35 +26,14 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         }
         return Ok(exit::OK);
     }
-    let (entries, unreadable) = latest(&Journal::new(workspace), args)?;
+    let journal = Journal::new(workspace);
+    let (entries, unreadable) = journal.latest(args.limit, |entry| is_wanted(entry, args))?;
     if output.format() == Format::Text {
         output.text(&entries.iter().map(line).collect::<String>())?;
     } else {
         output.json(&json!({ "records": entries, "unreadable_lines": unreadable }))?;
     }
     Ok(exit::OK)
-}
-
-/// The latest entries that are asked for, and how many lines could not be read: those of a newer
-/// version, or broken by a crash.
-fn latest(journal: &Journal, args: &Log) -> Result<(VecDeque<Entry>, usize), CliError> {
-    let mut entries = VecDeque::new();
-    let mut unreadable = 0;
-    for (_, lines) in journal.files()? {
-        for line in lines {
-            match line?.entry {
-                Err(_) => unreadable += 1,
-                Ok(entry) if is_wanted(&entry, args) => {
-                    entries.push_back(entry);
-                    if entries.len() > args.limit {
-                        entries.pop_front();
-                    }
-                }
-                Ok(_) => {}
-            }
-        }
-    }
-    Ok((entries, unreadable))
 }
 
 fn is_wanted(entry: &Entry, args: &Log) -> bool {

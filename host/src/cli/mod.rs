@@ -24,6 +24,7 @@ mod policy;
 mod report;
 mod role;
 mod run;
+mod serve;
 mod setup;
 mod stats;
 mod tokens;
@@ -74,6 +75,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
     match &cli.command {
         Command::Run(args) => run::execute(global, args, output),
         Command::Call(args) => call::execute(global, args, output),
+        Command::Serve(args) => serve::execute(global, args),
         Command::Validate(args) => validate::execute(global, args, output),
         Command::Pipeline(args) => pipeline::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),

@@ -57,6 +57,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         "grants": grants,
         "roles": roles,
         "agents": agents,
+        "ask": policy.ask().collect::<Vec<_>>(),
         "limits": {
             "call-ms": limits.call.as_millis() as u64,
             "memory-mb": limits.memory >> 20,
@@ -64,6 +65,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             "write-mb": limits.write >> 20,
             "files": limits.files,
             "output-kb": limits.output >> 10,
+            "result-kb": limits.result >> 10,
             "messages-kb": limits.messages >> 10,
             "envelope-mb": limits.envelope >> 20,
             "calls": limits.calls,

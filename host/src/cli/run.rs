@@ -22,6 +22,7 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&timers)?),
+        ..RunOptions::default()
     };
     let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
     for figures in host.stats().tools {

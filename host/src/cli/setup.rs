@@ -97,16 +97,26 @@ pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
 /// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
 /// that it waits in.
 pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
-    host_with(global, workers, None)
+    host_with(global, workers, None, waiting()?)
+}
+
+/// A host for many clients at a time, and the runtime that serves them.
+pub fn server(global: &Global) -> Result<(Host, Runtime), CliError> {
+    host_with(global, None, None, Builder::new_multi_thread().enable_all().build()?)
+}
+
+/// A runtime that only waits: calls have threads of their own.
+fn waiting() -> Result<Runtime, CliError> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
 fn host_with(
     global: &Global,
     workers: Option<usize>,
     role: Option<Role>,
+    timers: Runtime,
 ) -> Result<(Host, Runtime), CliError> {
     let layers = layers(global, &workspace(global)?)?;
-    let timers = Builder::new_current_thread().enable_all().build()?;
     let config = Config {
         observer: Arc::new(Person::new(global)),
         workers,
@@ -181,7 +191,7 @@ pub fn host_under(
         }
     }
     let name = role.name().to_owned();
-    let (host, timers) = host_with(global, workers, Some(role))?;
+    let (host, timers) = host_with(global, workers, Some(role), waiting()?)?;
     Ok((host, timers, Some(name)))
 }
 

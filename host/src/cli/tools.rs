@@ -7,8 +7,9 @@ use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup, tokens};
+use crate::host::Host;
 use crate::plugin::export::{Exported, markdown};
-use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
+use crate::plugin::registry::{ToolEntry, Unresolved};
 use crate::plugin::search::search;
 use crate::policy::Role;
 
@@ -24,7 +25,7 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
         (None, Some(words)) => search(of_role(), words),
         (None, None) => of_role().collect(),
     };
-    let shown = shown(registry, role, args, &entries)?;
+    let shown = shown(&host, role, args, &entries)?;
     if args.tokens {
         output.json(&counted(args.format, &shown))?;
         return Ok(exit::OK);
@@ -54,7 +55,7 @@ struct Shown {
 }
 
 fn shown(
-    registry: &Registry,
+    host: &Host,
     role: Option<&Role>,
     args: &Tools,
     entries: &[&ToolEntry],
@@ -67,8 +68,9 @@ fn shown(
             name_of(args.format)
         )));
     }
-    let of_client = |shape: fn(&Exported<'_>) -> Value| -> Vec<Shown> {
-        let exported = entries.iter().filter_map(|entry| Exported::new(registry, entry, role));
+    let of_client = |shape: &dyn Fn(&Exported<'_>) -> Value| -> Vec<Shown> {
+        let exported =
+            entries.iter().filter_map(|entry| Exported::new(host.registry(), entry, role));
         exported
             .map(|tool| Shown {
                 tool: tool.entry.qualified_name(),
@@ -86,9 +88,9 @@ fn shown(
     };
     let whole = args.tool.is_some();
     Ok(match args.format {
-        ToolFormat::Mcp => of_client(|tool| tool.mcp()),
-        ToolFormat::Openai => of_client(|tool| tool.openai()),
-        ToolFormat::Anthropic => of_client(|tool| tool.anthropic()),
+        ToolFormat::Mcp => of_client(&|tool| tool.mcp(host.policy())),
+        ToolFormat::Openai => of_client(&|tool| tool.openai()),
+        ToolFormat::Anthropic => of_client(&|tool| tool.anthropic()),
         ToolFormat::Json if args.brief => of_entry(brief),
         ToolFormat::Json if !whole => of_entry(summary),
         ToolFormat::Json => of_entry(document),

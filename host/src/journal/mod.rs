@@ -9,6 +9,7 @@
 mod entry;
 mod reader;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +59,35 @@ impl Journal {
     /// Why not.
     pub fn check(&self) -> io::Result<()> {
         self.workspace.append_own(FILE).map(drop)
+    }
+
+    /// The latest entries that are `wanted`, at most so many, the oldest first, and how many lines
+    /// could not be read: those of a newer version, or broken by a crash.
+    ///
+    /// # Errors
+    /// A journal that can't be read.
+    pub fn latest(
+        &self,
+        most: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> io::Result<(VecDeque<Entry>, usize)> {
+        let mut entries = VecDeque::new();
+        let mut unreadable = 0;
+        for (_, lines) in self.files()? {
+            for line in lines {
+                match line?.entry {
+                    Err(_) => unreadable += 1,
+                    Ok(entry) if wanted(&entry) => {
+                        entries.push_back(entry);
+                        if entries.len() > most {
+                            entries.pop_front();
+                        }
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+        Ok((entries, unreadable))
     }
 
     /// The files of the journal with their paths in the workspace, the oldest first: those that

@@ -6,8 +6,9 @@
 
 use serde_json::{Value, json};
 
+use super::manifest::Manifest;
 use super::registry::{Registry, ToolEntry};
-use crate::policy::{Files, Role};
+use crate::policy::{Files, Policy, Role};
 use crate::schema::compact;
 
 /// A tool under the name that a client is told.
@@ -35,9 +36,14 @@ impl<'a> Exported<'a> {
         Some(Self { name: name(registry, entry, role), entry, input })
     }
 
-    /// As in MCP's `tools/list` (revision 2025-06-18 and later).
-    pub fn mcp(&self) -> Value {
+    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what the
+    /// plugin is granted, not from what it says of itself.
+    pub fn mcp(&self, policy: &Policy) -> Value {
         let tool = self.entry.tool();
+        let plugin = &self.entry.plugin;
+        let Manifest { name, requests, .. } = &plugin.manifest;
+        let granted = policy.capabilities(name, plugin.built_in, requests);
+        let reads_only = tool.effects.min(granted.files) < Files::Write;
         json!({
             "name": self.name,
             "title": tool.title,
@@ -45,8 +51,10 @@ impl<'a> Exported<'a> {
             "inputSchema": self.input,
             "outputSchema": compact(&tool.output),
             "annotations": {
-                "readOnlyHint": tool.effects < Files::Write,
-                "openWorldHint": !self.entry.plugin.manifest.requests.http.is_empty(),
+                "readOnlyHint": reads_only,
+                "destructiveHint": !reads_only,
+                "idempotentHint": reads_only,
+                "openWorldHint": !granted.http.is_empty(),
             },
         })
     }

@@ -123,7 +123,7 @@ impl Capabilities {
     }
 
     /// Whether a call may wait for programs, its own or those of backends.
-    pub(super) fn runs_programs(&self) -> bool {
+    pub(crate) fn runs_programs(&self) -> bool {
         !self.process.is_empty() || !self.backends.is_empty()
     }
 }

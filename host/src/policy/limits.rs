@@ -38,6 +38,8 @@ pub struct Limits {
     pub files: usize,
     /// The answer of a call, in bytes.
     pub output: usize,
+    /// The answer of a call over MCP, in bytes: a larger one becomes a resource.
+    pub result: usize,
     /// Messages of a call (log, standard output and error), in bytes.
     pub messages: usize,
     /// The text of an envelope, in bytes.
@@ -70,6 +72,7 @@ impl Limits {
         write: 256 * MIB,
         files: 20_000,
         output: 8 * MIB,
+        result: 64 * KIB,
         messages: 64 * KIB,
         envelope: 16 * MIB,
         calls: 10_000,
@@ -93,6 +96,7 @@ impl Limits {
             ("write-mb", settings.write_mb, (64 * KIB) as u32),
             ("files", settings.files, 1_000_000),
             ("output-kb", settings.output_kb, (32 * KIB) as u32),
+            ("result-kb", settings.result_kb, (32 * KIB) as u32),
             ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
             ("envelope-mb", settings.envelope_mb, 256),
             ("calls", settings.calls, 1_000_000),
@@ -136,6 +140,7 @@ impl Limits {
             write: size(self.write, settings.write_mb, MIB),
             files: size(self.files, settings.files, 1),
             output: size(self.output, settings.output_kb, KIB),
+            result: size(self.result, settings.result_kb, KIB),
             messages: size(self.messages, settings.messages_kb, KIB),
             envelope: size(self.envelope, settings.envelope_mb, MIB),
             calls: size(self.calls, settings.calls, 1),
@@ -218,6 +223,9 @@ pub struct LimitSettings {
     /// The answer of a call, in KiB (default 8,192).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_kb: Option<u32>,
+    /// The answer of a call over MCP, in KiB; a larger one becomes a resource (default 64).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_kb: Option<u32>,
     /// Messages of a call, in KiB (default 64).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_kb: Option<u32>,

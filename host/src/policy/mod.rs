@@ -10,11 +10,14 @@ mod capabilities;
 mod limits;
 mod origin;
 mod origin_settings;
+mod pattern;
 mod role;
 mod scope;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use pattern::Pattern;
 
 pub use agents::{AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError};
 pub use backends::Choices;
@@ -40,6 +43,7 @@ pub struct Policy {
     choices: Choices,
     programs: ProgramSettings,
     agents: BTreeMap<String, Agent>,
+    ask: Vec<Pattern>,
 }
 
 /// Settings that make no sense.
@@ -80,6 +84,8 @@ pub struct Grant {
     pub limits: Limits,
     /// The argument that may be a path relative to the workspace; the tool gets it absolute.
     pub path_argument: Option<String>,
+    /// Whether a person has to say yes to this call first.
+    pub ask: bool,
 }
 
 /// Why a call is not allowed, and which rule says so.
@@ -107,11 +113,18 @@ impl Policy {
             choices: Choices::default(),
             programs: ProgramSettings::default(),
             agents: BTreeMap::new(),
+            ask: Vec::new(),
         };
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
             for (name, settings) in &layer.roles {
                 policy.roles.insert(name.clone(), Role::new(name, settings)?);
+            }
+            for text in &layer.ask {
+                policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
+                    place: "ask".to_owned(),
+                    message: Pattern::complaint(text),
+                })?);
             }
             policy.limits = policy.limits.with(&layer.limits)?;
             policy.retention = policy.retention.with(&layer.history);
@@ -177,6 +190,11 @@ impl Policy {
     /// What the host has to know about the origins that a plugin is granted.
     pub fn origins(&self, plugin: &str) -> &[OriginSettings] {
         self.grants.get(plugin).map_or(&[], |grant| &grant.http)
+    }
+
+    /// The tools of which each call needs a person's yes: `*`, `plugin.*` or `plugin.tool`.
+    pub fn ask(&self) -> impl Iterator<Item = String> {
+        self.ask.iter().map(Pattern::to_string)
     }
 
     /// All roles, by name.
@@ -284,6 +302,7 @@ impl Policy {
             path_argument: role
                 .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
                 .map(str::to_owned),
+            ask: self.ask.iter().any(|pattern| pattern.matches(plugin, tool)),
         })
     }
 }

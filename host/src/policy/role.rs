@@ -1,10 +1,10 @@
 //! A role: the tools, paths and limits that an agent acts under. It narrows, never widens.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::Value;
 
+use super::pattern::Pattern;
 use super::{LimitSettings, PolicyError, RoleSettings, Scope};
 
 /// A named set of tools, paths and limits.
@@ -20,48 +20,6 @@ pub struct Role {
     limits: LimitSettings,
 }
 
-/// Which tools: `*`, `plugin.*` or `plugin.tool`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
-    All,
-    Plugin(String),
-    Tool(String, String),
-}
-
-impl Pattern {
-    fn parse(text: &str) -> Option<Self> {
-        if text == "*" {
-            return Some(Self::All);
-        }
-        let (plugin, tool) = text.split_once('.')?;
-        if plugin.is_empty() || tool.is_empty() || tool.contains('.') {
-            return None;
-        }
-        Some(match tool {
-            "*" => Self::Plugin(plugin.to_owned()),
-            tool => Self::Tool(plugin.to_owned(), tool.to_owned()),
-        })
-    }
-
-    fn matches(&self, plugin: &str, tool: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Plugin(name) => name == plugin,
-            Self::Tool(name, short) => name == plugin && short == tool,
-        }
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => write!(f, "*"),
-            Self::Plugin(plugin) => write!(f, "{plugin}.*"),
-            Self::Tool(plugin, tool) => write!(f, "{plugin}.{tool}"),
-        }
-    }
-}
-
 impl Role {
     /// A role from its settings.
     ///
@@ -72,13 +30,12 @@ impl Role {
             place: format!("roles.{name}.{key}"),
             message,
         };
-        let no_tool = |key: &str, text: &str| {
-            wrong(key, format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'"))
-        };
         let tools = settings
             .tools
             .iter()
-            .map(|text| Pattern::parse(text).ok_or_else(|| no_tool("tools", text)))
+            .map(|text| {
+                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::complaint(text)))
+            })
             .collect::<Result<_, _>>()?;
         let targets = settings.names.values().map(|target| ("names", target));
         for (key, target) in targets.chain(settings.paths.keys().map(|tool| ("paths", tool))) {

@@ -29,6 +29,9 @@ pub struct Settings {
     pub roles: BTreeMap<String, RoleSettings>,
     /// Agents that can be asked, by name: programs of the person's own, which run unconfined.
     pub agents: BTreeMap<String, AgentSettings>,
+    /// Tools of which each call needs the yes of a person, who is asked by the MCP client: `*`,
+    /// `plugin.*` or `plugin.tool`. Where nobody can be asked, such a call is denied.
+    pub ask: Vec<String>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept so that they can be undone.

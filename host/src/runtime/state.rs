@@ -74,6 +74,12 @@ pub trait Observer: Send + Sync {
     fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str);
 }
 
+impl std::fmt::Debug for dyn Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
 /// An observer that listens to nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Quiet;

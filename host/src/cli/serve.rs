@@ -1,0 +1,48 @@
+//! `cofferdam serve`
+
+use tokio_util::sync::CancellationToken;
+
+use super::args::{Global, Serve};
+use super::{CliError, exit, setup};
+use crate::contract::Contracts;
+use crate::mcp::{self, Access, HttpError, Server};
+
+pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
+    let token = match &args.token_file {
+        Some(file) => Some(setup::read_input(file)?.trim().to_owned()),
+        None => None,
+    };
+    if token.as_ref().is_some_and(String::is_empty) {
+        return Err(CliError::Usage("the file of the token is empty".to_owned()));
+    }
+    let (host, runtime) = setup::server(global)?;
+    let stopping = CancellationToken::new();
+    let mut interruption = setup::interruption(&runtime)?;
+    let interrupted = stopping.clone();
+    runtime.spawn(async move {
+        if interruption.wait_for(|interrupted| *interrupted).await.is_ok() {
+            interrupted.cancel();
+        }
+    });
+    let contracts = Contracts::built_in().map_err(CliError::host)?;
+    let server = Server::new(host, &contracts, args.role.as_deref(), stopping)?;
+    match args.http {
+        None => runtime.block_on(server.serve_stdio()).map_err(CliError::host)?,
+        Some(address) => {
+            let access = Access {
+                token,
+                hosts: args.allow_host.clone(),
+                origins: args.allow_origin.clone(),
+            };
+            let ready = |address| tracing::warn!("serving http://{address}/mcp");
+            let served = runtime.block_on(mcp::serve_http(server, address, access, ready));
+            served.map_err(|error| match error {
+                HttpError::Open(_) | HttpError::Listen(..) => CliError::Usage(error.to_string()),
+                HttpError::Serve(_) => CliError::host(error),
+            })?;
+        }
+    }
+    // Standard input can't be waited for: a read of it may still be under way.
+    runtime.shutdown_background();
+    Ok(exit::OK)
+}

@@ -1,0 +1,232 @@
+//! Asking the person at the client whether a call may be made: by an elicitation in the sessions
+//! of older revisions; since 2026-07-28 by answering that input is required, upon which the client
+//! makes the call again, with the person's answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+};
+use rmcp::service::{Peer, RequestContext};
+use uuid::Uuid;
+
+use crate::host::{Approver, Proposal};
+use crate::outcome::{Failure, Status, neutralise};
+
+/// What the question is called in a result that needs input.
+const QUESTION: &str = "approval";
+
+/// How long a person may think.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How many questions may be open at a time; the oldest one is forgotten.
+const OPEN: usize = 256;
+
+/// What of a diff, or of arguments, is shown, in bytes.
+const SHOWN: usize = 32 << 10;
+
+/// Questions that clients will come back with.
+#[derive(Default)]
+pub(super) struct Pending(Mutex<HashMap<String, Question>>);
+
+struct Question {
+    /// Of the proposal that was shown.
+    digest: String,
+    asked: Instant,
+}
+
+impl Pending {
+    /// Notes a question and answers its handle.
+    fn ask(&self, proposal: &Proposal) -> String {
+        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.retain(|_, question| question.asked.elapsed() < PATIENCE);
+        if questions.len() >= OPEN {
+            let oldest = questions.iter().min_by_key(|(_, question)| question.asked);
+            if let Some(oldest) = oldest.map(|(handle, _)| handle.clone()) {
+                questions.remove(&oldest);
+            }
+        }
+        let handle = Uuid::new_v4().to_string();
+        let question = Question { digest: proposal.digest(), asked: Instant::now() };
+        questions.insert(handle.clone(), question);
+        handle
+    }
+
+    /// Whether the question of this handle was about this proposal. Each is answered once.
+    fn was_about(&self, handle: &str, proposal: &Proposal) -> bool {
+        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.remove(handle).is_some_and(|question| {
+            question.digest == proposal.digest() && question.asked.elapsed() < PATIENCE
+        })
+    }
+}
+
+/// The person at a client, for one call.
+pub(super) struct Person {
+    pending: Arc<Pending>,
+    way: Way,
+    /// What the client has to ask, if it comes to that.
+    question: Mutex<Option<InputRequiredResult>>,
+}
+
+/// How the person can be reached.
+enum Way {
+    /// Not at all.
+    None,
+    /// By a request to the client.
+    Request(Peer<RoleServer>),
+    /// By the answer of the call.
+    Answer,
+    /// It was done: the handle and what the person said.
+    Answered(String, ElicitResult),
+}
+
+impl Person {
+    pub(super) fn new(
+        pending: Arc<Pending>,
+        request: &mut CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Self {
+        let can = context.client_capabilities().is_some_and(|client| client.elicitation.is_some());
+        let stateless = context
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        let answer = request.input_responses.as_mut().and_then(|answers| answers.remove(QUESTION));
+        let answer = answer.and_then(|answer| serde_json::from_value(answer).ok());
+        let way = match (request.request_state.take(), answer) {
+            (Some(handle), Some(answer)) => Way::Answered(handle, answer),
+            _ if !can => Way::None,
+            _ if stateless => Way::Answer,
+            _ => Way::Request(context.peer.clone()),
+        };
+        Self { pending, way, question: Mutex::default() }
+    }
+
+    /// What the client has to ask before the call is made.
+    pub(super) fn question(&self) -> Option<InputRequiredResult> {
+        self.question.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    async fn ask(&self, proposal: &Proposal) -> Result<(), Failure> {
+        let params = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: message(proposal),
+            // Yes or no is all that is asked for, and every form has that.
+            requested_schema: ElicitationSchema::new(Default::default()),
+        };
+        match &self.way {
+            Way::None => Err(denied(
+                "ApprovalNeeded",
+                "this call needs the yes of a person, and this client can't ask (it does not \
+                 support elicitation)",
+            )),
+            Way::Request(peer) => {
+                let asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)).await;
+                decided(&asked.map_err(|error| {
+                    denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
+                })?)
+            }
+            Way::Answered(handle, answer) => {
+                if !self.pending.was_about(handle, proposal) {
+                    return Err(denied(
+                        "ApprovalOutdated",
+                        "what this call would do is not, or no longer, what the person saw; make \
+                         the call again without an answer",
+                    ));
+                }
+                decided(answer)
+            }
+            Way::Answer => {
+                let handle = self.pending.ask(proposal);
+                let request = InputRequest::Elicitation(ElicitRequest::new(params));
+                let requests = [(QUESTION.to_owned(), request)].into();
+                let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+                *question = Some(InputRequiredResult::new(Some(requests), Some(handle)));
+                let message = "a person has to say yes first";
+                Err(Failure::new(Status::Skipped, "ApprovalPending", message))
+            }
+        }
+    }
+}
+
+impl Approver for Person {
+    fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<(), Failure>> {
+        self.ask(proposal).boxed()
+    }
+}
+
+fn decided(answer: &ElicitResult) -> Result<(), Failure> {
+    match answer.action {
+        ElicitationAction::Accept => Ok(()),
+        ElicitationAction::Decline => Err(denied("Declined", "the person said no")),
+        _ => Err(denied("Declined", "the person did not answer")),
+    }
+}
+
+fn denied(code: &str, message: &str) -> Failure {
+    Failure::new(Status::Denied, code, message)
+}
+
+/// What the person reads: the tool, and what it would change, or what it is called with. Characters
+/// that hide something are shown as escapes.
+fn message(proposal: &Proposal) -> String {
+    let Proposal { tool, args, diff } = proposal;
+    let (what, text) = match diff {
+        Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
+        Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
+        None => ("Its arguments", format!("{args:#}")),
+    };
+    let shown = &text[..text.floor_char_boundary(SHOWN)];
+    let rest = match text.len() - shown.len() {
+        0 => String::new(),
+        rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
+    };
+    format!("May {tool} be called? {what}:\n\n{}{rest}", neutralise(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn proposal(diff: Option<&str>) -> Proposal {
+        Proposal {
+            tool: "shell.run_command".to_owned(),
+            args: json!({"command": "rm\u{202e} -r x"}),
+            diff: diff.map(|diff| diff.as_bytes().to_vec()),
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_once_and_for_what_was_shown() {
+        let pending = Pending::default();
+        let (shown, other) = (proposal(None), proposal(Some("-a\n+b\n")));
+        let handle = pending.ask(&shown);
+        assert!(pending.was_about(&handle, &shown));
+        assert!(!pending.was_about(&handle, &shown));
+        let handle = pending.ask(&shown);
+        assert!(!pending.was_about(&handle, &other));
+        assert!(!pending.was_about("made up", &shown));
+        let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown)).collect();
+        assert!(!pending.was_about(&handles[0], &shown));
+        assert!(pending.was_about(&handles[OPEN], &shown));
+    }
+
+    #[test]
+    fn what_is_shown_hides_nothing() {
+        let text = message(&proposal(None));
+        assert!(text.starts_with("May shell.run_command be called? Its arguments:"), "{text}");
+        assert!(text.contains("\\u{202e}"), "{text}");
+        assert!(message(&proposal(Some("-a\n+b\n"))).ends_with("It changes:\n\n-a\n+b\n"));
+        assert!(message(&proposal(Some(""))).contains("It changes nothing. Its arguments:\n\n{"));
+        let long = message(&proposal(Some(&"x".repeat(SHOWN + 5))));
+        assert!(long.ends_with("ATTENTION: 5 more bytes are not shown."), "{}", long.len());
+    }
+}

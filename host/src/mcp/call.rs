@@ -1,0 +1,144 @@
+//! One call of a tool for a client: its cancellation, its progress, its result.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::approval::Person;
+use super::{Server, Shared};
+use crate::dispatch::Refusal;
+use crate::host::{Approver, RunOptions};
+use crate::outcome::{Failure, Outcome};
+use crate::runtime::Observer;
+
+impl Server {
+    /// Makes a call. What the caller can mend is a result that says so; only what is no tool at
+    /// all is an error of the protocol.
+    pub(super) async fn call(
+        &self,
+        mut request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let shared = &self.shared;
+        let Ok(_slot) = shared.slots.try_acquire() else {
+            let message = "the server has as many calls as it can take; try again later";
+            return Ok(failed("Busy", message).into());
+        };
+        let pending = Arc::clone(&shared.pending);
+        let person = Arc::new(Person::new(pending, &mut request, &context));
+        let args = Value::Object(request.arguments.unwrap_or_default()).to_string();
+        let (cancel, cancelled) = watch::channel(false);
+        let (progress, progressed) = watch::channel(None);
+        let options = RunOptions {
+            role: self.role.clone(),
+            cancel: Some(cancelled),
+            observer: Some(Arc::new(Relay { progress, next: Arc::clone(shared.host.observer()) })),
+            approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
+            ..RunOptions::default()
+        };
+        let ended = {
+            let mut call = std::pin::pin!(shared.host.call(&request.name, &args, &options));
+            let token = context.meta.get_progress_token();
+            let mut relayed = std::pin::pin!(relay(token, progressed, &context.peer));
+            loop {
+                tokio::select! {
+                    ended = &mut call => break ended,
+                    () = &mut relayed => {}
+                    () = context.ct.cancelled(), if !*cancel.borrow() => {
+                        cancel.send_replace(true);
+                    }
+                    () = shared.stopping.cancelled(), if !*cancel.borrow() => {
+                        cancel.send_replace(true);
+                    }
+                }
+            }
+        };
+        if let Some(question) = person.question() {
+            return Ok(question.into());
+        }
+        match ended {
+            Ok(single) => Ok(self.result(&request.name, single.answer.outcome).into()),
+            Err(refusal) => refused(&request.name, refusal).map(CallToolResponse::from),
+        }
+    }
+
+    fn result(&self, tool: &str, outcome: Outcome) -> CallToolResult {
+        let Shared { host, results, .. } = &*self.shared;
+        match outcome {
+            Outcome::Executed(answer) => {
+                results.result(tool, self.role.as_deref(), answer, host.policy().limits().result)
+            }
+            Outcome::Failed(Failure { code, message, detail, .. }) => {
+                let mut result = failed(&code, &message);
+                result.content.extend(detail.map(|detail| ContentBlock::text(detail.to_string())));
+                result
+            }
+        }
+    }
+}
+
+/// What a call reported last: how much is done, of how much, and a word about it.
+type Progress = Option<(u64, Option<u64>, String)>;
+
+/// Takes a call's progress to its client.
+struct Relay {
+    /// Only the latest counts, so a client that is slow is not flooded.
+    progress: watch::Sender<Progress>,
+    next: Arc<dyn Observer>,
+}
+
+impl Observer for Relay {
+    fn message(&self, call: &str, level: tracing::Level, message: &str) {
+        self.next.message(call, level, message);
+    }
+
+    fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str) {
+        self.next.progress(call, done, total, message);
+        self.progress.send_replace(Some((done, total, message.to_owned())));
+    }
+}
+
+/// Tells the client of progress, if it asked for that. Never ends.
+async fn relay(
+    token: Option<ProgressToken>,
+    mut progressed: watch::Receiver<Progress>,
+    peer: &Peer<RoleServer>,
+) {
+    let mut last = None;
+    while let Some(token) = &token
+        && progressed.changed().await.is_ok()
+    {
+        let Some((done, total, message)) = progressed.borrow_and_update().clone() else { continue };
+        // The protocol wants it to grow.
+        if last.is_some_and(|last| done <= last) {
+            continue;
+        }
+        last = Some(done);
+        let mut progress = ProgressNotificationParam::new(token.clone(), done as f64);
+        progress.total = total.map(|total| total as f64);
+        progress.message = (!message.is_empty()).then_some(message);
+        if peer.notify_progress(progress).await.is_err() {
+            break;
+        }
+    }
+    std::future::pending().await
+}
+
+fn failed(code: &str, message: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(format!("{code}: {message}"))])
+}
+
+fn refused(tool: &str, refusal: Refusal) -> Result<CallToolResult, ErrorData> {
+    let problems = &refusal.problems;
+    if problems.iter().any(|problem| problem.code == "UnknownTool") {
+        return Err(ErrorData::invalid_params(format!("Unknown tool: {tool}"), None));
+    }
+    Ok(CallToolResult::error(vec![ContentBlock::text(refusal.feedback)]))
+}

@@ -1,0 +1,124 @@
+//! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role.
+//!
+//! A page in a browser must not reach a server on the person's own machine: requests name one of
+//! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
+//! proxy's business.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+
+use super::Server;
+
+/// Who may reach the server.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// What a request has to bring as `Authorization: Bearer ...`; without one, everybody who
+    /// reaches the address may call.
+    pub token: Option<String>,
+    /// Names beside those of the loopback interface under which it is reached, with a port or
+    /// without.
+    pub hosts: Vec<String>,
+    /// Pages that may use it from a browser, such as `https://app.example.com:443`.
+    pub origins: Vec<String>,
+}
+
+/// A server that does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Others could reach it, and nothing is asked of them.
+    #[error(
+        "{0} can be reached by other machines; give a token that callers have to bring, or listen \
+         on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// The address is taken, or not this machine's.
+    #[error("{0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    /// The connection to the network is lost.
+    #[error("the server failed: {0}")]
+    Serve(std::io::Error),
+}
+
+/// Serves until the server is stopped; `ready` hears of the address once it is listened on. Calls
+/// have ended when this returns.
+///
+/// # Errors
+/// See [`HttpError`].
+pub async fn serve_http(
+    server: Server,
+    address: SocketAddr,
+    access: Access,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), HttpError> {
+    if !address.ip().is_loopback() && access.token.is_none() {
+        return Err(HttpError::Open(address));
+    }
+    let listener =
+        TcpListener::bind(address).await.map_err(|error| HttpError::Listen(address, error))?;
+    ready(listener.local_addr().unwrap_or(address));
+    let stopping = server.shared.stopping.clone();
+    let served = axum::serve(listener, router(&server, &access))
+        .with_graceful_shutdown(async move { stopping.cancelled().await })
+        .await;
+    server.shared.stopping.cancel();
+    server.ended().await;
+    served.map_err(HttpError::Serve)
+}
+
+fn router(server: &Server, access: &Access) -> Router {
+    let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(loopback.into_iter().chain(access.hosts.iter().cloned()))
+        .with_allowed_origins(access.origins.iter().cloned())
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(server.shared.host.policy().limits().envelope)
+        .with_cancellation_token(server.shared.stopping.clone());
+    let service = |server: Server| {
+        let sessions = Arc::new(LocalSessionManager::default());
+        StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
+    };
+    let roles = server.shared.host.policy().roles().map(|role| role.name().to_owned());
+    // The role is one of the host's own.
+    let roles = roles.filter_map(|role| Some((server.under(&role).ok()?, role)));
+    let mcp = roles
+        .fold(Router::new(), |router, (server, role)| {
+            router.route_service(&format!("/mcp/{role}"), service(server))
+        })
+        .route_service("/mcp", service(server.clone()));
+    let wanted = access.token.as_deref().map(digest);
+    // Whether it is there, anybody may ask.
+    mcp.layer(middleware::from_fn_with_state(wanted, authorize))
+        .route("/health", get(|| async { "ok\n" }))
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// Lets requests pass that bring the token (RFC 6750). Digests are compared, so the time that it
+/// takes says nothing about the token.
+async fn authorize(
+    State(wanted): State<Option<[u8; 32]>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(wanted) = wanted else { return next.run(request).await };
+    let brought = request.headers().get(header::AUTHORIZATION);
+    let token = brought.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    if token.is_some_and(|token| digest(token) == wanted) {
+        return next.run(request).await;
+    }
+    let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+    (StatusCode::UNAUTHORIZED, challenge, "a bearer token is needed\n").into_response()
+}
