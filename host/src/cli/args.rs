@@ -132,6 +132,12 @@ Examples:
   cofferdam serve --http 127.0.0.1:8080
   cofferdam serve --http 0.0.0.0:8080 --token-file token.txt --allow-host tools.example.com")]
     Serve(Serve),
+    /// Connect MCP clients with the server
+    #[command(subcommand_required = true)]
+    Mcp {
+        #[command(subcommand)]
+        command: McpCommand,
+    },
     /// Check an envelope without running it, and print every problem
     #[command(after_help = "\
 Examples:
@@ -295,6 +301,7 @@ impl Command {
             Self::Pipeline(_) | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
             | Self::Serve(_)
+            | Self::Mcp { .. }
             | Self::Schema(_)
             | Self::Completions(_)
             | Self::Man(_)
@@ -382,6 +389,42 @@ pub struct Serve {
     /// Take requests of pages from this origin (may be repeated)
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub allow_origin: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// Print the configuration that a client needs to start or reach the server
+    #[command(after_help = "\
+Examples:
+  cofferdam mcp config claude > .mcp.json
+  cofferdam --workspace ~/project mcp config codex --role reader
+  cofferdam mcp config vscode --url http://127.0.0.1:8080/mcp")]
+    Config(McpConfig),
+}
+
+#[derive(Debug, Args)]
+pub struct McpConfig {
+    /// The client
+    pub client: Client,
+    /// The role that it acts under
+    #[arg(long, conflicts_with = "url")]
+    pub role: Option<String>,
+    /// The address of a server that runs already (`cofferdam serve --http`)
+    #[arg(long)]
+    pub url: Option<String>,
+}
+
+/// A program that uses MCP servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Client {
+    /// Claude Code: .mcp.json in the project
+    Claude,
+    /// Cursor: .cursor/mcp.json in the project
+    Cursor,
+    /// Visual Studio Code: .vscode/mcp.json in the project
+    Vscode,
+    /// Codex: ~/.codex/config.toml
+    Codex,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ mod health;
 mod inbox;
 mod ledger;
 mod log;
+mod mcp;
 mod output;
 mod pipeline;
 mod plugin;
@@ -76,6 +77,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Run(args) => run::execute(global, args, output),
         Command::Call(args) => call::execute(global, args, output),
         Command::Serve(args) => serve::execute(global, args),
+        Command::Mcp { command } => mcp::execute(global, command, output),
         Command::Validate(args) => validate::execute(global, args, output),
         Command::Pipeline(args) => pipeline::execute(global, args, output),
         Command::Tools(args) => tools::execute(global, args, output),

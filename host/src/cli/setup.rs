@@ -11,6 +11,9 @@ use indicatif::ProgressBar;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::CliError;
 use super::args::Global;
@@ -31,12 +34,16 @@ pub fn logging(global: &Global) {
         _ => Level::DEBUG,
     };
     let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // What a client does wrong, it is told itself.
+    let protocol = if global.verbose == 0 { Level::ERROR } else { level };
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
         .without_time()
+        .finish()
+        .with(Targets::new().with_default(level).with_target("rmcp", protocol))
         .init();
 }
 

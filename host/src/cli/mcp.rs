@@ -1,0 +1,67 @@
+//! `cofferdam mcp`
+
+use std::env;
+
+use serde_json::{Value, json};
+use toml::Table;
+
+use super::args::{Client, Global, McpCommand, McpConfig};
+use super::output::Output;
+use super::{CliError, exit, setup};
+
+/// The server's name in clients.
+const NAME: &str = "cofferdam";
+
+pub fn execute(global: &Global, command: &McpCommand, output: &Output) -> Result<u8, CliError> {
+    let McpCommand::Config(args) = command;
+    output.verbatim(config(args, server(global, args)?)?.as_bytes())?;
+    Ok(exit::OK)
+}
+
+/// How a client reaches the server.
+enum Reached {
+    /// It starts the command with these arguments.
+    Started { command: String, args: Vec<String> },
+    /// It is at this address.
+    At(String),
+}
+
+fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
+    if let Some(url) = &args.url {
+        return Ok(Reached::At(url.clone()));
+    }
+    let text = |path: std::path::PathBuf| {
+        path.into_os_string()
+            .into_string()
+            .map_err(|path| CliError::Usage(format!("{} is not UTF-8", path.display())))
+    };
+    let workspace = text(setup::workspace(global)?.path().to_owned())?;
+    let mut words = vec!["serve".to_owned(), "--workspace".to_owned(), workspace];
+    words.extend(args.role.iter().flat_map(|role| ["--role".to_owned(), role.clone()]));
+    Ok(Reached::Started { command: text(env::current_exe()?)?, args: words })
+}
+
+/// What stands in the client's file. Sources: each client's documentation of MCP servers.
+fn config(args: &McpConfig, server: Reached) -> Result<String, CliError> {
+    let key = match args.client {
+        Client::Claude | Client::Cursor => "mcpServers",
+        Client::Vscode => "servers",
+        Client::Codex => "mcp_servers",
+    };
+    let mut server = match server {
+        Reached::Started { command, args } => json!({"command": command, "args": args}),
+        Reached::At(url) => json!({"url": url}),
+    };
+    let kind = if server.get("url").is_some() { "http" } else { "stdio" };
+    if matches!(args.client, Client::Claude | Client::Vscode)
+        && let Some(fields) = server.as_object_mut()
+    {
+        fields.shift_insert(0, "type".to_owned(), kind.into());
+    }
+    let document: Value = json!({key: {NAME: server}});
+    if args.client == Client::Codex {
+        let table = Table::try_from(&document).map_err(CliError::host)?;
+        return toml::to_string(&table).map_err(CliError::host);
+    }
+    Ok(format!("{document:#}\n"))
+}
