@@ -4,7 +4,7 @@
 //! [`component`] builds small guests from WebAssembly text; `tests/guests/hostile` is the one
 //! written in Rust. [`engine`] is about what a guest does with its own code and memory,
 //! [`load`] about files that should not load, [`files`], [`links`], [`protected`] and [`race`]
-//! about the workspace, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
+//! about the workspace, [`mcp`] about a server that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
 //! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
 //! [`schemas`] about what it says of itself.
 
@@ -14,6 +14,7 @@ mod files;
 mod flood;
 mod links;
 mod load;
+mod mcp;
 mod messages;
 mod private;
 mod protected;

@@ -384,7 +384,7 @@ impl Executor<'_> {
             answer = &mut running => answer,
             () = cancelled => {
                 control.cancel();
-                running.await
+                if control.withdraw() { Err(Stop::Cancelled) } else { running.await }
             }
         };
         match answer {

@@ -1,7 +1,7 @@
 //! What belongs to one call: the data of its store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use wasmtime::ResourceLimiter;
@@ -17,7 +17,18 @@ use crate::policy::Limits;
 pub struct Control {
     deadline: Instant,
     cancelled: AtomicBool,
-    given_up: AtomicBool,
+    stage: AtomicU8,
+}
+
+/// The stages of a call, as far as its thread is concerned.
+mod stage {
+    /// No thread has taken it yet.
+    pub(super) const WAITS: u8 = 0;
+    pub(super) const RUNS: u8 = 1;
+    /// No thread will take it.
+    pub(super) const WITHDRAWN: u8 = 2;
+    /// It did not come back in time: its thread is not waited for any more.
+    pub(super) const GIVEN_UP: u8 = 3;
 }
 
 impl Control {
@@ -26,7 +37,7 @@ impl Control {
         Self {
             deadline: Instant::now() + time,
             cancelled: AtomicBool::new(false),
-            given_up: AtomicBool::new(false),
+            stage: AtomicU8::new(stage::WAITS),
         }
     }
 
@@ -40,13 +51,28 @@ impl Control {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Takes the call, unless it was withdrawn.
+    pub(super) fn begin(&self) -> bool {
+        self.pass(stage::WAITS, stage::RUNS)
+    }
+
+    /// Takes back a call that no thread has taken yet. Says whether that was so: then it does
+    /// nothing any more, and nothing is to be waited for.
+    pub fn withdraw(&self) -> bool {
+        self.pass(stage::WAITS, stage::WITHDRAWN)
+    }
+
     /// Marks a call that did not come back in time: its thread is not waited for any more.
     pub(super) fn give_up(&self) {
-        self.given_up.store(true, Ordering::Relaxed);
+        self.stage.store(stage::GIVEN_UP, Ordering::Release);
     }
 
     pub(super) fn was_given_up(&self) -> bool {
-        self.given_up.load(Ordering::Relaxed)
+        self.stage.load(Ordering::Acquire) == stage::GIVEN_UP
+    }
+
+    fn pass(&self, from: u8, to: u8) -> bool {
+        self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether somebody wants the call to end now.

@@ -62,6 +62,9 @@ impl Workers {
             move || {
                 let _timers = timers.enter();
                 for job in queue {
+                    if !job.request.surroundings.control.begin() {
+                        continue;
+                    }
                     let answer = call(&job.prepared, &job.request);
                     if job.request.surroundings.control.was_given_up() {
                         // This thread was replaced meanwhile.
@@ -93,6 +96,8 @@ impl Workers {
                 let _ = self.spawn();
                 Err(Stop::Trap("the host failed in one of its own functions".to_owned()))
             }
+            // Its thread is not stuck: it never had one.
+            Err(_) if control.withdraw() => Err(Stop::Limit("WallClockLimit")),
             Err(_) => {
                 control.give_up();
                 // Without a replacement, the remaining threads carry on.
