@@ -19,7 +19,7 @@ use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
 use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use crate::runtime::{
     Backends, CallRequest, Control, ErrorKind, LoadError, Observer, Rights, Runtime, Stop,
-    Surroundings, ToolError, Workers,
+    Surroundings, ToolError, Workers, blocking,
 };
 use crate::schema::{Problem, Schema};
 use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
@@ -313,7 +313,7 @@ pub fn grant(
 /// What calls run in.
 pub struct Executor<'a> {
     /// Loads plugins.
-    pub runtime: &'a Runtime,
+    pub runtime: &'a Arc<Runtime>,
     /// Runs calls.
     pub workers: &'a Workers,
     /// Decides what a plugin as a whole is granted.
@@ -345,7 +345,15 @@ impl Executor<'_> {
         let plugin = &tool.plugin;
         let name = &plugin.manifest.name;
         let granted = self.policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
-        let prepared = match self.runtime.prepare(plugin, &granted) {
+        let prepared = match self.runtime.prepared(plugin) {
+            Some(prepared) => prepared,
+            None => {
+                let (runtime, plugin) = (Arc::clone(self.runtime), Arc::clone(plugin));
+                // It may have to be compiled, which takes seconds.
+                blocking(move || runtime.prepare(&plugin, &granted)).await
+            }
+        };
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Outcome::Failed(load_failure(&error)),
         };

@@ -27,7 +27,9 @@ use crate::plugin::cache::CodeCache;
 use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::{Plugin, Registry, RegistryError};
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
-use crate::runtime::{Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers};
+use crate::runtime::{
+    Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers, blocking,
+};
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
@@ -658,16 +660,6 @@ fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());
         record.end(&answer.outcome);
-    }
-}
-
-/// Does what may take a while on the disk.
-async fn blocking<T: Send + 'static, E: Send + 'static>(
-    work: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, E> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -15,7 +15,11 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     if token.as_ref().is_some_and(String::is_empty) {
         return Err(CliError::Usage("the file of the token is empty".to_owned()));
     }
-    let (host, runtime) = setup::server(global)?;
+    // One client is served sooner where nothing changes threads.
+    let (host, runtime) = match args.http {
+        None => setup::host(global, None)?,
+        Some(_) => setup::server(global)?,
+    };
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();

@@ -5,11 +5,12 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Host, RunOptions, blocking, cancelled};
+use super::{Host, RunOptions, cancelled};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::digest;
+use crate::runtime::blocking;
 
 /// A call that waits for a yes.
 #[derive(Debug, Clone, PartialEq)]

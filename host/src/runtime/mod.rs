@@ -34,6 +34,7 @@ pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
 pub use instance::{CallRequest, Rights, Stop, Surroundings, call};
 pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
+pub(crate) use workers::blocking;
 
 use bindings::PluginPre;
 use bindings::builder::BuildBackendPre;
@@ -280,11 +281,17 @@ impl Runtime {
         plugin: &Plugin,
         granted: &Capabilities,
     ) -> Result<Arc<Prepared>, LoadError> {
-        let slot = {
-            let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(prepared.entry(plugin.component.clone()).or_default())
-        };
-        slot.get_or_init(|| self.load(plugin, granted).map(Arc::new)).clone()
+        self.slot(plugin).get_or_init(|| self.load(plugin, granted).map(Arc::new)).clone()
+    }
+
+    /// The same if it has been loaded: this takes no time.
+    pub fn prepared(&self, plugin: &Plugin) -> Option<Result<Arc<Prepared>, LoadError>> {
+        self.slot(plugin).get().cloned()
+    }
+
+    fn slot(&self, plugin: &Plugin) -> Slot {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(prepared.entry(plugin.component.clone()).or_default())
     }
 
     fn load(&self, plugin: &Plugin, granted: &Capabilities) -> Result<Prepared, LoadError> {

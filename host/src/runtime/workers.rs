@@ -116,3 +116,13 @@ impl Drop for CancelOnDrop {
         self.0.cancel();
     }
 }
+
+/// Does what may take a while, on a thread of its own, so that others go on meanwhile.
+pub(crate) async fn blocking<T: Send + 'static, E: Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
