@@ -11,6 +11,7 @@
 )]
 
 mod files;
+mod mcp;
 mod programs;
 mod tree;
 
@@ -39,7 +40,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 13] = [
+    let parts: [(&str, Part); 15] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -53,6 +54,8 @@ fn main() {
         ("sandbox", programs::nothing),
         ("lint", programs::native_linter),
         ("inside", programs::inside),
+        ("mcp-pipe", mcp::pipe),
+        ("mcp-http", mcp::http),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

@@ -1,0 +1,228 @@
+//! The MCP server against an echo tool on the official Python SDK, over the same kind of pipe.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+use super::{Setup, Table, in_turns, ratio, show};
+
+/// How many calls are one measurement.
+const CALLS: usize = 500;
+
+/// The peer: the smallest server that the SDK's documentation shows.
+const ECHO: &str = "\
+from mcp.server import MCPServer
+
+server = MCPServer('echo')
+
+
+@server.tool()
+def echo(path: str) -> str:
+    return path
+
+
+server.run()
+";
+
+/// A server on standard input and output.
+struct Server {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    tool: &'static str,
+    id: u64,
+}
+
+impl Server {
+    fn start(mut command: Command, tool: &'static str) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Self { child, stdin, stdout, tool, id: 0 };
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "measure", "version": "1"},
+        });
+        server.ask("initialize", &params);
+        writeln!(server.stdin, r#"{{"jsonrpc":"2.0","method":"notifications/initialized"}}"#)
+            .unwrap();
+        server
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.id += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
+        self.stdin.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn call(&mut self) {
+        let params = json!({"name": self.tool, "arguments": {"path": "small"}});
+        let answer = self.ask("tools/call", &params);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+
+    /// Resident memory in KiB.
+    fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `cofferdam serve` on a workspace with one small file.
+fn serve(setup: &Setup, options: &[&str]) -> Command {
+    let workspace = setup.scratch.join("mcp");
+    fs::create_dir_all(&workspace).unwrap();
+    fs::write(workspace.join("small"), "small\n").unwrap();
+    let mut command = Command::new(setup.built.join("cofferdam"));
+    command.arg("serve").args(options).current_dir(workspace);
+    command
+}
+
+/// Calls over a pipe, each in an instance of its own and checked on both sides, and the memory of
+/// a server that has answered many.
+pub fn pipe(setup: &Setup, table: &mut Table) {
+    let mut ours = Server::start(serve(setup, &[]), "files__read_file");
+    let python = setup.built.parent().unwrap().join("clients/python/bin/python");
+    if python.exists() {
+        let script = setup.scratch.join("echo.py");
+        fs::write(&script, ECHO).unwrap();
+        let mut command = Command::new(python);
+        command.arg(script);
+        let mut peer = Server::start(command, "echo");
+        let one = |server: &mut Server| {
+            let mut times: Vec<Duration> = (0..CALLS)
+                .map(|_| {
+                    let started = Instant::now();
+                    server.call();
+                    started.elapsed()
+                })
+                .collect();
+            times.sort_unstable();
+            times[CALLS / 2]
+        };
+        let mut medians = (Vec::new(), Vec::new());
+        in_turns(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
+        let median = |times: &mut Vec<Duration>| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        let (own, other) = (median(&mut medians.0), median(&mut medians.1));
+        let what = format!(
+            "MCP call of `read_file` over a pipe, p50 of {}, against echo on the Python SDK",
+            20 * CALLS
+        );
+        table.row(&what, &show(own), &show(other), ratio(own, other), "<= 120 us, <= 0.125");
+    } else {
+        println!("the Python SDK is not installed; run `cargo xtask test` once");
+    }
+    let before = {
+        (0..1000).for_each(|_| ours.call());
+        ours.memory()
+    };
+    (0..100_000).for_each(|_| ours.call());
+    let after = ours.memory();
+    let what = "resident memory of a server after 1,000 calls, and after 100,000 more";
+    table.alone(what, &format!("{before} KiB, {after} KiB"), "flat");
+}
+
+/// Clients side by side over HTTP, for a minute.
+pub fn http(setup: &Setup, table: &mut Table) {
+    const CLIENTS: usize = 64;
+    const TIME: Duration = Duration::from_secs(60);
+    let address = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap()
+    };
+    let mut command = serve(setup, &["--http", &address.to_string()]);
+    let mut server = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while std::net::TcpStream::connect(address).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let calls = Arc::new(AtomicU64::new(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let started = Instant::now();
+    let mut times = runtime.block_on(async {
+        let client = |_| {
+            let calls = Arc::clone(&calls);
+            async move {
+                let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+                let stream = hyper_util::rt::TokioIo::new(stream);
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(stream).await.unwrap();
+                tokio::spawn(connection);
+                let mut times = Vec::new();
+                while started.elapsed() < TIME {
+                    let begun = Instant::now();
+                    let id = calls.fetch_add(1, Ordering::Relaxed);
+                    let answer = sender.send_request(request(address, id)).await.unwrap();
+                    assert_eq!(answer.status(), 200);
+                    let body = answer.into_body().collect().await.unwrap().to_bytes();
+                    let text = String::from_utf8_lossy(&body);
+                    assert!(text.contains(r#""isError":false"#), "{text}");
+                    times.push(begun.elapsed());
+                }
+                times
+            }
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|number| tokio::spawn(client(number))).collect();
+        let mut times = Vec::new();
+        for client in clients {
+            times.extend(client.await.unwrap());
+        }
+        times
+    });
+    let _ = server.kill();
+    let _ = server.wait();
+    times.sort_unstable();
+    let (median, slow) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+    let rate = times.len() as f64 / TIME.as_secs_f64();
+    let what = format!("{CLIENTS} clients over HTTP for a minute: calls per second, p50, p99");
+    table.alone(&what, &format!("{rate:.0}, {}, {}", show(median), show(slow)), "no call fails");
+}
+
+/// A call in revision 2026-07-28, which needs no session.
+fn request(address: std::net::SocketAddr, id: u64) -> Request<Full<Bytes>> {
+    let version = "2026-07-28";
+    let body = json!({
+        "jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {
+            "name": "files__read_file",
+            "arguments": {"path": "small"},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientInfo": {"name": "measure", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    });
+    Request::post("/mcp")
+        .header("host", address.to_string())
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", version)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "files__read_file")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap()
+}
