@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+    CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer};
 use uuid::Uuid;
 
 use crate::host::{Approver, Proposal};
@@ -30,6 +30,10 @@ const OPEN: usize = 256;
 
 /// What of a diff, or of arguments, is shown, in bytes.
 const SHOWN: usize = 32 << 10;
+
+/// Why nobody is asked.
+const UNABLE: &str = "this call needs the yes of a person, and this client can't ask (it does not \
+                      support elicitation)";
 
 /// Questions that clients will come back with.
 #[derive(Default)]
@@ -58,12 +62,13 @@ impl Pending {
         handle
     }
 
-    /// Whether the question of this handle was about this proposal. Each is answered once.
-    fn was_about(&self, handle: &str, proposal: &Proposal) -> bool {
+    /// Whether the question of this handle was about this proposal; `None` where there is no such
+    /// question. Each is answered once.
+    fn was_about(&self, handle: &str, proposal: &Proposal) -> Option<bool> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        questions.remove(handle).is_some_and(|question| {
-            question.digest == proposal.digest() && question.asked.elapsed() < PATIENCE
-        })
+        let question = questions.remove(handle)?;
+        let open = question.asked.elapsed() < PATIENCE;
+        open.then(|| question.digest == proposal.digest())
     }
 }
 
@@ -71,14 +76,19 @@ impl Pending {
 pub(super) struct Person {
     pending: Arc<Pending>,
     way: Way,
-    /// What the client has to ask, if it comes to that.
-    question: Mutex<Option<InputRequiredResult>>,
+    /// What the client hears in place of a result, if it comes to that.
+    reply: Mutex<Option<Reply>>,
 }
+
+/// What the client has to ask before the call is made, or what is wrong with its answer.
+type Reply = Result<InputRequiredResult, ErrorData>;
 
 /// How the person can be reached.
 enum Way {
-    /// Not at all.
+    /// Not at all, as the client said at the beginning.
     None,
+    /// Not at all, as the client said with the call.
+    Undeclared,
     /// By a request to the client.
     Request(Peer<RoleServer>),
     /// By the answer of the call.
@@ -101,16 +111,21 @@ impl Person {
         let answer = answer.and_then(|answer| serde_json::from_value(answer).ok());
         let way = match (request.request_state.take(), answer) {
             (Some(handle), Some(answer)) => Way::Answered(handle, answer),
-            _ if !can => Way::None,
+            _ if stateless && !can => Way::Undeclared,
             _ if stateless => Way::Answer,
+            _ if !can => Way::None,
             _ => Way::Request(context.peer.clone()),
         };
-        Self { pending, way, question: Mutex::default() }
+        Self { pending, way, reply: Mutex::default() }
     }
 
-    /// What the client has to ask before the call is made.
-    pub(super) fn question(&self) -> Option<InputRequiredResult> {
-        self.question.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// What the client hears in place of a result.
+    pub(super) fn reply(&self) -> Option<Reply> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set_reply(&self, reply: Reply) {
+        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
     }
 
     async fn ask(&self, proposal: &Proposal) -> Result<(), Failure> {
@@ -121,33 +136,41 @@ impl Person {
             requested_schema: ElicitationSchema::new(Default::default()),
         };
         match &self.way {
-            Way::None => Err(denied(
-                "ApprovalNeeded",
-                "this call needs the yes of a person, and this client can't ask (it does not \
-                 support elicitation)",
-            )),
+            Way::None => Err(denied("ApprovalNeeded", UNABLE)),
+            // An error of the protocol since 2026-07-28, which clients can act on.
+            Way::Undeclared => {
+                let elicitation = ClientCapabilities::builder().enable_elicitation().build();
+                let mut error = ErrorData::missing_required_client_capability(elicitation);
+                error.message = UNABLE.into();
+                self.set_reply(Err(error));
+                Err(denied("ApprovalNeeded", UNABLE))
+            }
             Way::Request(peer) => {
                 let asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)).await;
                 decided(&asked.map_err(|error| {
                     denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
                 })?)
             }
-            Way::Answered(handle, answer) => {
-                if !self.pending.was_about(handle, proposal) {
-                    return Err(denied(
-                        "ApprovalOutdated",
-                        "what this call would do is not, or no longer, what the person saw; make \
-                         the call again without an answer",
-                    ));
+            Way::Answered(handle, answer) => match self.pending.was_about(handle, proposal) {
+                Some(true) => decided(answer),
+                Some(false) => Err(denied(
+                    "ApprovalOutdated",
+                    "what this call would do is not, or no longer, what the person saw; make the \
+                     call again without an answer",
+                )),
+                // The protocol wants a state that is not the server's own to be an error.
+                None => {
+                    let message = "the requestState is not that of an open question; make the call \
+                                   again without it and without an answer";
+                    self.set_reply(Err(ErrorData::invalid_params(message, None)));
+                    Err(denied("ApprovalUnknown", message))
                 }
-                decided(answer)
-            }
+            },
             Way::Answer => {
                 let handle = self.pending.ask(proposal);
                 let request = InputRequest::Elicitation(ElicitRequest::new(params));
                 let requests = [(QUESTION.to_owned(), request)].into();
-                let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
-                *question = Some(InputRequiredResult::new(Some(requests), Some(handle)));
+                self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
                 let message = "a person has to say yes first";
                 Err(Failure::new(Status::Skipped, "ApprovalPending", message))
             }
@@ -209,14 +232,14 @@ mod tests {
         let pending = Pending::default();
         let (shown, other) = (proposal(None), proposal(Some("-a\n+b\n")));
         let handle = pending.ask(&shown);
-        assert!(pending.was_about(&handle, &shown));
-        assert!(!pending.was_about(&handle, &shown));
+        assert_eq!(pending.was_about(&handle, &shown), Some(true));
+        assert_eq!(pending.was_about(&handle, &shown), None);
         let handle = pending.ask(&shown);
-        assert!(!pending.was_about(&handle, &other));
-        assert!(!pending.was_about("made up", &shown));
+        assert_eq!(pending.was_about(&handle, &other), Some(false));
+        assert_eq!(pending.was_about("made up", &shown), None);
         let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown)).collect();
-        assert!(!pending.was_about(&handles[0], &shown));
-        assert!(pending.was_about(&handles[OPEN], &shown));
+        assert_eq!(pending.was_about(&handles[0], &shown), None);
+        assert_eq!(pending.was_about(&handles[OPEN], &shown), Some(true));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One call of a tool for a client: its cancellation, its progress, its result.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
@@ -9,7 +10,8 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::approval::Person;
 use super::{Server, Shared};
@@ -17,6 +19,12 @@ use crate::dispatch::Refusal;
 use crate::host::{Approver, RunOptions};
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::Observer;
+
+/// How many reports of progress may wait for a client that is slow; what comes then is left out.
+const REPORTS: usize = 64;
+
+/// How long a client may take to hear the last ones before it gets the result.
+const LAST_REPORTS: Duration = Duration::from_secs(5);
 
 impl Server {
     /// Makes a call. What the caller can mend is a result that says so; only what is no tool at
@@ -35,7 +43,7 @@ impl Server {
         let person = Arc::new(Person::new(pending, &mut request, &context));
         let args = Value::Object(request.arguments.unwrap_or_default()).to_string();
         let (cancel, cancelled) = watch::channel(false);
-        let (progress, progressed) = watch::channel(None);
+        let (progress, progressed) = mpsc::channel(REPORTS);
         let options = RunOptions {
             role: self.role.clone(),
             cancel: Some(cancelled),
@@ -43,13 +51,15 @@ impl Server {
             approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
             ..RunOptions::default()
         };
+        let token = context.meta.get_progress_token();
+        let over = CancellationToken::new();
+        let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
         let ended = {
             let mut call = std::pin::pin!(shared.host.call(&request.name, &args, &options));
-            let token = context.meta.get_progress_token();
-            let mut relayed = std::pin::pin!(relay(token, progressed, &context.peer));
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,
+                    // It goes on until it is told that the call is over.
                     () = &mut relayed => {}
                     () = context.ct.cancelled(), if !*cancel.borrow() => {
                         cancel.send_replace(true);
@@ -60,8 +70,12 @@ impl Server {
                 }
             }
         };
-        if let Some(question) = person.question() {
-            return Ok(question.into());
+        over.cancel();
+        if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS, relayed).await.is_err() {
+            tracing::debug!("a client does not take the progress that it asked for");
+        }
+        if let Some(reply) = person.reply() {
+            return reply.map(CallToolResponse::from);
         }
         match ended {
             Ok(single) => Ok(self.result(&request.name, single.answer.outcome).into()),
@@ -84,13 +98,12 @@ impl Server {
     }
 }
 
-/// What a call reported last: how much is done, of how much, and a word about it.
-type Progress = Option<(u64, Option<u64>, String)>;
+/// What a call reports: how much is done, of how much, and a word about it.
+type Report = (u64, Option<u64>, String);
 
 /// Takes a call's progress to its client.
 struct Relay {
-    /// Only the latest counts, so a client that is slow is not flooded.
-    progress: watch::Sender<Progress>,
+    progress: mpsc::Sender<Report>,
     next: Arc<dyn Observer>,
 }
 
@@ -101,21 +114,28 @@ impl Observer for Relay {
 
     fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str) {
         self.next.progress(call, done, total, message);
-        self.progress.send_replace(Some((done, total, message.to_owned())));
+        // A plugin does not wait for a client, and a client that is slow is not flooded.
+        let _ = self.progress.try_send((done, total, message.to_owned()));
     }
 }
 
-/// Tells the client of progress, if it asked for that. Never ends.
+/// Tells the client of progress, if it asked for that: until the call is `over`, and then what is
+/// left.
 async fn relay(
     token: Option<ProgressToken>,
-    mut progressed: watch::Receiver<Progress>,
+    mut progressed: mpsc::Receiver<Report>,
+    over: &CancellationToken,
     peer: &Peer<RoleServer>,
 ) {
+    let Some(token) = token else { return over.cancelled().await };
     let mut last = None;
-    while let Some(token) = &token
-        && progressed.changed().await.is_ok()
-    {
-        let Some((done, total, message)) = progressed.borrow_and_update().clone() else { continue };
+    loop {
+        let report = tokio::select! {
+            biased;
+            Some(report) = progressed.recv() => report,
+            () = over.cancelled() => return,
+        };
+        let (done, total, message) = report;
         // The protocol wants it to grow.
         if last.is_some_and(|last| done <= last) {
             continue;
@@ -125,10 +145,9 @@ async fn relay(
         progress.total = total.map(|total| total as f64);
         progress.message = (!message.is_empty()).then_some(message);
         if peer.notify_progress(progress).await.is_err() {
-            break;
+            return over.cancelled().await;
         }
     }
-    std::future::pending().await
 }
 
 fn failed(code: &str, message: &str) -> CallToolResult {

@@ -29,7 +29,8 @@ pub struct Access {
     /// Names beside those of the loopback interface under which it is reached, with a port or
     /// without.
     pub hosts: Vec<String>,
-    /// Pages that may use it from a browser, such as `https://app.example.com:443`.
+    /// Pages beside its own origin on the loopback interface that may use it from a browser, such
+    /// as `https://app.example.com:443`.
     pub origins: Vec<String>,
 }
 
@@ -66,9 +67,10 @@ pub async fn serve_http(
     }
     let listener =
         TcpListener::bind(address).await.map_err(|error| HttpError::Listen(address, error))?;
-    ready(listener.local_addr().unwrap_or(address));
+    let address = listener.local_addr().unwrap_or(address);
+    ready(address);
     let stopping = server.shared.stopping.clone();
-    let served = axum::serve(listener, router(&server, &access))
+    let served = axum::serve(listener, router(&server, &access, address.port()))
         .with_graceful_shutdown(async move { stopping.cancelled().await })
         .await;
     server.shared.stopping.cancel();
@@ -76,11 +78,13 @@ pub async fn serve_http(
     served.map_err(HttpError::Serve)
 }
 
-fn router(server: &Server, access: &Access) -> Router {
+fn router(server: &Server, access: &Access, port: u16) -> Router {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    // A page from here would be the server's own.
+    let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(loopback.into_iter().chain(access.hosts.iter().cloned()))
-        .with_allowed_origins(access.origins.iter().cloned())
+        .with_allowed_origins(own.into_iter().chain(access.origins.iter().cloned()))
         .enforce_origin_validation()
         .with_max_request_body_bytes(server.shared.host.policy().limits().envelope)
         .with_cancellation_token(server.shared.stopping.clone());
