@@ -1,0 +1,70 @@
+//! The tools that the MCP conformance suite calls by name, as far as a tool can be so here: it
+//! answers with JSON, fails, reports progress, logs. Whether a person is asked first is the
+//! operator's decision, and no tool's. One more never ends, for calls that are cancelled.
+
+use std::time::Duration;
+
+use cofferdam_sdk::{Context, ToolError, log, plugin, progress};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+struct Conformance;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    how: How,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum How {
+    Compute,
+    Sleep,
+}
+
+impl Conformance {
+    fn say(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!({"text": "This is a simple text response for testing."}))
+    }
+
+    fn test_error_handling(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Err(ToolError::failed("Told", "This tool intentionally returns an error for testing"))
+    }
+
+    fn test_tool_with_progress(args: Value, context: &Context) -> Result<Value, ToolError> {
+        for done in [0, 50, 100] {
+            progress::report(done, Some(100), "testing");
+        }
+        Self::say(args, context)
+    }
+
+    fn test_logging_tool(args: Value, context: &Context) -> Result<Value, ToolError> {
+        log::emit(log::Level::Error, "This is for the operator, and for no client");
+        Self::say(args, context)
+    }
+
+    fn wait(args: Wait, _: &Context) -> Result<Value, ToolError> {
+        progress::report(1, None, "waiting");
+        loop {
+            match args.how {
+                How::Compute => std::hint::spin_loop(),
+                How::Sleep => std::thread::sleep(Duration::from_secs(60)),
+            }
+        }
+    }
+}
+
+plugin!(Conformance {
+    test_simple_text = say,
+    test_error_handling,
+    test_tool_with_progress,
+    test_logging_tool,
+    test_reconnection = say,
+    test_elicitation = say,
+    test_streaming_elicitation = test_tool_with_progress,
+    test_input_required_result_elicitation = say,
+    test_input_required_result_request_state = say,
+    test_input_required_result_tampered_state = say,
+    wait,
+});
