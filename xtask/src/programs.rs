@@ -5,6 +5,9 @@
 //! `tests/programs` pin it. Compilers and the like are the machine's own. What can't be had on
 //! this machine is listed with the reason, so that a test which needs it can say so. The outcome
 //! is `target/programs/programs.toml`, from which the tests make the host's settings.
+//!
+//! MCP's clients, which talk to the host and are not run by it, are installed into
+//! `target/clients`, as the lock files in `tests/clients` pin them.
 
 mod machine;
 mod maven;
@@ -56,6 +59,9 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("rustc", &["--version"]),
 ];
 
+/// The lock files of MCP's clients. Scripts of the tests lie beside them.
+const CLIENT_LOCKS: [&str; 3] = ["python.txt", "package.json", "package-lock.json"];
+
 /// What was found, for the tests.
 #[derive(Debug, Default)]
 struct Programs {
@@ -73,7 +79,8 @@ struct Programs {
 /// Something can't be installed that PyPI or npm have, or does not work here.
 pub fn provide(project: &Project) -> Result<()> {
     let result = directory(project).join("programs.toml");
-    let missing = if stamp(project)?.is_fresh([&result]) {
+    let [python, npm] = &clients_directories(project);
+    let missing = if stamp(project)?.is_fresh([&result, python, npm]) {
         missing(&read_text(&result)?)?
     } else {
         let programs = install(project)?;
@@ -93,6 +100,7 @@ pub fn provide(project: &Project) -> Result<()> {
 fn stamp(project: &Project) -> Result<Stamp> {
     let inputs = Inputs::new()
         .files(files_below(&locks(project))?)?
+        .files(CLIENT_LOCKS.map(|name| client_locks(project).join(name)))?
         .value("into", directory(project).as_os_str().as_encoded_bytes())
         .value("queries", format!("{VERSION_QUERIES:?}"));
     Ok(Stamp::new(project, "programs", machine::describe(inputs)?))
@@ -104,6 +112,7 @@ fn install(project: &Project) -> Result<Programs> {
     registries::python(project, &base, &mut programs)?;
     registries::npm(project, &mut programs)?;
     registries::go(project, &mut programs)?;
+    registries::clients(project, &base)?;
     if let Err(why) = maven::install(project, &mut programs) {
         programs.missing.insert("mvn".into(), format!("{why:#}"));
     }
@@ -118,6 +127,16 @@ fn directory(project: &Project) -> PathBuf {
 /// The directory of the lock files.
 fn locks(project: &Project) -> PathBuf {
     project.root.join("tests/programs")
+}
+
+/// The directory of the lock files of MCP's clients.
+fn client_locks(project: &Project) -> PathBuf {
+    project.root.join("tests/clients")
+}
+
+/// Where MCP's clients are: Python's and Node.js, JavaScript's.
+fn clients_directories(project: &Project) -> [PathBuf; 2] {
+    ["python", "npm"].map(|name| project.target.join("clients").join(name))
 }
 
 /// Runs `install`, which fills the directory `into`, unless it did so with the same inputs.

@@ -1,4 +1,4 @@
-//! What PyPI and npm have: Python's and JavaScript's tools, and Go.
+//! What PyPI and npm have: Python's and JavaScript's tools, Go, and MCP's clients.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::machine::Python;
-use super::{Programs, directory, locks, once};
+use super::{Programs, client_locks, clients_directories, directory, locks, once};
 use crate::process::{native, run};
 use crate::project::{Project, read, write};
 use crate::stamp::Inputs;
@@ -32,21 +32,43 @@ pub const INSTALLED: &[&str] = &[
 /// PyPI is not to be reached, or its files are not what the lock file says.
 pub fn python(project: &Project, base: &Python, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("python");
-    let lock = locks(project).join("python.txt");
-    let inputs = Inputs::new().files([lock.clone()])?.value("python", format!("{base:?}"));
-    once(project, "python", inputs, &into, || {
-        run(
-            &format!("python -m venv {}", project.shown(&into)),
-            native(&base.program).args(["-m", "venv"]).arg(&into),
-        )?;
-        run(
-            "pip install: ruff, mypy, import-linter, pylint, pytest, pyflakes, pycodestyle",
-            &mut pip_install(&into.join("bin/python"), &lock),
-        )
-    })?;
+    let what = "ruff, mypy, import-linter, pylint, pytest, pyflakes, pycodestyle";
+    environment(project, "python", base, &locks(project).join("python.txt"), &into, what)?;
     programs.add_directory(into.join("bin"));
     programs.readable.extend([into, base.prefix.clone()]);
     Ok(())
+}
+
+/// MCP's official clients, its conformance suite, and the Node.js that this one wants. No
+/// sandboxed program sees them.
+///
+/// # Errors
+/// As [`python`] and [`npm`].
+pub fn clients(project: &Project, base: &Python) -> Result<()> {
+    let [python, npm] = clients_directories(project);
+    let locks = client_locks(project);
+    let what = "MCP's client, Node.js";
+    environment(project, "clients-python", base, &locks.join("python.txt"), &python, what)?;
+    modules(project, "clients-npm", &locks, &npm, "MCP's client and conformance suite")
+}
+
+/// A virtual environment with what a lock file pins.
+fn environment(
+    project: &Project,
+    name: &str,
+    base: &Python,
+    lock: &Path,
+    into: &Path,
+    what: &str,
+) -> Result<()> {
+    let inputs = Inputs::new().files([lock.to_owned()])?.value("python", format!("{base:?}"));
+    once(project, name, inputs, into, || {
+        run(
+            &format!("python -m venv {}", project.shown(into)),
+            native(&base.program).args(["-m", "venv"]).arg(into),
+        )?;
+        run(&format!("pip install: {what}"), &mut pip_install(&into.join("bin/python"), lock))
+    })
 }
 
 /// Go, which PyPI has as a package: compiler, standard library and all.
@@ -80,22 +102,27 @@ fn pip_install(python: &Path, lock: &Path) -> Command {
 /// npm is not there or too old, or its registry is not to be reached.
 pub fn npm(project: &Project, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("npm");
-    let files = ["package.json", "package-lock.json"].map(|name| locks(project).join(name));
-    once(project, "npm", Inputs::new().files(files.clone())?, &into, || {
+    modules(project, "npm", &locks(project), &into, "eslint, jest")?;
+    programs.add_directory(into.join("node_modules/.bin"));
+    programs.readable.insert(into);
+    Ok(())
+}
+
+/// The packages that the lock file in a directory pins. None of their scripts runs.
+fn modules(project: &Project, name: &str, locks: &Path, into: &Path, what: &str) -> Result<()> {
+    let files = ["package.json", "package-lock.json"].map(|name| locks.join(name));
+    once(project, name, Inputs::new().files(files.clone())?, into, || {
         for file in &files {
             write(&into.join(file.file_name().unwrap_or_default()), read(file)?)?;
         }
         let mut npm = native("npm");
-        npm.current_dir(&into).args([
+        npm.current_dir(into).args([
             "ci",
             "--ignore-scripts",
             "--no-audit",
             "--no-fund",
             "--loglevel=error",
         ]);
-        run("npm ci: eslint, jest", &mut npm)
-    })?;
-    programs.add_directory(into.join("node_modules/.bin"));
-    programs.readable.insert(into);
-    Ok(())
+        run(&format!("npm ci: {what}"), &mut npm)
+    })
 }

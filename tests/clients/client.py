@@ -1,0 +1,122 @@
+"""A client of the official Python SDK that does what it is told, for tests/mcp.
+
+The one argument says how to connect. Each line of standard input is a request, and is answered by
+one line: {"ok": ...}, or {"error": {"code": ..., "message": ...}} for what the SDK raised.
+"""
+
+import json
+import sys
+
+import anyio
+import httpx2
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+
+
+class Person:
+    """Answers elicitations as it was told, and remembers what it was asked."""
+
+    def __init__(self):
+        self.action = "decline"
+        self.asked = []
+
+    async def answer(self, _context, params):
+        self.asked.append(params.message)
+        content = {} if self.action == "accept" else None
+        return ElicitResult(action=self.action, content=content)
+
+
+async def call(client, person, request):
+    """Calls a tool; with `cancel`, gives the call up once it has reported progress."""
+    person.action = request.get("person", "decline")
+    person.asked = []
+    progress = []
+    result = None
+    with anyio.CancelScope() as scope:
+
+        async def on_progress(done, total, message):
+            progress.append([done, total, message])
+            if request.get("cancel"):
+                scope.cancel()
+
+        arguments = request.get("arguments", {})
+        result = await client.call_tool(request["tool"], arguments, progress_callback=on_progress)
+        result = plain(result)
+    return {"result": result, "progress": progress, "asked": person.asked}
+
+
+async def do(client, person, request):
+    match request["do"]:
+        case "tools":
+            page = await client.list_tools()
+            return {"tools": plain(page)["tools"], "more": page.next_cursor is not None}
+        case "call":
+            return await call(client, person, request)
+        case "resources":
+            return plain(await client.list_resources())["resources"]
+        case "templates":
+            return plain(await client.list_resource_templates())["resourceTemplates"]
+        case "read":
+            return plain(await client.read_resource(request["uri"]))["contents"]
+        case "prompts":
+            return plain(await client.list_prompts())["prompts"]
+        case "prompt":
+            return plain(await client.get_prompt(request["name"], request["arguments"]))
+        case other:
+            raise ValueError(other)
+
+
+def plain(model):
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+def failure(error):
+    code = error.code if isinstance(error, MCPError) else None
+    return {"error": {"code": code, "message": str(error) or repr(error)}}
+
+
+def transport(wanted):
+    if "url" not in wanted:
+        program, *arguments = wanted["command"]
+        return stdio_client(
+            StdioServerParameters(
+                command=program,
+                args=arguments,
+                cwd=wanted["directory"],
+                env=wanted["environment"],
+            )
+        )
+    headers = {"Authorization": "Bearer " + wanted["token"]} if wanted.get("token") else {}
+    http = httpx2.AsyncClient(headers=headers, timeout=120)
+    return streamable_http_client(wanted["url"], http_client=http)
+
+
+async def main():
+    wanted = json.loads(sys.argv[1])
+    person = Person()
+    client = Client(
+        transport(wanted),
+        mode="legacy" if wanted["era"] == "legacy" else "auto",
+        elicitation_callback=person.answer if wanted["elicitation"] else None,
+    )
+    async with client:
+        say({"ok": {"revision": client.protocol_version, "server": client.server_info.name}})
+        while line := await anyio.to_thread.run_sync(sys.stdin.readline):
+            try:
+                say({"ok": await do(client, person, json.loads(line))})
+            except Exception as error:
+                say(failure(error))
+
+
+try:
+    anyio.run(main)
+except Exception as error:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    say(failure(error))
