@@ -1,6 +1,7 @@
 //! The arguments, as clap reads them. Help, man pages and completions come from here.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -124,7 +125,8 @@ Examples:
     Call(Call),
     /// Serve the tools to MCP clients, on standard input and output or over HTTP
     ///
-    /// Over HTTP, /mcp has all tools, or those of --role, and /mcp/ROLE those of each role.
+    /// Over HTTP, /mcp has all tools and /mcp/ROLE those of each role; with --role, there is only /mcp,
+    /// with those of that role.
     #[command(after_help = "\
 Examples:
   cofferdam serve --workspace ~/project
@@ -389,6 +391,9 @@ pub struct Serve {
     /// Take requests of pages from this origin (may be repeated)
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub allow_origin: Vec<String>,
+    /// Take at most so many requests a second from one address
+    #[arg(long, value_name = "REQUESTS", requires = "http")]
+    pub rate: Option<NonZeroU32>,
 }
 
 #[derive(Debug, Subcommand)]

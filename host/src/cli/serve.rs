@@ -37,6 +37,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
                 token,
                 hosts: args.allow_host.clone(),
                 origins: args.allow_origin.clone(),
+                rate: args.rate,
             };
             let ready = |address| tracing::warn!("serving http://{address}/mcp");
             let served = runtime.block_on(mcp::serve_http(server, address, access, ready));

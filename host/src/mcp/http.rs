@@ -1,24 +1,31 @@
-//! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role.
+//! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role where the server itself
+//! is under none.
 //!
 //! A page in a browser must not reach a server on the person's own machine: requests name one of
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
 //! proxy's business.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
 use super::Server;
+
+/// How many addresses are remembered before those are forgotten that have been quiet.
+const ADDRESSES: usize = 10_000;
 
 /// Who may reach the server.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +39,9 @@ pub struct Access {
     /// Pages beside its own origin on the loopback interface that may use it from a browser, such
     /// as `https://app.example.com:443`.
     pub origins: Vec<String>,
+    /// How many requests a second are taken from one address, with as many at once; `None`: any
+    /// number.
+    pub rate: Option<NonZeroU32>,
 }
 
 /// A server that does not serve.
@@ -70,7 +80,8 @@ pub async fn serve_http(
     let address = listener.local_addr().unwrap_or(address);
     ready(address);
     let stopping = server.shared.stopping.clone();
-    let served = axum::serve(listener, router(&server, &access, address.port()))
+    let router = router(&server, &access, address.port());
+    let served = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async move { stopping.cancelled().await })
         .await;
     server.shared.stopping.cancel();
@@ -92,7 +103,8 @@ fn router(server: &Server, access: &Access, port: u16) -> Router {
         let sessions = Arc::new(LocalSessionManager::default());
         StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
     };
-    let roles = server.shared.host.policy().roles().map(|role| role.name().to_owned());
+    let roles = server.shared.host.policy().roles().filter(|_| server.role.is_none());
+    let roles = roles.map(|role| role.name().to_owned());
     // The role is one of the host's own.
     let roles = roles.filter_map(|role| Some((server.under(&role).ok()?, role)));
     let mcp = roles
@@ -101,9 +113,32 @@ fn router(server: &Server, access: &Access, port: u16) -> Router {
         })
         .route_service("/mcp", service(server.clone()));
     let wanted = access.token.as_deref().map(digest);
+    let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Whether it is there, anybody may ask.
     mcp.layer(middleware::from_fn_with_state(wanted, authorize))
         .route("/health", get(|| async { "ok\n" }))
+        .layer(middleware::from_fn_with_state(rate, slow_down))
+}
+
+/// Lets requests pass as long as their address does not send too many.
+async fn slow_down(
+    State(rate): State<Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(rate) = rate else { return next.run(request).await };
+    if rate.len() > ADDRESSES {
+        rate.retain_recent();
+    }
+    match rate.check_key(&from.ip()) {
+        Ok(()) => next.run(request).await,
+        Err(early) => {
+            let seconds = early.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
+            let later = [(header::RETRY_AFTER, seconds.to_string())];
+            (StatusCode::TOO_MANY_REQUESTS, later, "too many requests from here\n").into_response()
+        }
+    }
 }
 
 fn digest(token: &str) -> [u8; 32] {
