@@ -66,5 +66,6 @@ plugin!(Conformance {
     test_input_required_result_elicitation = say,
     test_input_required_result_request_state = say,
     test_input_required_result_tampered_state = say,
+    test_missing_capability = say,
     wait,
 });

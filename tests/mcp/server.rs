@@ -1,0 +1,137 @@
+//! A server over HTTP, in a process of its own.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ExitStatus};
+use std::sync::mpsc;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::{PATIENCE, plugin};
+use crate::support::Place;
+
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Serves a place with the guest, and waits until it does.
+    pub fn new(place: &Place, options: &[&str]) -> Self {
+        let mut command = place.command(&["serve", "--http", "127.0.0.1:0"]);
+        let mut child = command.args(plugin()).args(options).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, listening) = mpsc::channel();
+        std::thread::spawn(move || {
+            // To the end: a full pipe would hold up the server.
+            for line in errors.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        loop {
+            let line = listening.recv_timeout(PATIENCE).expect("the server does not serve");
+            if let Some((_, address)) = line.split_once("serving http://") {
+                let address = address.trim_end_matches("/mcp").parse().unwrap();
+                return Self { child, address };
+            }
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Asks it to stop, as an operator would, and waits until it has.
+    pub fn stop(mut self) -> ExitStatus {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// Sends a request, whose answer can be read then.
+    pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A server that has seen enough does not read the rest.
+        let _ = stream.write_all(request.text().as_bytes());
+        BufReader::new(stream)
+    }
+
+    /// What it answers to a request: the status, the head, the body.
+    pub fn ask(&self, request: &Request) -> (u16, String, String) {
+        let mut stream = self.send(request);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer to {}", request.path));
+        (status, head.to_ascii_lowercase(), body.to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request of revision 2026-07-28.
+pub struct Request {
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+}
+
+impl Request {
+    pub fn get(path: &str) -> Self {
+        let path = path.to_owned();
+        Self { path, headers: vec![("Host".into(), "localhost".into())], body: None }
+    }
+
+    pub fn post(path: &str, method: &str, params: &Value) -> Self {
+        let body = message(method, params.clone()).to_string();
+        let mut headers = vec![
+            ("Host", "localhost"),
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", method),
+        ];
+        if let Some(name) = params["name"].as_str() {
+            headers.push(("Mcp-Name", name));
+        }
+        let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self { path: path.to_owned(), headers: headers.collect(), body: Some(body) }
+    }
+
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn text(&self) -> String {
+        let Self { path, headers, body } = self;
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let body = body.as_deref().unwrap_or_default();
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text + &format!("Content-Length: {}\r\n\r\n{body}", body.len())
+    }
+}
+
+/// A request of revision 2026-07-28, with the number 1, of a client that can't ask anybody.
+pub fn message(method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "progressToken": "token",
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+}
