@@ -201,3 +201,18 @@ pub struct Model {
     /// Calls that put routes and routers together, each with the function that they are in.
     pub registrations: Vec<(Option<usize>, Invocation)>,
 }
+
+impl Model {
+    /// A definition and those around it, the innermost first.
+    pub fn outwards(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
+        std::iter::successors(from, |&definition| self.definitions[definition].parent)
+    }
+
+    /// The names that can be seen from a definition, the innermost first: those of each definition
+    /// around it, and the module's own.
+    pub fn scopes(&self, from: Option<usize>) -> impl Iterator<Item = (Option<usize>, &Scope)> {
+        let around = self.outwards(from);
+        let around = around.map(|index| (Some(index), &self.definitions[index].scope));
+        around.chain([(None, &self.scope)])
+    }
+}

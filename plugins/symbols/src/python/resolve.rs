@@ -175,14 +175,8 @@ impl<'a> Modules<'a> {
 
     fn class_around(&mut self, file: &str, around: Option<usize>) -> Option<Place> {
         let model = self.model(file)?;
-        let mut at = around;
-        while let Some(definition) = at {
-            if model.definitions[definition].is_class {
-                return Some(Place { file: file.to_owned(), definition });
-            }
-            at = model.definitions[definition].parent;
-        }
-        None
+        let definition = model.outwards(around).find(|&at| model.definitions[at].is_class)?;
+        Some(Place { file: file.to_owned(), definition })
     }
 
     fn name(&mut self, file: &str, around: Option<usize>, name: &str, depth: usize) -> Value {
@@ -194,8 +188,7 @@ impl<'a> Modules<'a> {
         {
             return Value::Class(class);
         }
-        let mut at = around;
-        while let Some(index) = at {
+        for index in model.outwards(around) {
             let definition = &model.definitions[index];
             if let (Some(receiver), Some(class)) = (&definition.receiver, definition.parent)
                 && receiver.name == name
@@ -208,13 +201,12 @@ impl<'a> Modules<'a> {
                 };
             }
             // A class's names are not seen from within its methods.
-            if (!definition.is_class || at == around)
+            if (!definition.is_class || around == Some(index))
                 && let Some(value) =
                     self.in_scope(file, Some(index), &definition.scope, name, depth)
             {
                 return value;
             }
-            at = definition.parent;
         }
         match self.in_module(file, name, depth) {
             Value::Unknown if is_builtin(name) => Value::External(format!("builtins.{name}")),

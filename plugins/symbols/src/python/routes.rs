@@ -342,17 +342,8 @@ impl Finder<'_, '_> {
         let model = self.modules.model(file)?;
         match steps {
             [Step::Name(name)] => {
-                let mut at = around;
-                while let Some(index) = at {
-                    let definition = &model.definitions[index];
-                    if let Some(found) =
-                        self.router_in(file, Some(index), &definition.scope, name, depth)
-                    {
-                        return Some(found);
-                    }
-                    at = definition.parent;
-                }
-                self.router_in(file, None, &model.scope, name, depth)
+                let mut scopes = model.scopes(around);
+                scopes.find_map(|(at, scope)| self.router_in(file, at, scope, name, depth))
             }
             // `self.router` of the class around.
             [Step::Name(receiver), Step::Attribute(name)]
@@ -603,14 +594,8 @@ impl Finder<'_, '_> {
         let model = self.modules.model(file)?;
         match steps {
             [Step::Name(name)] => {
-                let mut at = around;
-                while let Some(index) = at {
-                    if let Some(text) = model.definitions[index].scope.strings.get(name) {
-                        return Some(text.clone());
-                    }
-                    at = model.definitions[index].parent;
-                }
-                if let Some(text) = model.scope.strings.get(name) {
+                let bound = model.scopes(around).find_map(|(_, scope)| scope.strings.get(name));
+                if let Some(text) = bound {
                     return Some(text.clone());
                 }
                 let import = model.scope.imports.get(name)?;
