@@ -26,6 +26,7 @@ mod quality;
 mod responses;
 mod roles;
 mod symbols;
+mod tasks;
 mod team;
 mod tools;
 mod transactions;

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -95,6 +98,14 @@ impl Place {
         self.home().join(name)
     }
 
+    /// A shell script in the home, which anybody can execute: its absolute path.
+    pub fn script(&self, name: &str, body: &str) -> String {
+        let path = self.home_file(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
     pub fn run(&self, args: &[&str]) -> Ended {
         self.run_with(args, "")
     }
@@ -116,7 +127,7 @@ impl Place {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_owned();
-        let writer = std::thread::spawn(move || {
+        let writer = thread::spawn(move || {
             // A command that refuses early does not read everything.
             let _ = stdin.write_all(input.as_bytes());
         });
@@ -133,4 +144,13 @@ impl Place {
 /// The root of the project.
 pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Waits for something that another process does.
+pub fn wait_until(done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -1,4 +1,5 @@
-//! Where settings come from: the user's `cofferdam.toml` and the workspace's own.
+//! Where settings come from: the user's `cofferdam.toml` and the workspace's own, and the contracts
+//! in the directories that they name.
 //!
 //! An agent can edit the workspace, so the workspace's file counts only after a person has
 //! accepted exactly this text. What was accepted is remembered outside of the workspace. Once
@@ -6,9 +7,13 @@
 //! have narrowed what is allowed.
 #![expect(clippy::disallowed_methods, reason = "the user's settings are named by paths")]
 
+mod contracts;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use contracts::{contract, contracts};
 
 use crate::plugin::cache::digest;
 use crate::policy::Settings;
@@ -35,6 +40,14 @@ pub enum ConfigError {
         path: PathBuf,
         /// What is wrong, with its line.
         source: toml::de::Error,
+    },
+    /// A file is no contract, or names no directory of contracts.
+    #[error("{}: {message}", path.display())]
+    Contract {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        message: String,
     },
     /// The workspace's file is not the accepted one any more.
     #[error("{} {change} since it was accepted; look at it and run `cofferdam policy accept`, or use --trust-workspace for this run", path.display())]
@@ -122,7 +135,15 @@ fn read(workspace: &Workspace) -> Result<Option<String>, ConfigError> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
-    Settings::parse(text).map_err(|source| ConfigError::Malformed { path: path.to_owned(), source })
+    let settings = Settings::parse(text)
+        .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source })?;
+    match settings.contracts.iter().find(|directory| !directory.is_absolute()) {
+        None => Ok(settings),
+        Some(directory) => Err(ConfigError::Contract {
+            path: path.to_owned(),
+            message: format!("contracts: '{}' is no absolute path", directory.display()),
+        }),
+    }
 }
 
 fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {

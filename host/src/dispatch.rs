@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
 use crate::envelope::{Call, DecodeError};
 use crate::outcome::{Failure, Outcome, Status, shorten};
@@ -145,6 +146,11 @@ pub struct GrantedCall {
 }
 
 impl GrantedCall {
+    /// The call itself.
+    pub fn call(&self) -> &ValidCall {
+        &self.valid
+    }
+
     /// Whether it may change files.
     pub fn may_write(&self) -> bool {
         self.grant.capabilities.files == Files::Write
@@ -169,6 +175,11 @@ impl GrantedCall {
     /// The arguments.
     pub fn args(&self) -> &Value {
         &self.valid.args
+    }
+
+    /// Whether it may give tasks to agents.
+    pub fn asks_agents(&self) -> bool {
+        !self.grant.capabilities.agents.is_empty()
     }
 
     /// How long it may take.
@@ -328,6 +339,8 @@ pub struct Executor<'a> {
     pub programs: &'a Arc<Programs>,
     /// Sends requests.
     pub http: &'a Arc<Http>,
+    /// The agents that tasks can be given to.
+    pub team: &'a Arc<Team>,
 }
 
 impl Executor<'_> {
@@ -384,6 +397,7 @@ impl Executor<'_> {
                 backends: Arc::clone(self.backends),
                 programs: Arc::clone(self.programs),
                 http: Arc::clone(self.http),
+                team: Arc::clone(self.team),
                 contacts: Arc::clone(contacts),
             },
         };
@@ -534,7 +548,15 @@ pub fn not_committed(error: &CommitError) -> Failure {
     }
 }
 
+/// What a call answers that gives tasks to agents, within a transaction: what they change could
+/// not be taken back with it.
+pub fn not_in_transaction() -> Failure {
+    let message = "what agents change can't be taken back, so a call that gives tasks to them is \
+                   not made in an atomic or a dry run";
+    Failure::new(Status::Denied, "NotInTransaction", message)
+}
+
 /// What a denied call answers.
-pub fn denied(denial: &Denial) -> Outcome {
-    Outcome::Failed(Failure::new(Status::Denied, denial.code, denial.message.clone()))
+pub fn denied(denial: &Denial) -> Failure {
+    Failure::new(Status::Denied, denial.code, denial.message.clone())
 }

@@ -17,8 +17,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::repeats::Repeats;
-use crate::agent::Agents;
+use crate::agent::{Agents, Team};
 use crate::capability::{Contacts, Http, Programs};
+use crate::contract::{Contract, ContractError, Contracts};
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, CommitRecord, Entry, Event, Journal, Record};
@@ -60,6 +61,9 @@ pub struct Config {
     pub observer: Arc<dyn Observer>,
     /// How the sandbox of native programs is started; `None`: no native program runs.
     pub sandbox: Option<Helper>,
+    /// Contracts that agents' answers keep to, beside those that are built in. A later one replaces
+    /// an earlier one for the same agent.
+    pub contracts: Vec<Contract>,
     /// The variables of which the settings can pass some on to native programs, or to hosts that
     /// are asked, and all of which a person's own agents get.
     pub environment: HashMap<String, String>,
@@ -78,6 +82,7 @@ impl Config {
             workers: None,
             observer: Arc::new(Quiet),
             sandbox: None,
+            contracts: Vec::new(),
             environment: HashMap::new(),
         }
     }
@@ -95,6 +100,9 @@ pub enum OpenError {
     /// The settings make no sense.
     #[error("the settings: {0}")]
     Policy(#[from] PolicyError),
+    /// A contract that came with the host is broken, which its tests rule out.
+    #[error("a built-in contract: {0}")]
+    Contract(#[from] ContractError),
     /// The engine can't be set up.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -182,6 +190,7 @@ pub struct Host {
     backends: Arc<Backends>,
     programs: Arc<Programs>,
     agents: Agents,
+    team: Arc<Team>,
     http: Arc<Http>,
     repeats: Repeats,
     workers: Workers,
@@ -223,6 +232,10 @@ impl Host {
         let runtime = Arc::new(Runtime::new(workers, cache)?);
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
         let agents = Agents::new(workspace.path(), config.environment.clone());
+        let most = policy.limits().output;
+        let mut contracts = Contracts::built_in()?;
+        config.contracts.into_iter().for_each(|contract| contracts.add(contract));
+        let team = Team::new(agents.clone(), &policy, &contracts, most)?;
         let http = Http::new(config.environment.clone());
         let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
         Ok(Self {
@@ -232,6 +245,7 @@ impl Host {
             backends: Arc::new(backends),
             programs: Arc::new(programs),
             agents,
+            team: Arc::new(team),
             http: Arc::new(http),
             repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
@@ -474,19 +488,16 @@ impl Host {
         let name = call.name().to_owned();
         let (library, library_id) = journal::library(call.args());
         let tool = Arc::clone(call.tool());
-        let contacts = Arc::default();
+        let contacts: Arc<Contacts> = Arc::default();
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
         let (outcome, commit) = if skip || is_cancelled {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
-            let repeated = self.repeats.count(&tool, call.args());
-            let granted = dispatch::grant(&self.policy, call, role, &options.limits, scope);
-            match (granted, repeated) {
-                (Err(denial), _) => (dispatch::denied(&denial), None),
-                (Ok(_), Err(failure)) => (Outcome::Failed(failure), None),
-                (Ok(granted), Ok(())) => {
+            match self.allow(call, role, options, scope, shared.is_some()) {
+                Err(failure) => (Outcome::Failed(failure), None),
+                Ok(granted) => {
                     let cancelled = cancelled(&mut cancel);
                     let executor = self.executor(options);
                     let approved = self.approved(&executor, &id, &granted, options).await;
@@ -513,7 +524,7 @@ impl Host {
         (record.library, record.library_id) = (library, library_id);
         record.commit = commit;
         record.dry_run = options.dry_run;
-        record.hosts = contacts.names();
+        (record.hosts, record.agents) = (contacts.hosts(), contacts.agents());
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
@@ -522,6 +533,25 @@ impl Host {
         }
         self.record(record);
         Ended { answer, record: None, is_staged }
+    }
+
+    /// Decides what a call may do, and whether it may be made once more. Only one that is granted
+    /// counts.
+    fn allow(
+        &self,
+        call: ValidCall,
+        role: Option<&Role>,
+        options: &RunOptions,
+        scope: &Scope,
+        is_shared: bool,
+    ) -> Result<GrantedCall, Failure> {
+        let granted = dispatch::grant(&self.policy, call, role, &options.limits, scope)
+            .map_err(|denial| dispatch::denied(&denial))?;
+        if is_shared && granted.asks_agents() {
+            return Err(dispatch::not_in_transaction());
+        }
+        self.repeats.count(granted.call())?;
+        Ok(granted)
     }
 
     /// Runs a call in a transaction of its own, if it may change anything. Answers the commit
@@ -567,6 +597,7 @@ impl Host {
             backends: &self.backends,
             programs: &self.programs,
             http: &self.http,
+            team: &self.team,
         }
     }
 
@@ -664,7 +695,7 @@ fn discard(ended: &mut [Ended], failure: &Failure) {
 }
 
 fn only_reads(call: &ValidCall) -> bool {
-    call.tool().tool().effects < Files::Write
+    call.tool().tool().only_reads()
 }
 
 /// Ends when the run is cancelled; never, where nobody can.

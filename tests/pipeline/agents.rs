@@ -2,9 +2,7 @@
 //! badly.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -12,23 +10,14 @@ use serde_json::json;
 use super::{
     HELPERS, approval, assert_state, designer, fits, log, package, rejection, tree, work_order,
 };
-use crate::support::{Ended, Place};
-
-/// A script outside of the workspace.
-fn script(place: &Place, name: &str, body: &str) -> String {
-    let path = place.home().join(name);
-    fs::create_dir_all(place.home()).unwrap();
-    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path.to_str().unwrap().to_owned()
-}
+use crate::support::{Ended, Place, wait_until};
 
 /// A script that keeps its prompt, and answers with this text.
 fn answering(place: &Place, name: &str, answer: &str) -> String {
     let home = place.home();
     fs::write(home.join(format!("{name}.answer")), answer).unwrap();
     let home = home.display();
-    script(place, name, &format!("cat > {home}/{name}.prompt; cat {home}/{name}.answer"))
+    place.script(name, &format!("cat > {home}/{name}.prompt; cat {home}/{name}.answer"))
 }
 
 fn prompt(place: &Place, name: &str) -> String {
@@ -132,7 +121,7 @@ fn an_agent_that_gives_no_answer_blocks() {
         ),
     ] {
         crate::trial::configure(&place, "[limits]\nenvelope-mb = 1\n");
-        let bad = script(&place, name, body);
+        let bad = place.script(name, body);
         let started = Instant::now();
         for (designer_cmd, qa_cmd, stage) in [(&bad, &good, "designer"), (&good, &bad, "qa")] {
             // One that floods ends by its size, however slow the machine.
@@ -218,7 +207,7 @@ fn an_agent_is_its_persons_own_program() {
     let home = place.home();
     let seen = home.join("seen");
     let body = format!("pwd > {0}; echo \"$HOME\" >> {0}; exit 1", seen.display());
-    let designer_cmd = script(&place, "designer.sh", &body);
+    let designer_cmd = place.script("designer.sh", &body);
     ask(&place, &designer_cmd, "true", &[]);
     let wanted = format!("{}\n{}\n", place.workspace().display(), home.display());
     assert_eq!(fs::read_to_string(seen).unwrap(), wanted);
@@ -231,7 +220,7 @@ fn an_interrupted_round_ends_its_agent() {
     let before = tree(&place);
     let pid = place.home().join("pid");
     let designer_cmd =
-        script(&place, "designer.sh", &format!("echo $$ > {}; exec sleep 600", pid.display()));
+        place.script("designer.sh", &format!("echo $$ > {}; exec sleep 600", pid.display()));
     let order = place.home().join("order.json");
     fs::write(&order, work_order().to_string()).unwrap();
     let arguments = [
@@ -255,12 +244,4 @@ fn an_interrupted_round_ends_its_agent() {
     let process = PathBuf::from(format!("/proc/{}", agent.trim()));
     wait_until(|| !process.exists());
     assert_eq!(tree(&place), before);
-}
-
-fn wait_until(done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline);
-        thread::sleep(Duration::from_millis(10));
-    }
 }

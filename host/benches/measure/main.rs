@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam::agent::Team;
 use cofferdam::capability::{Http, Programs};
 use cofferdam::plugin::registry::{Plugin, Registry};
 use cofferdam::policy::{Capabilities, Files, Limits, Scope};
@@ -187,6 +188,7 @@ impl Setup {
                 backends: Arc::new(Backends::none(Arc::clone(&self.runtime))),
                 programs: Arc::new(Programs::none()),
                 http: Arc::new(Http::new(HashMap::new())),
+                team: Arc::new(Team::none()),
                 contacts: Arc::default(),
             },
         }

@@ -8,6 +8,8 @@
 //! checked yet. What is asked, and what answers mean, is for whoever asks.
 
 mod process;
+mod strays;
+mod team;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,18 @@ use cofferdam_sandbox::find_program;
 use crate::outcome::neutralise;
 use crate::policy::AgentCommand;
 
+pub use team::{Answer, Report, TaskError, Team};
+
 /// How much of what an agent prints to its standard error an error shows, in bytes.
 const COMPLAINT: usize = 2 << 10;
+
+/// The variable that names the tasks that a process works on, the outermost first, with `:`
+/// between.
+const TASKS: &str = "COFFERDAM_TASKS";
+
+/// How many agents may wait for each other: one that a host asks, one that a host asks for that
+/// one, and so on.
+pub const MAX_DEPTH: usize = 3;
 
 /// What every agent is started with.
 #[derive(Debug, Clone)]
@@ -35,6 +47,8 @@ pub struct Agents {
 pub struct Question<'a> {
     /// The program.
     pub command: &'a AgentCommand,
+    /// Variables that it gets beside the host's environment.
+    pub variables: &'a [(String, String)],
     /// What it reads.
     pub prompt: String,
     /// How long it may take.
@@ -49,6 +63,12 @@ pub enum AgentError {
     /// There is no such program.
     #[error("there is no program '{0}' in the absolute directories of PATH")]
     NotFound(String),
+    /// The host itself works for an agent that works for an agent ...
+    #[error("agents that ask agents are nested at most {MAX_DEPTH} deep")]
+    TooDeep,
+    /// Whoever asks has to be done by now.
+    #[error("no time was left to ask the agent")]
+    NoTime,
     /// The system does not start it, or its pipes broke.
     #[error("the agent {program} can't be run: {source}")]
     System {
@@ -130,22 +150,14 @@ impl Agents {
         question: Question<'_>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<String, AgentError> {
-        let Question { command, prompt, timeout, most } = question;
-        let program = self.find(command.program())?;
-        let start = process::Start {
-            program: program.clone(),
-            arguments: command.arguments().to_vec(),
-            directory: self.directory.clone(),
-            environment: self.environment.clone(),
-        };
+        let start = self.start(&question)?;
+        let Question { prompt, timeout, most, .. } = question;
         let stop = Arc::new(AtomicBool::new(false));
         let _stop_when_dropped = StopWhenDropped(Arc::clone(&stop));
         let running = {
             let stop = Arc::clone(&stop);
-            let bounds = process::Bounds { time: timeout, output: most };
-            tokio::task::spawn_blocking(move || {
-                process::run(start, prompt.as_bytes(), &bounds, &stop)
-            })
+            let stop = move || stop.load(Ordering::Relaxed);
+            tokio::task::spawn_blocking(move || run(start, &prompt, timeout, most, &stop))
         };
         let mut running = std::pin::pin!(running);
         let ended = tokio::select! {
@@ -155,15 +167,40 @@ impl Agents {
                 running.await
             }
         };
-        let ended = match ended {
+        match ended {
             Ok(ended) => ended,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        let ended = ended.map_err(|source| AgentError::System {
-            program: program.display().to_string(),
-            source,
-        })?;
-        answer(ended, timeout, most)
+        }
+    }
+
+    /// As [`Self::ask`], on this thread, until `stop` says so.
+    fn ask_here(
+        &self,
+        question: &Question<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<String, AgentError> {
+        let start = self.start(question)?;
+        run(start, &question.prompt, question.timeout, question.most, stop)
+    }
+
+    /// What is started for a question.
+    fn start(&self, question: &Question<'_>) -> Result<process::Start, AgentError> {
+        let around = self.environment.get(TASKS).filter(|tasks| !tasks.is_empty());
+        if around.is_some_and(|tasks| tasks.split(':').count() >= MAX_DEPTH) {
+            return Err(AgentError::TooDeep);
+        }
+        let task = uuid::Uuid::now_v7().simple().to_string();
+        let tasks = around.map_or_else(|| task.clone(), |around| format!("{around}:{task}"));
+        let mut environment = self.environment.clone();
+        environment.extend(question.variables.iter().cloned());
+        environment.insert(TASKS.to_owned(), tasks);
+        Ok(process::Start {
+            program: self.find(question.command.program())?,
+            arguments: question.command.arguments().to_vec(),
+            directory: self.directory.clone(),
+            environment,
+            mark: task,
+        })
     }
 
     fn find(&self, program: &str) -> Result<PathBuf, AgentError> {
@@ -175,6 +212,21 @@ impl Agents {
         // A relative directory would be one of the workspace's.
         find_program(program, &directories).ok_or_else(|| AgentError::NotFound(program.to_owned()))
     }
+}
+
+/// Runs an agent to its end.
+fn run(
+    start: process::Start,
+    prompt: &str,
+    timeout: Duration,
+    most: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<String, AgentError> {
+    let program = start.program.display().to_string();
+    let bounds = process::Bounds { time: timeout, output: most };
+    let ended = process::run(start, prompt.as_bytes(), &bounds, stop)
+        .map_err(|source| AgentError::System { program, source })?;
+    answer(ended, timeout, most)
 }
 
 /// What the end of an agent means.

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +16,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
 };
 
+use super::strays;
 use crate::outcome::neutralise;
 
 /// How often the clock, the process and the wish to stop are looked at, however quiet the pipes.
@@ -38,6 +38,8 @@ pub(super) struct Start {
     pub arguments: Vec<String>,
     pub directory: PathBuf,
     pub environment: HashMap<String, String>,
+    /// A text that its environment holds, and nobody's but what it starts.
+    pub mark: String,
 }
 
 /// Where it is stopped.
@@ -64,8 +66,8 @@ pub(super) enum End {
     Stopped,
 }
 
-/// Runs a program until it ends, or until it is ended. What it left in its process group is
-/// killed before this returns.
+/// Runs a program until it ends, or until it is ended. What it left behind is killed before this
+/// returns: its process group, and whatever else has its mark.
 ///
 /// # Errors
 /// Those of the system, on starting and on waiting.
@@ -73,7 +75,7 @@ pub(super) fn run(
     start: Start,
     input: &[u8],
     bounds: &Bounds,
-    stop: &AtomicBool,
+    stop: &dyn Fn() -> bool,
 ) -> io::Result<Ended> {
     #[expect(clippy::disallowed_methods, reason = "the one place where a person's agent starts")]
     let mut command = Command::new(&start.program);
@@ -88,7 +90,7 @@ pub(super) fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let mut group = Group { child, is_reaped: false };
+    let mut group = Group { child, mark: start.mark, is_reaped: false };
     let stdin = group.child.stdin.take();
     let stdout = group.child.stdout.take();
     let stderr = group.child.stderr.take();
@@ -114,7 +116,7 @@ pub(super) fn run(
             Some(End::TooLong)
         } else if started.elapsed() >= bounds.time {
             Some(End::Timeout)
-        } else if stop.load(Ordering::Relaxed) {
+        } else if stop() {
             Some(End::Stopped)
         } else {
             None
@@ -129,7 +131,7 @@ pub(super) fn run(
         }
     }
     // What is still in the pipes was printed before; nobody waits for what others might add.
-    group.signal(Signal::KILL);
+    group.kill();
     output.read(bounds.output);
     log.read();
     log.end();
@@ -145,9 +147,10 @@ pub(super) fn run(
     Ok(Ended { end, stdout: output.bytes, stderr: log.stream.bytes })
 }
 
-/// A program with its process group, which is killed when this goes.
+/// A program with what it started, which is killed when this goes.
 struct Group {
     child: Child,
+    mark: String,
     is_reaped: bool,
 }
 
@@ -171,6 +174,12 @@ impl Group {
         }
     }
 
+    /// Kills the group, and what has left it.
+    fn kill(&self) {
+        self.signal(Signal::KILL);
+        strays::kill(&self.mark);
+    }
+
     fn reap(&mut self) -> io::Result<std::process::ExitStatus> {
         let status = self.child.wait()?;
         self.is_reaped = true;
@@ -181,7 +190,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.is_reaped {
-            self.signal(Signal::KILL);
+            self.kill();
             // It is dead, and nothing can be done about a system that does not say so.
             let _ = self.child.wait();
         }

@@ -22,8 +22,13 @@ fn ask_until(
     ]);
     let agents = Agents::new(Path::new("/"), environment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let question =
-        Question { command: &command, prompt: prompt.to_owned(), timeout, most: 1 << 20 };
+    let question = Question {
+        command: &command,
+        variables: &[],
+        prompt: prompt.to_owned(),
+        timeout,
+        most: 1 << 20,
+    };
     runtime.block_on(agents.ask(question, cancelled)).map_err(|error| error.to_string())
 }
 
@@ -66,8 +71,13 @@ fn no_answer_has_a_reason() {
     let command = AgentCommand::new(&["no-such-agent".to_owned()]).unwrap();
     let agents = Agents::new(Path::new("/"), HashMap::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let question =
-        Question { command: &command, prompt: String::new(), timeout: LONG, most: 1 << 10 };
+    let question = Question {
+        command: &command,
+        variables: &[],
+        prompt: String::new(),
+        timeout: LONG,
+        most: 1 << 10,
+    };
     let error = runtime.block_on(agents.ask(question, std::future::pending())).unwrap_err();
     assert!(matches!(error, AgentError::NotFound(_)), "{error}");
 }
@@ -101,6 +111,42 @@ fn what_an_agent_leaves_behind_is_killed() {
     assert_eq!(ask(&script, "", LONG).unwrap(), "done\n");
     assert!(started.elapsed() < Duration::from_secs(20));
     assert_dead(&file);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_has_left_its_group_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
+    let stray = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600", file.display());
+    let wait = format!("while ! [ -e {} ]; do sleep 0.01; done", file.display());
+    let script = format!("setsid sh -c '{stray}' & {wait}; echo done");
+    assert_eq!(ask(&script, "", LONG).unwrap(), "done\n");
+    assert_dead(&file);
+}
+
+#[test]
+fn agents_within_agents_are_counted() {
+    let words = ["sh", "-c", "echo $COFFERDAM_TASKS $MORE"].map(str::to_owned);
+    let command = AgentCommand::new(&words).unwrap();
+    for (around, deep) in [("", 1), ("a", 2), ("a:b", 3), ("a:b:c", 0), ("a:b:c:d", 0)] {
+        let environment = HashMap::from([
+            ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
+            (TASKS.to_owned(), around.to_owned()),
+        ]);
+        let agents = Agents::new(Path::new("/"), environment);
+        let variables = &[("MORE".to_owned(), "told".to_owned())];
+        let question =
+            Question { command: &command, variables, prompt: "".into(), timeout: LONG, most: 999 };
+        match agents.ask_here(&question, &|| false) {
+            Err(error) => assert!(deep == 0 && matches!(error, AgentError::TooDeep), "{error}"),
+            Ok(told) => {
+                let (tasks, more) = told.trim().split_once(' ').unwrap();
+                assert!(tasks.starts_with(around) && more == "told", "{told}");
+                assert_eq!(tasks.split(':').count(), deep, "{told}");
+            }
+        }
+    }
 }
 
 #[test]

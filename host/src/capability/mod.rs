@@ -1,9 +1,12 @@
-//! What plugins can be given: files, bulk reading, native programs, backends, HTTP, messages,
-//! progress.
+//! What plugins can be given: files, bulk reading, native programs, agents, backends, HTTP, a
+//! cache, messages, progress.
 //! Everything is linked here, one line each; what a call may really do is decided by its
 //! [`CallState`], which was made from its grant.
 
+mod agents;
 mod backends;
+mod cache;
+mod contacts;
 mod files;
 mod http;
 mod messages;
@@ -15,9 +18,10 @@ mod wasi;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
+pub use contacts::Contacts;
 pub(crate) use files::FileState;
+pub use http::Http;
 pub(crate) use http::HttpState;
-pub use http::{Contacts, Http};
 pub(crate) use messages::Messages;
 pub use process::Programs;
 pub use scan::Scanner;
@@ -37,6 +41,8 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::scan::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     files::add_permissions_to_linker(linker)?;
     wit::host::process::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::agents::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::linting::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::testing::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

@@ -1,6 +1,5 @@
 //! `cofferdam contract`: agents' output contracts, and their responses read by them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -8,6 +7,7 @@ use serde_json::{Value, json};
 use super::args::{self, ContractCommand, Format};
 use super::output::Output;
 use super::{CliError, exit, setup};
+use crate::config;
 use crate::contract::{Contract, Contracts, Turn};
 
 pub fn execute(args: &args::Contract, output: &Output) -> Result<u8, CliError> {
@@ -35,39 +35,11 @@ fn unknown(error: &dyn std::fmt::Display) -> CliError {
 fn contracts(directories: &[PathBuf]) -> Result<Contracts, CliError> {
     let mut contracts = Contracts::built_in().map_err(CliError::host)?;
     for directory in directories {
-        for file in files(directory)? {
-            let contract = read(&file)
-                .map_err(|error| CliError::Usage(format!("{}: {error}", file.display())))?;
+        for contract in config::contracts(directory)? {
             contracts.add(contract);
         }
     }
     Ok(contracts)
-}
-
-/// The contracts' files in a directory, by name.
-fn files(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let usage =
-        |error: std::io::Error| CliError::Usage(format!("{}: {error}", directory.display()));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).map_err(usage)? {
-        let path = entry.map_err(usage)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// Reads a contract's file, which has to have its agent's name; or says what is wrong with it.
-fn read(file: &Path) -> Result<Contract, String> {
-    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let contract = Contract::from_toml(&text).map_err(|error| error.to_string())?;
-    let name = contract.file_name();
-    if file.file_name().is_none_or(|found| found != name.as_str()) {
-        return Err(format!("the contract of {} belongs into {name}", contract.agent));
-    }
-    Ok(contract)
 }
 
 fn list(contracts: &Contracts, output: &Output) -> Result<u8, CliError> {
@@ -137,9 +109,9 @@ fn check(contracts: &Contracts, names: &[String], output: &Output) -> Result<u8,
     for name in names {
         let file = Path::new(name);
         let problems = if file.is_file() {
-            match read(file) {
+            match config::contract(file) {
                 Ok(contract) => contract.check(),
-                Err(error) => vec![error],
+                Err(error) => vec![error.to_string()],
             }
         } else {
             contracts

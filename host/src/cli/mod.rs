@@ -138,9 +138,10 @@ impl From<OpenError> for CliError {
             OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => {
                 Self::Usage(error.to_string())
             }
-            OpenError::Runtime(_) | OpenError::Threads(_) | OpenError::NoRuntime(_) => {
-                Self::Host(error.to_string())
-            }
+            OpenError::Contract(_)
+            | OpenError::Runtime(_)
+            | OpenError::Threads(_)
+            | OpenError::NoRuntime(_) => Self::Host(error.to_string()),
         }
     }
 }

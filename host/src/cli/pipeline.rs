@@ -62,12 +62,14 @@ fn source(
     match *document {
         DocumentSource { command: Some(text), option, .. } => Ok(Source::Agent {
             command: command(text, option)?,
+            variables: Vec::new(),
             timeout: timeout.map_or(AGENT_TIMEOUT, seconds),
         }),
         DocumentSource { agent: Some(name), option, .. } => {
             let agent = host.policy().agent(name).ok_or_else(|| unknown(name, option, host))?;
             Ok(Source::Agent {
                 command: agent.command().clone(),
+                variables: agent.variables(),
                 timeout: timeout.map_or(agent.timeout(), seconds),
             })
         }

@@ -34,7 +34,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         .roles()
         .map(|role| {
             let tools: Vec<String> = host.registry().tools(Some(role)).map(|tool| tool.qualified_name()).collect();
-            json!({"role": role.name(), "description": role.description(), "tools": tools, "scope": if role.scope().is_everything() { "everything".into() } else { json!(role.scope()) }})
+            json!({"role": role.name(), "description": role.description(), "tools": tools, "contract": role.contract(), "scope": if role.scope().is_everything() { "everything".into() } else { json!(role.scope()) }})
         })
         .collect();
     let agents: Vec<Value> = policy
@@ -48,6 +48,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
                 "command": words.collect::<Vec<_>>(),
                 "role": agent.role(),
                 "contract": agent.contract(),
+                "max-turns": agent.max_turns(),
                 "timeout-s": agent.timeout().as_secs(),
             })
         })

@@ -19,6 +19,7 @@ use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
 use crate::config;
+use crate::contract::Contract;
 use crate::definition::{Agent, AgentError};
 use crate::host::{Config, Helper, Host};
 use crate::policy::{Role, Settings};
@@ -46,6 +47,9 @@ pub fn logging(global: &Global) {
         .with(Targets::new().with_default(level).with_target("rmcp", protocol))
         .init();
 }
+
+/// The variable with the role that an agent was given.
+const ROLE: &str = crate::policy::ROLE_VARIABLE;
 
 /// Where a user's files are, by the XDG base directories.
 pub struct Directories {
@@ -162,13 +166,23 @@ pub fn in_file(file: &str, error: &AgentError) -> CliError {
 }
 
 /// As [`host`], for a command that acts under a role: one of the settings', or an agent
-/// definition's. Answers the role's name as well.
+/// definition's. An agent that another host asked has the role that it was given. Answers the
+/// role's name as well.
 pub fn host_under(
     global: &Global,
     workers: Option<usize>,
     role: Option<&str>,
     usage: Use<'_>,
 ) -> Result<(Host, Runtime, Option<String>), CliError> {
+    let given = env::var(ROLE).ok().filter(|given| !given.is_empty());
+    let role = match (role, &given) {
+        (Some(role), Some(given)) if role != given => {
+            return Err(CliError::Usage(format!(
+                "the role here is '{given}', given to this agent by {ROLE}, and no other"
+            )));
+        }
+        (role, given) => role.or(given.as_deref()),
+    };
     let agent = role.map(agent).transpose()?.flatten();
     let (Some(file), Some(agent)) = (role, agent) else {
         if let Use::Calling { target: Some(_) } = usage {
@@ -211,7 +225,11 @@ pub fn config(
     let variable = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
+    let directories = settings.iter().flat_map(|layer| &layer.contracts);
+    let contracts = directories.map(|directory| config::contracts(directory));
+    let contracts: Vec<Vec<Contract>> = contracts.collect::<Result<_, _>>()?;
     Ok(Config {
+        contracts: contracts.into_iter().flatten().collect(),
         built_in: Some(built_in_plugins()?),
         plugins: global.plugin.clone(),
         settings,

@@ -214,6 +214,7 @@ impl Agent {
             paths: BTreeMap::new(),
             scope,
             limits: crate::policy::LimitSettings::default(),
+            contract: None,
         };
         Ok(Role::new(name, &settings)?)
     }

@@ -48,6 +48,7 @@ impl Host {
             backends: Arc::clone(&self.backends),
             programs: Arc::clone(&self.programs),
             http: Arc::clone(&self.http),
+            team: Arc::clone(&self.team),
             contacts: Arc::default(),
         }
     }

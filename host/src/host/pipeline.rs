@@ -39,6 +39,8 @@ pub enum Source {
     Agent {
         /// Its program.
         command: AgentCommand,
+        /// What it is told by variables of its environment.
+        variables: Vec<(String, String)>,
         /// How long it may take.
         timeout: Duration,
     },
@@ -171,15 +173,16 @@ impl Host {
         options: &PipelineOptions,
         round: &mut Round,
     ) -> Result<(String, Input), Stopped> {
-        let (command, timeout) = match source {
+        let (command, variables, timeout) = match source {
             Source::Text(text) => {
                 let input = input("file".to_owned(), &text);
                 return Ok((text, input));
             }
-            Source::Agent { command, timeout } => (command, timeout),
+            Source::Agent { command, variables, timeout } => (command, variables, timeout),
         };
         let question = Question {
             command: &command,
+            variables: &variables,
             prompt: prompt(),
             timeout,
             most: self.policy.limits().envelope,

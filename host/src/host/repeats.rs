@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
-
+use crate::dispatch::ValidCall;
 use crate::outcome::{Failure, Status};
 use crate::plugin::cache::digest;
-use crate::plugin::registry::ToolEntry;
 
 /// How many different things are remembered. Beyond that, counting begins anew.
 const REMEMBERED: usize = 10_000;
@@ -21,7 +19,8 @@ impl Repeats {
     ///
     /// # Errors
     /// It is one too many.
-    pub fn count(&self, tool: &ToolEntry, args: &Value) -> Result<(), Failure> {
+    pub fn count(&self, call: &ValidCall) -> Result<(), Failure> {
+        let (tool, args) = (call.tool(), call.args());
         let Some(repeats) = &tool.tool().repeats else { return Ok(()) };
         let Some(value) = args.get(&repeats.argument) else { return Ok(()) };
         let name = tool.qualified_name();

@@ -255,6 +255,9 @@ pub struct Record {
     /// The origins that it sent requests to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// The agents that it gave tasks to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
 }
 
 impl Record {
@@ -281,6 +284,7 @@ impl Record {
             commit: None,
             dry_run: false,
             hosts: Vec::new(),
+            agents: Vec::new(),
         };
         record.end(outcome);
         record

@@ -43,7 +43,7 @@ impl<'a> Exported<'a> {
         let plugin = &self.entry.plugin;
         let Manifest { name, requests, .. } = &plugin.manifest;
         let granted = policy.capabilities(name, plugin.built_in, requests);
-        let reads_only = tool.effects.min(granted.files) < Files::Write;
+        let reads_only = !tool.agents && tool.effects.min(granted.files) < Files::Write;
         json!({
             "name": self.name,
             "title": tool.title,
@@ -54,7 +54,7 @@ impl<'a> Exported<'a> {
                 "readOnlyHint": reads_only,
                 "destructiveHint": !reads_only,
                 "idempotentHint": reads_only,
-                "openWorldHint": !granted.http.is_empty(),
+                "openWorldHint": tool.agents || !granted.http.is_empty(),
             },
         })
     }

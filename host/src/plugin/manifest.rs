@@ -78,6 +78,10 @@ pub struct Tool<S = Value> {
     /// The most that a call does to files. A tool that only reads gets a read-only workspace.
     #[serde(default)]
     pub effects: Files,
+    /// Whether it gives tasks to agents, which can change anything. Its calls run alone, and never
+    /// in a transaction that others share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agents: bool,
     /// The message of a call that succeeded, such as `file read`.
     pub done: String,
     /// In whose shape `cofferdam call` prints a failure that has no document of its own.
@@ -211,6 +215,15 @@ impl<S> Manifest<S> {
                 ));
             }
         }
+        for agent in &self.requests.agents {
+            check_agent(agent)?;
+        }
+        if let Some(tool) = self.tools.iter().find(|tool| tool.agents)
+            && self.requests.agents.is_empty()
+        {
+            let what = "gives tasks to agents, but the plugin requests none (agents)";
+            return Err(invalid(format!("tool '{}'", tool.name), what));
+        }
         self.tools.iter().try_for_each(Tool::check)?;
         let mut names = BTreeSet::new();
         for backend in &self.backends {
@@ -225,6 +238,11 @@ impl<S> Manifest<S> {
 }
 
 impl<S> Tool<S> {
+    /// Whether a call changes nothing, so that it may run beside others.
+    pub fn only_reads(&self) -> bool {
+        self.effects < Files::Write && !self.agents
+    }
+
     fn check(&self) -> Result<(), ManifestError> {
         let place = |what: &str| format!("{what} of the tool '{}'", self.name);
         for reason in self.fallbacks.values() {
@@ -268,6 +286,15 @@ fn check_program(name: &str) -> Result<(), ManifestError> {
     }
     let name = crate::outcome::shorten(name, 80);
     Err(invalid("requests.process", format!("holds '{name}', which is no program's name")))
+}
+
+/// An agent is `*` or a name of the settings.
+fn check_agent(name: &str) -> Result<(), ManifestError> {
+    if name == "*" || crate::policy::is_agent_name(name) {
+        return Ok(());
+    }
+    let name = crate::outcome::shorten(name, 80);
+    Err(invalid("requests.agents", format!("holds '{name}', which is no agent's name")))
 }
 
 fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {

@@ -87,6 +87,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
             title: tool.title.clone(),
             description: tool.description.clone(),
             effects: tool.effects,
+            agents: tool.agents,
             done: tool.done.clone(),
             dialect: tool.dialect,
             fallbacks: tool.fallbacks.clone(),

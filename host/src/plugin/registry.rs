@@ -65,6 +65,7 @@ impl ToolEntry {
             limits: manifest.limits,
             tool: &self.tool().name,
             effects: self.tool().effects,
+            asks_agents: self.tool().agents,
         }
     }
 

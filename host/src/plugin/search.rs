@@ -62,6 +62,7 @@ mod tests {
             title: title.to_owned(),
             description: description.to_owned(),
             effects: crate::policy::Files::None,
+            agents: false,
             done: String::new(),
             dialect: crate::envelope::Dialect::Tool,
             input: (),

@@ -1,5 +1,6 @@
 //! Agents that can be asked: programs of the person's own, named in the settings.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{AgentSettings, PolicyError};
@@ -7,10 +8,16 @@ use super::{AgentSettings, PolicyError};
 /// How long an agent may take where nothing is said.
 pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// The variable that names the role of an agent.
+pub const ROLE_VARIABLE: &str = "COFFERDAM_ROLE";
+
+/// The variable that says how many turns an agent may take.
+const TURNS_VARIABLE: &str = "COFFERDAM_MAX_TURNS";
+
 /// The most that an agent may be given, in seconds: a day.
 const MOST_SECONDS: u32 = 24 * 60 * 60;
 
-/// How long the name of an agent or a contract may be, in bytes.
+/// How long the name of an agent may be, in bytes.
 const NAME: usize = 64;
 
 /// A program and its arguments. No shell is between: each argument is passed as it is.
@@ -72,6 +79,7 @@ pub struct Agent {
     command: AgentCommand,
     role: Option<String>,
     contract: Option<String>,
+    max_turns: Option<NonZeroU32>,
     timeout: Duration,
 }
 
@@ -85,11 +93,9 @@ impl Agent {
             place: format!("agents.{name}{key}"),
             message,
         };
-        for (key, name) in [("", Some(name)), (".contract", settings.contract.as_deref())] {
-            if let Some(name) = name.filter(|name| !is_name(name)) {
-                let message = format!("'{name}' is no name: letters, digits, '-', '_' and '.'");
-                return Err(wrong(key, message));
-            }
+        if !is_name(name) {
+            let message = format!("'{name}' is no name: letters, digits, '-', '_' and '.'");
+            return Err(wrong("", message));
         }
         let timeout = match settings.timeout_s {
             None => AGENT_TIMEOUT,
@@ -109,6 +115,7 @@ impl Agent {
                 .map_err(|error| wrong(".command", error.to_string()))?,
             role: settings.role.clone(),
             contract: settings.contract.clone(),
+            max_turns: settings.max_turns,
             timeout,
         })
     }
@@ -128,9 +135,22 @@ impl Agent {
         self.role.as_deref()
     }
 
-    /// The contract that its answers keep to.
+    /// The contract that its answers keep to, where its role's is another one.
     pub fn contract(&self) -> Option<&str> {
         self.contract.as_deref()
+    }
+
+    /// How many turns it is told to take at most.
+    pub fn max_turns(&self) -> Option<NonZeroU32> {
+        self.max_turns
+    }
+
+    /// The variables that tell it so: `COFFERDAM_ROLE`, under which `cofferdam` then makes its
+    /// calls, and `COFFERDAM_MAX_TURNS`.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role));
+        let turns = self.max_turns.map(|n| (TURNS_VARIABLE.to_owned(), n.to_string()));
+        role.into_iter().chain(turns).collect()
     }
 
     /// How long it may take to answer.
@@ -139,7 +159,8 @@ impl Agent {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether an agent can be called so.
+pub fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= NAME && name.chars().all(fits)
 }
@@ -160,7 +181,7 @@ mod tests {
         let policy = policy(&[
             "[agents.designer]\ncommand = ['a']\n[agents.qa]\ncommand = ['b']\nrole = 'mine'",
             "[roles.mine]\ntools = ['*']\n[agents.designer]\ncommand = ['/opt/c', '-p', 'x y']\n\
-             timeout-s = 60\ncontract = 'tdd-task-executor'",
+             timeout-s = 60\ncontract = 'tdd-task-executor'\nmax-turns = 15",
         ])
         .unwrap();
         let names: Vec<&str> = policy.agents().map(Agent::name).collect();
@@ -170,7 +191,11 @@ mod tests {
         assert_eq!(designer.command().arguments(), ["-p", "x y"]);
         assert_eq!(designer.timeout(), Duration::from_secs(60));
         assert_eq!(designer.contract(), Some("tdd-task-executor"));
+        assert_eq!(designer.max_turns().map(NonZeroU32::get), Some(15));
+        let turns = ("COFFERDAM_MAX_TURNS".to_owned(), "15".to_owned());
+        assert_eq!(designer.variables(), [turns]);
         let qa = policy.agent("qa").unwrap();
+        assert_eq!(qa.variables(), [("COFFERDAM_ROLE".to_owned(), "mine".to_owned())]);
         assert_eq!((qa.role(), qa.timeout()), (Some("mine"), AGENT_TIMEOUT));
         assert!(policy.agent("main").is_none());
     }
@@ -190,7 +215,7 @@ mod tests {
             ("[agents.a]\ncommand = ['x']\ntimeout-s = 0", "agents.a.timeout-s: 0 is too little"),
             ("[agents.a]\ncommand = ['x']\ntimeout-s = 86401", "agents.a.timeout-s: 86401 is more"),
             ("[agents.a]\ncommand = ['x']\nrole = 'no'", "agents.a.role: there is no role 'no'"),
-            ("[agents.a]\ncommand = ['x']\ncontract = 'a b'", "agents.a.contract: 'a b' is no"),
+            ("[agents.a]\ncommand = ['x']\nmax-turns = 0", "expected a nonzero u32"),
             ("[agents.'a b']\ncommand = ['x']", "agents.a b: 'a b' is no name"),
         ] {
             let error = policy(&[toml]).unwrap_err();

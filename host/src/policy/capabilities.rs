@@ -84,6 +84,13 @@ pub struct Capabilities {
     /// The kinds of backends that may be used through `cofferdam:backend`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub backends: BTreeSet<BackendKind>,
+    /// Whether something may be kept from call to call through `cofferdam:host/cache`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
+    /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
+    /// settings; `*`: all of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub agents: BTreeSet<String>,
     /// Origins that may be asked through `wasi:http`, such as `https://context7.com`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub http: BTreeSet<Origin>,
@@ -96,6 +103,8 @@ impl Capabilities {
         scan: false,
         process: BTreeSet::new(),
         backends: BTreeSet::new(),
+        cache: false,
+        agents: BTreeSet::new(),
         http: BTreeSet::new(),
     };
 
@@ -108,23 +117,40 @@ impl Capabilities {
             scan: self.scan && other.scan && files >= Files::Read,
             process: &self.process & &other.process,
             backends: &self.backends & &other.backends,
+            cache: self.cache && other.cache,
+            agents: match (self.every_agent(), other.every_agent()) {
+                (true, _) => other.agents.clone(),
+                (_, true) => self.agents.clone(),
+                _ => &self.agents & &other.agents,
+            },
             http: &self.http & &other.http,
         }
     }
 
     /// What a plugin that came with the host gets of its requests where the operator says
-    /// nothing: no shell, which could run whatever else there is, and no network.
+    /// nothing: no shell, which could run whatever else there is, no agent, which can do all that
+    /// the operator can, and no network.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
         let mut rest = self.clone();
         rest.process.retain(|program| !SHELLS.contains(&program.as_str()));
+        rest.agents.clear();
         rest.http.clear();
         rest
     }
 
-    /// Whether a call may wait for programs, its own or those of backends.
+    /// Whether a call may wait for programs: its own, those of backends, or agents.
     pub(crate) fn runs_programs(&self) -> bool {
-        !self.process.is_empty() || !self.backends.is_empty()
+        !self.process.is_empty() || !self.backends.is_empty() || !self.agents.is_empty()
+    }
+
+    /// Whether an agent of this name may be given tasks.
+    pub fn allows_agent(&self, name: &str) -> bool {
+        self.every_agent() || self.agents.contains(name)
+    }
+
+    fn every_agent(&self) -> bool {
+        self.agents.contains("*")
     }
 }
 
@@ -142,6 +168,12 @@ impl fmt::Display for Capabilities {
         }
         for kind in &self.backends {
             write!(f, " backends={kind}")?;
+        }
+        if self.cache {
+            f.write_str(" cache")?;
+        }
+        for agent in &self.agents {
+            write!(f, " agents={agent}")?;
         }
         for origin in &self.http {
             write!(f, " http={origin}")?;
@@ -180,6 +212,28 @@ mod tests {
         assert_eq!(requested.meet(&set(&["ruff", "node"])), set(&["ruff"]));
         assert_eq!(requested.unasked(), set(&["git", "ruff"]));
         assert!(requested.runs_programs() && !Capabilities::NONE.runs_programs());
+    }
+
+    #[test]
+    fn agents_are_met_by_name_and_asked_for() {
+        let set = |names: &[&str]| Capabilities {
+            agents: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Capabilities::NONE
+        };
+        for (requested, granted, wanted) in [
+            (set(&["*"]), set(&["qa", "writer"]), set(&["qa", "writer"])),
+            (set(&["qa"]), set(&["*"]), set(&["qa"])),
+            (set(&["*"]), set(&["*"]), set(&["*"])),
+            (set(&["qa", "a"]), set(&["qa", "b"]), set(&["qa"])),
+            (set(&["*"]), Capabilities::NONE, Capabilities::NONE),
+        ] {
+            assert_eq!(requested.meet(&granted), wanted);
+            assert_eq!(granted.meet(&requested), wanted);
+        }
+        assert_eq!(set(&["*"]).unasked(), Capabilities::NONE);
+        assert!(set(&["*"]).allows_agent("qa") && set(&["qa"]).allows_agent("qa"));
+        assert!(!set(&["qa"]).allows_agent("main") && !Capabilities::NONE.allows_agent("*"));
+        assert!(set(&["qa"]).runs_programs());
     }
 
     #[test]

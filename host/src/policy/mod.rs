@@ -19,7 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pattern::Pattern;
 
-pub use agents::{AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError};
+pub use agents::{
+    AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+};
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
@@ -71,6 +73,8 @@ pub struct Subject<'a> {
     pub tool: &'a str,
     /// The most that this tool does to files, as its manifest says.
     pub effects: Files,
+    /// Whether this tool gives tasks to agents, as its manifest says.
+    pub asks_agents: bool,
 }
 
 /// What a call gets.
@@ -228,7 +232,7 @@ impl Policy {
     /// # Errors
     /// Why not.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
-        let &Subject { plugin, built_in, requests, limits, tool, effects } = subject;
+        let &Subject { plugin, built_in, requests, limits, tool, effects, asks_agents } = subject;
         if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
             return Err(Denial {
                 code: "ToolNotInRole",
@@ -239,7 +243,10 @@ impl Policy {
             });
         }
         let granted = self.capabilities(plugin, built_in, requests);
-        let wanted = Capabilities { files: effects, ..requests.clone() };
+        let mut wanted = Capabilities { files: effects, ..requests.clone() };
+        if !asks_agents {
+            wanted.agents.clear();
+        }
         if granted.files < wanted.files {
             return Err(Denial {
                 code: "NotGranted",
@@ -267,6 +274,12 @@ impl Policy {
                 names(&wanted.backends),
                 capabilities.backends.is_empty(),
                 Capabilities { backends: wanted.backends.clone(), ..granted.clone() },
+            ),
+            (
+                "agents",
+                names(&self.named(&wanted.agents)),
+                capabilities.agents.is_empty(),
+                Capabilities { agents: self.named(&wanted.agents), ..granted.clone() },
             ),
             (
                 "http",
@@ -307,6 +320,16 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// The agents that are meant, each by its name where there are any.
+    fn named(&self, agents: &BTreeSet<String>) -> BTreeSet<String> {
+        if agents.contains("*") && !self.agents.is_empty() {
+            return self.agents.keys().cloned().collect();
+        }
+        agents.clone()
+    }
+}
+
 /// A grant as it is written in `cofferdam.toml`.
 fn lines(plugin: &str, granted: &Capabilities) -> String {
     let mut lines = vec![format!("[grants.{plugin}]")];
@@ -316,9 +339,13 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
     if granted.scan {
         lines.push("scan = true".to_owned());
     }
+    if granted.cache {
+        lines.push("cache = true".to_owned());
+    }
     for (key, names) in [
         ("process", names(&granted.process)),
         ("backends", names(&granted.backends)),
+        ("agents", names(&granted.agents)),
         ("http", names(&granted.http)),
     ] {
         if !names.is_empty() {
@@ -357,6 +384,7 @@ mod tests {
             }),
             limits: LimitSettings { memory_mb: Some(64), ..LimitSettings::default() },
             tool: "tool",
+            asks_agents: false,
             effects,
         }
     }
@@ -417,6 +445,30 @@ mod tests {
                 .map_err(|denial| denial.code);
             assert_eq!(found, wanted, "{toml} {plugin}");
         }
+    }
+
+    #[test]
+    fn only_tools_that_ask_agents_need_them() {
+        let requests =
+            Capabilities { agents: BTreeSet::from(["*".to_owned()]), ..Capabilities::NONE };
+        let asking = |asks_agents| Subject {
+            requests: &requests,
+            asks_agents,
+            ..subject("team", Files::None)
+        };
+        let agents = "[agents.qa]\ncommand = ['a']\n[agents.writer]\ncommand = ['b']\n";
+        let none = policy(agents).unwrap();
+        let denial = none.decide(&asking(true), None).unwrap_err();
+        assert_eq!(denial.code, "NotGranted");
+        let lines = "[grants.team]\nagents = [\"qa\", \"writer\"]";
+        assert!(denial.message.ends_with(lines), "{}", denial.message);
+        assert!(none.decide(&asking(false), None).is_ok());
+        let one = policy(&format!("{agents}[grants.team]\nagents = ['qa']")).unwrap();
+        let grant = one.decide(&asking(true), None).unwrap();
+        assert!(grant.capabilities.allows_agent("qa"));
+        assert!(!grant.capabilities.allows_agent("writer"));
+        assert_eq!(grant.limits.call, one.limits().program_call);
+        assert_eq!(one.decide(&asking(false), None).unwrap().capabilities, Capabilities::NONE);
     }
 
     #[test]

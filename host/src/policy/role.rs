@@ -18,6 +18,7 @@ pub struct Role {
     parameters: BTreeMap<String, Value>,
     scope: Scope,
     limits: LimitSettings,
+    contract: Option<String>,
 }
 
 impl Role {
@@ -53,6 +54,7 @@ impl Role {
             scope: Scope::new(&settings.scope)
                 .map_err(|error| wrong("scope", error.to_string()))?,
             limits: settings.limits,
+            contract: settings.contract.clone(),
         })
     }
 
@@ -74,6 +76,11 @@ impl Role {
     /// The limits that the role lowers.
     pub fn limits(&self) -> &LimitSettings {
         &self.limits
+    }
+
+    /// The contract that the answers of its agents keep to.
+    pub fn contract(&self) -> Option<&str> {
+        self.contract.as_deref()
     }
 
     /// Whether the role includes a tool.

@@ -1,6 +1,7 @@
 //! `cofferdam.toml`, as it is written. Unknown keys are errors.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -32,6 +33,9 @@ pub struct Settings {
     /// Tools of which each call needs the yes of a person, who is asked by the MCP client: `*`,
     /// `plugin.*` or `plugin.tool`. Where nobody can be asked, such a call is denied.
     pub ask: Vec<String>,
+    /// Absolute directories with contracts of the person's own, beside those that are built in. A
+    /// later one replaces an earlier one for the same agent.
+    pub contracts: Vec<PathBuf>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept so that they can be undone.
@@ -111,6 +115,11 @@ pub struct GrantSettings {
     pub environment: BTreeSet<String>,
     /// The kinds of backends that it may use.
     pub backends: BTreeSet<BackendKind>,
+    /// Whether it may keep something from call to call.
+    pub cache: bool,
+    /// Agents of these settings that it may give tasks to, by name; `"*"`: all of them. An agent
+    /// runs unconfined, so whoever can call the plugin can do what the agent can be told to do.
+    pub agents: BTreeSet<String>,
     /// Origins that it may ask: `"https://context7.com"`, or a table where the host has to know
     /// more about one.
     pub http: Vec<OriginSettings>,
@@ -123,6 +132,8 @@ impl GrantSettings {
             scan: self.scan,
             process: self.process.clone(),
             backends: self.backends.clone(),
+            cache: self.cache,
+            agents: self.agents.clone(),
             http: self.http.iter().map(|granted| granted.origin.clone()).collect(),
         }
     }
@@ -150,6 +161,9 @@ pub struct RoleSettings {
     /// Limits that it lowers.
     #[serde(default)]
     pub limits: LimitSettings,
+    /// The contract that the answers of its agents keep to.
+    #[serde(default)]
+    pub contract: Option<String>,
 }
 
 /// An agent that can be asked. It gets a prompt on its standard input and answers on its standard
@@ -164,9 +178,13 @@ pub struct AgentSettings {
     /// The role that its own calls are made under.
     #[serde(default)]
     pub role: Option<String>,
-    /// The contract that its answers keep to.
+    /// The contract that its answers keep to; without this, its role's.
     #[serde(default)]
     pub contract: Option<String>,
+    /// How many turns it may take. Only the agent can count them: it gets the number as
+    /// `COFFERDAM_MAX_TURNS`.
+    #[serde(default)]
+    pub max_turns: Option<NonZeroU32>,
     /// How long it may take to answer, in seconds; without this, 600.
     #[serde(default)]
     pub timeout_s: Option<u32>,

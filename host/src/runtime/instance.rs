@@ -10,6 +10,7 @@ use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 use super::bindings::cofferdam::tool::types::CallContext;
 use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError};
+use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
 use crate::policy::{Capabilities, Limits, OriginSettings, Scope};
 use crate::workspace::{Overlay, Workspace};
@@ -35,7 +36,9 @@ pub struct Surroundings {
     pub programs: Arc<Programs>,
     /// Sends requests.
     pub http: Arc<Http>,
-    /// Where requests were sent.
+    /// The agents that tasks can be given to.
+    pub team: Arc<Team>,
+    /// Whom it asked: where requests were sent, who was given tasks.
     pub contacts: Arc<Contacts>,
 }
 

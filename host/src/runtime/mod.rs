@@ -57,6 +57,8 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:host/scan@0.1.0", Needs::Scan),
     ("cofferdam:host/files@0.1.0", Needs::Nothing),
     ("cofferdam:host/process@0.1.0", Needs::Programs),
+    ("cofferdam:host/agents@0.1.0", Needs::Nothing),
+    ("cofferdam:host/cache@0.1.0", Needs::Cache),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -67,13 +69,15 @@ const SERVED: &[(&str, Needs)] = &[
 ];
 
 /// What an import needs to be granted. Files need nothing: where none are granted, there is
-/// no directory to begin with, and each path is decided on by itself.
+/// no directory to begin with, and each path is decided on by itself. So is each agent, and only
+/// calls of tools that say so get any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
     Scan,
     Programs,
     Backends(BackendKind),
+    Cache,
     Http,
 }
 
@@ -89,6 +93,7 @@ impl Needs {
             Self::Backends(kind) => {
                 (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
             }
+            Self::Cache => (granted.cache, "cache = true".to_owned()),
             Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }
@@ -453,6 +458,7 @@ mod tests {
             backends: BTreeSet::from([BackendKind::Linter]),
             ..Capabilities::NONE
         };
+        let cache = Capabilities { cache: true, ..Capabilities::NONE };
         let origins = Capabilities {
             http: "https://a.example".parse().into_iter().collect(),
             ..Capabilities::NONE
@@ -466,6 +472,9 @@ mod tests {
             ("cofferdam:host/files@0.1.0", granted(Files::Write, false), None),
             ("cofferdam:host/process@0.1.0", programs.clone(), None),
             ("cofferdam:host/process@0.1.0", granted(Files::Write, true), Some("process = [")),
+            ("cofferdam:host/agents@0.1.0", Capabilities::NONE, None),
+            ("cofferdam:host/cache@0.1.0", cache, None),
+            ("cofferdam:host/cache@0.1.0", granted(Files::Write, true), Some("cache = true")),
             ("cofferdam:backend/linters@0.1.0", programs.clone(), None),
             ("cofferdam:backend/builders@0.1.0", programs, Some("backends = [\"builder\"]")),
             ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),

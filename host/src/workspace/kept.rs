@@ -1,57 +1,104 @@
-//! What the host keeps in its own directory for plugins, so that it need not be fetched again.
-//! Neither tools nor programs see it, and removing it is always safe.
+//! What the host keeps in its own directory for plugins, so that it need not be made or fetched
+//! again. Neither tools nor programs see it, and removing it is always safe.
+//!
+//! A file is the digest of what follows, and that. What is not whole is thrown away: nothing here
+//! is synced to the disk, and others may have written there.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, OFlags};
+use sha2::{Digest as _, Sha256};
 
 use super::{Workspace, disk, own};
 
-/// Where it is, in the host's own directory.
-const KEPT: &str = "kept";
+/// The length of a file's digest, in bytes.
+const DIGEST: usize = 32;
 
-/// How many things are kept for a plugin. Beyond that, keeping begins anew.
-const MOST: usize = 256;
+/// One sort of things that are kept, and how much of it for each plugin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shelf {
+    /// Its directory in the host's own.
+    directory: &'static str,
+    /// How many things there are at most. Beyond that, the oldest go.
+    most: usize,
+    /// How large one of them may be, in bytes.
+    size: u64,
+    /// How large all of them may be, in bytes.
+    total: u64,
+}
 
-/// How large one of them may be, in bytes.
-const SIZE: u64 = 5 << 20;
+impl Shelf {
+    /// Answers of servers.
+    pub(crate) const ANSWERS: Self =
+        Self { directory: "kept", most: 256, size: 5 << 20, total: 256 << 20 };
+
+    /// What plugins keep themselves.
+    pub(crate) const CACHE: Self =
+        Self { directory: "cached", most: 512, size: 16 << 20, total: 256 << 20 };
+
+    /// How large one thing may be, in bytes.
+    pub(crate) fn size(self) -> u64 {
+        self.size
+    }
+}
 
 impl Workspace {
     /// What is kept for a plugin under a name, and how old it is.
     ///
     /// # Errors
     /// What there is can't be read.
-    pub(crate) fn kept(&self, plugin: &str, name: &str) -> io::Result<Option<(Vec<u8>, Duration)>> {
+    pub(crate) fn kept(
+        &self,
+        shelf: Shelf,
+        plugin: &str,
+        name: &str,
+    ) -> io::Result<Option<(Vec<u8>, Duration)>> {
         let Some(own) = self.existing_own()? else { return Ok(None) };
-        let Some(kept) = own::existing_directory(&own, KEPT)? else { return Ok(None) };
+        let Some(kept) = own::existing_directory(&own, shelf.directory)? else { return Ok(None) };
         let Some(directory) = own::existing_directory(&kept, plugin)? else { return Ok(None) };
         let file: std::fs::File = match disk::open(&directory, name, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?.into(),
         };
         let about = file.metadata()?;
-        // What is from the future has no age that could be compared.
-        let Ok(age) = SystemTime::now().duration_since(about.modified()?) else { return Ok(None) };
-        if !about.is_file() || about.len() > SIZE {
+        let most = shelf.size + DIGEST as u64;
+        if !about.is_file() || about.len() > most {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        file.take(SIZE).read_to_end(&mut bytes)?;
-        Ok(Some((bytes, age)))
+        file.take(most).read_to_end(&mut bytes)?;
+        let digest: Vec<u8> = bytes.drain(..DIGEST.min(bytes.len())).collect();
+        if digest != Sha256::digest(&bytes)[..] {
+            tracing::warn!("what was kept for '{plugin}' is damaged, and made anew");
+            disk::remove(&directory, name, AtFlags::empty())?;
+            return Ok(None);
+        }
+        // What is from the future has no age that could be compared.
+        let age = SystemTime::now().duration_since(about.modified()?);
+        Ok(age.ok().map(|age| (bytes, age)))
     }
 
-    /// Keeps something for a plugin under a name, in place of what was there.
+    /// Keeps something for a plugin under a name, in place of what was there. The oldest things
+    /// make room for it.
     ///
     /// # Errors
     /// It can't be written.
-    pub(crate) fn keep(&self, plugin: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let directory = own::directory(&own::directory(&self.own()?, KEPT)?, plugin)?;
-        if disk::entries(&directory)?.count() >= MOST {
-            disk::remove_all_in(std::os::fd::AsFd::as_fd(&directory))?;
-        }
-        let fresh = format!("{name}.{}", std::process::id());
+    pub(crate) fn keep(
+        &self,
+        shelf: Shelf,
+        plugin: &str,
+        name: &str,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        static WRITTEN: AtomicU64 = AtomicU64::new(0);
+        let directory = own::directory(&own::directory(&self.own()?, shelf.directory)?, plugin)?;
+        make_room(&directory, shelf, name, bytes.len() as u64)?;
+        // Others, in this process or in another one, may keep the same at the same time.
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let fresh = format!("{name}.{}.{number}", std::process::id());
         let written = write(&directory, &fresh, bytes)
             .and_then(|()| disk::rename(&directory, &fresh, &directory, name));
         if written.is_err() {
@@ -61,10 +108,37 @@ impl Workspace {
     }
 }
 
+/// Removes the oldest things, until `size` bytes under `name` fit beside the others.
+fn make_room(directory: &OwnedFd, shelf: Shelf, name: &str, size: u64) -> io::Result<()> {
+    let mut others = Vec::new();
+    for entry in disk::entries(directory)? {
+        let (other, _) = entry?;
+        let Some(other) = other.to_str().filter(|other| *other != name) else { continue };
+        // Somebody else may have removed it.
+        let Some(stat) = disk::look(directory, other)? else { continue };
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        others.push(((stat.st_mtime, stat.st_mtime_nsec), other.to_owned(), bytes));
+    }
+    others.sort_unstable();
+    let mut left = others.len();
+    let mut total = others.iter().map(|(_, _, bytes)| bytes).sum::<u64>() + size;
+    for (_, other, bytes) in &others {
+        if left < shelf.most && total <= shelf.total {
+            break;
+        }
+        disk::remove(directory, other, AtFlags::empty())?;
+        left -= 1;
+        total -= bytes;
+    }
+    Ok(())
+}
+
 fn write(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
     // One that a dead process left.
     disk::remove(directory, name, AtFlags::empty())?;
-    disk::create(directory, name)?.write_all(bytes)
+    let mut file = disk::create(directory, name)?;
+    file.write_all(&Sha256::digest(bytes))?;
+    file.write_all(bytes)
 }
 
 #[cfg(test)]
@@ -72,35 +146,101 @@ mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    const SHELF: Shelf = Shelf::ANSWERS;
+
     #[test]
     fn what_is_kept_comes_back_with_its_age() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(directory.path()).unwrap();
-        assert!(workspace.kept("p", "a").unwrap().is_none());
-        workspace.keep("p", "a", b"one").unwrap();
-        workspace.keep("p", "a", b"two").unwrap();
-        let (bytes, age) = workspace.kept("p", "a").unwrap().unwrap();
+        assert!(workspace.kept(SHELF, "p", "a").unwrap().is_none());
+        workspace.keep(SHELF, "p", "a", b"one").unwrap();
+        workspace.keep(SHELF, "p", "a", b"two").unwrap();
+        let (bytes, age) = workspace.kept(SHELF, "p", "a").unwrap().unwrap();
         assert_eq!(bytes, b"two");
         assert!(age < Duration::from_secs(60), "{age:?}");
-        assert!(workspace.kept("q", "a").unwrap().is_none());
-        assert!(workspace.kept("p", "b").unwrap().is_none());
+        assert!(workspace.kept(SHELF, "q", "a").unwrap().is_none());
+        assert!(workspace.kept(SHELF, "p", "b").unwrap().is_none());
+        assert!(workspace.kept(Shelf::CACHE, "p", "a").unwrap().is_none());
         let file = directory.path().join(".cofferdam/kept/p/a");
         let later = SystemTime::now() + Duration::from_secs(3600);
         std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
-        assert!(workspace.kept("p", "a").unwrap().is_none());
+        assert!(workspace.kept(SHELF, "p", "a").unwrap().is_none());
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &file).unwrap();
-        assert!(workspace.kept("p", "a").is_err());
+        assert!(workspace.kept(SHELF, "p", "a").is_err());
     }
 
     #[test]
-    fn not_everything_is_kept() {
+    fn what_is_damaged_is_thrown_away() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(directory.path()).unwrap();
-        for n in 0..=MOST {
-            workspace.keep("p", &format!("{n}"), b"x").unwrap();
+        let file = directory.path().join(".cofferdam/kept/p/a");
+        for damage in [
+            |bytes: &mut Vec<u8>| bytes.truncate(40),
+            |bytes: &mut Vec<u8>| bytes.truncate(3),
+            |bytes: &mut Vec<u8>| bytes.clear(),
+            |bytes: &mut Vec<u8>| bytes[33] ^= 1,
+            |bytes: &mut Vec<u8>| bytes.push(0),
+        ] {
+            workspace.keep(SHELF, "p", "a", b"an index of some length").unwrap();
+            let mut bytes = std::fs::read(&file).unwrap();
+            damage(&mut bytes);
+            std::fs::write(&file, bytes).unwrap();
+            assert!(workspace.kept(SHELF, "p", "a").unwrap().is_none());
+            assert!(!file.exists());
         }
-        let count = std::fs::read_dir(directory.path().join(".cofferdam/kept/p")).unwrap().count();
-        assert_eq!(count, 1);
+        workspace.keep(SHELF, "p", "a", b"").unwrap();
+        assert_eq!(workspace.kept(SHELF, "p", "a").unwrap().unwrap().0, b"");
+    }
+
+    #[test]
+    fn the_oldest_things_make_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path()).unwrap();
+        let shelf = Shelf { directory: "kept", most: 4, size: 1 << 20, total: 1000 };
+        let kept = |names: &str| {
+            let there =
+                |name: &char| workspace.kept(shelf, "p", &name.to_string()).unwrap().is_some();
+            names.chars().filter(there).collect::<String>()
+        };
+        let mut seconds = 1_000_000_000;
+        let mut keep = |name: &str, size: usize| {
+            workspace.keep(shelf, "p", name, &vec![b'x'; size]).unwrap();
+            let file = directory.path().join(".cofferdam/kept/p").join(name);
+            let file = std::fs::File::options().write(true).open(file).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+            seconds += 1;
+        };
+        for name in ["a", "b", "c", "d", "e"] {
+            keep(name, 10);
+        }
+        assert_eq!(kept("abcde"), "bcde");
+        // In its own place, a thing needs no room.
+        keep("b", 11);
+        assert_eq!(kept("abcde"), "bcde");
+        keep("f", 850);
+        assert_eq!(kept("abcdef"), "bdef");
+    }
+
+    #[test]
+    fn many_can_keep_the_same_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path()).unwrap();
+        let value = |n: u8| vec![n; 100_000];
+        workspace.keep(SHELF, "p", "a", &value(0)).unwrap();
+        std::thread::scope(|scope| {
+            for n in 1..=8 {
+                let workspace = &workspace;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        workspace.keep(SHELF, "p", "a", &value(n)).unwrap();
+                        let (bytes, _) = workspace.kept(SHELF, "p", "a").unwrap().unwrap();
+                        assert_eq!(bytes, value(bytes[0]));
+                    }
+                });
+            }
+        });
+        let left = std::fs::read_dir(directory.path().join(".cofferdam/kept/p")).unwrap().count();
+        assert_eq!(left, 1);
     }
 }

@@ -13,7 +13,7 @@
 //! | [`stamp`] | what a file was when somebody looked |
 //! | [`disk`] | system calls that follow no link |
 //! | [`outside`] | the tree for native programs, and what they change |
-//! | [`kept`] | what the host need not fetch again |
+//! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
@@ -47,6 +47,7 @@ use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use rustix::fs::OFlags;
 
 pub use history::{History, HistoryError, summary};
+pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};
 pub use outside::{Means, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};

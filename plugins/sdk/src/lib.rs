@@ -34,7 +34,9 @@ mod error;
 mod files;
 mod shorten;
 
+pub mod agents;
 pub mod backend;
+pub mod cache;
 pub mod git;
 pub mod http;
 pub mod process;

@@ -11,10 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
-use sha2::{Digest as _, Sha256};
 
+use crate::plugin::cache::digest;
 use crate::policy::Origin;
-use crate::workspace::Workspace;
+use crate::workspace::{Shelf, Workspace};
 
 /// How large an answer may be that is kept, in bytes.
 const SIZE: usize = 4 << 20;
@@ -47,17 +47,17 @@ impl Place {
             .collect();
         lines.sort_unstable();
         let text = format!("{origin}{target}\n{}", lines.concat());
-        let name =
-            Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = digest(text.as_bytes());
         Some(Self { workspace: Arc::clone(workspace), plugin: plugin.to_owned(), name, oldest })
     }
 
     /// The answer, if there is one that is young enough.
     pub fn find(&self) -> Option<Response<Bytes>> {
-        let kept = self.workspace.kept(&self.plugin, &self.name).unwrap_or_else(|error| {
-            tracing::debug!("what is kept for '{}' can't be read: {error}", self.plugin);
-            None
-        });
+        let kept =
+            self.workspace.kept(Shelf::ANSWERS, &self.plugin, &self.name).unwrap_or_else(|error| {
+                tracing::debug!("what is kept for '{}' can't be read: {error}", self.plugin);
+                None
+            });
         let (bytes, age) = kept.filter(|(_, age)| *age <= self.oldest)?;
         let mut answer = decode(bytes)?;
         answer.headers_mut().insert("age", age.as_secs().into());
@@ -89,7 +89,7 @@ impl Collected {
     /// It is whole now.
     pub fn keep(self) {
         let Place { workspace, plugin, name, .. } = &self.place;
-        if let Err(error) = workspace.keep(plugin, name, &self.bytes) {
+        if let Err(error) = workspace.keep(Shelf::ANSWERS, plugin, name, &self.bytes) {
             tracing::debug!("an answer is not kept for '{plugin}': {error}");
         }
     }

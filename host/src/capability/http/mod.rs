@@ -17,10 +17,10 @@ mod cache;
 mod connect;
 mod request;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Full};
@@ -42,8 +42,7 @@ use wasmtime_wasi_http::{
 use self::body::Bounded;
 use self::connect::Connector;
 use self::request::Outgoing;
-use super::Messages;
-use crate::policy::Origin;
+use super::{Contacts, Messages};
 use crate::runtime::{CallState, Control, Rights, Surroundings};
 use crate::workspace::Workspace;
 
@@ -78,22 +77,6 @@ impl Http {
     /// Requests whose secrets come from `environment`.
     pub fn new(environment: HashMap<String, String>) -> Self {
         Self { environment, connector: Connector::default() }
-    }
-}
-
-/// The origins that a call has sent something to.
-#[derive(Debug, Default)]
-pub struct Contacts(Mutex<BTreeSet<Origin>>);
-
-impl Contacts {
-    fn add(&self, origin: &Origin) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(origin.clone());
-    }
-
-    /// Their names, in order.
-    pub fn names(&self) -> Vec<String> {
-        let origins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        origins.iter().map(ToString::to_string).collect()
     }
 }
 
@@ -273,7 +256,7 @@ impl Sending {
             let body = |bytes| Full::new(bytes).map_err(Error::from).boxed_unsync();
             return Ok((answer.map(body), Box::new(driver)));
         }
-        self.contacts.add(origin);
+        self.contacts.add_origin(origin);
         let slow = |error, by: Instant, what| {
             move |_| {
                 let over = by.elapsed().as_millis();
