@@ -312,3 +312,48 @@ fn paths_stay_in_the_workspace() {
         ended.stdout
     );
 }
+
+/// What a search has learned is kept for the plugin, under the same scope, and may go at any time.
+#[test]
+fn a_search_keeps_what_it_has_learned() {
+    let place = Place::new();
+    for number in 0..100 {
+        place.write(
+            &format!("sub/m{number:02}.py"),
+            format!("class Thing: # {number}\n    x = 1\n"),
+        );
+    }
+    let kept = place.workspace().join(".cofferdam/cached/symbols");
+    let count = || fs::read_dir(&kept).map_or(0, Iterator::count);
+    let search = |options: &[&str]| {
+        let args = r#"{"symbol": "Thing", "limit": 1}"#;
+        let ended = place.run(&[&["call"], options, &["symbols.locate_symbol", args]].concat());
+        assert_eq!(ended.status, 0, "{ended:?}");
+        assert_eq!(ended.json()["total"], 100);
+    };
+    search(&[]);
+    let shelves = count();
+    assert!(shelves > 0);
+    search(&[]);
+    assert_eq!(count(), shelves);
+    // Another scope learns for itself.
+    let narrow = "[roles.narrow]\ntools = ['symbols.*']\nscope = ['sub']\n";
+    crate::trial::configure(&place, narrow);
+    search(&["--role", "narrow"]);
+    assert_eq!(count(), 2 * shelves);
+    crate::trial::configure(&place, "[grants.symbols]\nfiles = 'read'\nscan = true\n");
+    search(&[]);
+    crate::trial::configure(&place, "");
+    let names: Vec<PathBuf> =
+        fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for name in names {
+        let mut bytes = fs::read(&name).unwrap();
+        bytes.truncate(bytes.len() / 2);
+        fs::write(&name, bytes).unwrap();
+    }
+    search(&[]);
+    assert_eq!(count(), 2 * shelves);
+    fs::remove_dir_all(&kept).unwrap();
+    search(&[]);
+    assert_eq!(count(), shelves);
+}

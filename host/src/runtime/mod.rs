@@ -58,7 +58,7 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:host/files@0.1.0", Needs::Nothing),
     ("cofferdam:host/process@0.1.0", Needs::Programs),
     ("cofferdam:host/agents@0.1.0", Needs::Nothing),
-    ("cofferdam:host/cache@0.1.0", Needs::Cache),
+    ("cofferdam:host/cache@0.1.0", Needs::Nothing),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -70,14 +70,13 @@ const SERVED: &[(&str, Needs)] = &[
 
 /// What an import needs to be granted. Files need nothing: where none are granted, there is
 /// no directory to begin with, and each path is decided on by itself. So is each agent, and only
-/// calls of tools that say so get any.
+/// calls of tools that say so get any. A cache that is not granted is always empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
     Scan,
     Programs,
     Backends(BackendKind),
-    Cache,
     Http,
 }
 
@@ -93,7 +92,6 @@ impl Needs {
             Self::Backends(kind) => {
                 (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
             }
-            Self::Cache => (granted.cache, "cache = true".to_owned()),
             Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }
@@ -458,7 +456,6 @@ mod tests {
             backends: BTreeSet::from([BackendKind::Linter]),
             ..Capabilities::NONE
         };
-        let cache = Capabilities { cache: true, ..Capabilities::NONE };
         let origins = Capabilities {
             http: "https://a.example".parse().into_iter().collect(),
             ..Capabilities::NONE
@@ -473,8 +470,7 @@ mod tests {
             ("cofferdam:host/process@0.1.0", programs.clone(), None),
             ("cofferdam:host/process@0.1.0", granted(Files::Write, true), Some("process = [")),
             ("cofferdam:host/agents@0.1.0", Capabilities::NONE, None),
-            ("cofferdam:host/cache@0.1.0", cache, None),
-            ("cofferdam:host/cache@0.1.0", granted(Files::Write, true), Some("cache = true")),
+            ("cofferdam:host/cache@0.1.0", Capabilities::NONE, None),
             ("cofferdam:backend/linters@0.1.0", programs.clone(), None),
             ("cofferdam:backend/builders@0.1.0", programs, Some("backends = [\"builder\"]")),
             ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),

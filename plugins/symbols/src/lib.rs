@@ -10,6 +10,7 @@ pub mod args;
 pub mod calls;
 pub mod endpoint;
 pub mod go;
+pub mod index;
 pub mod language;
 pub mod locate;
 pub mod name;
@@ -26,7 +27,7 @@ pub mod typescript;
 
 use args::{DiscoverApiArgs, GetSourceArgs, LocateSymbolArgs, TraceCallsArgs, TraceEndpointArgs};
 use cofferdam_sdk::scan::{self, Query, Scanner};
-use cofferdam_sdk::{Context, ToolError, plugin};
+use cofferdam_sdk::{Context, ToolError, cache, log, plugin};
 use project::{Deadline, Files, Look};
 
 /// The plugin.
@@ -96,6 +97,17 @@ impl Files for Workspace<'_> {
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
         self.0.read(&self.0.resolve(path).ok()?).ok()
+    }
+
+    fn kept(&self, name: &str) -> Option<Vec<u8>> {
+        cache::get(name)
+    }
+
+    fn keep(&self, name: &str, bytes: &[u8]) {
+        // Without it, the next call parses again.
+        if let Err(error) = cache::put(name, bytes) {
+            log::emit(log::Level::Debug, &format!("the index is not kept: {error:?}"));
+        }
     }
 }
 

@@ -27,6 +27,12 @@ pub trait Files {
 
     /// A whole file, if it is there and may be read.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// What an earlier call has kept under a name, if it is still there.
+    fn kept(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// Keeps something for later calls, as long as there is room for it.
+    fn keep(&self, name: &str, bytes: &[u8]);
 }
 
 /// The globs of the files of a language, or of all.
@@ -83,19 +89,20 @@ impl Deadline {
 pub mod testing {
     //! A workspace in memory.
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     use super::*;
 
-    /// Files by path.
+    /// Files by path, and what is kept by name.
     #[derive(Debug, Default)]
-    pub struct Memory(pub BTreeMap<String, Vec<u8>>);
+    pub struct Memory(pub BTreeMap<String, Vec<u8>>, pub RefCell<BTreeMap<String, Vec<u8>>>);
 
     impl Memory {
         /// A workspace of these files.
         pub fn new<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
             let owned = |(path, text): (&str, &str)| (path.to_owned(), text.as_bytes().to_vec());
-            Self(files.into_iter().map(owned).collect())
+            Self(files.into_iter().map(owned).collect(), RefCell::default())
         }
     }
 
@@ -131,6 +138,14 @@ pub mod testing {
 
         fn read(&self, path: &str) -> Option<Vec<u8>> {
             self.0.get(path).cloned()
+        }
+
+        fn kept(&self, name: &str) -> Option<Vec<u8>> {
+            self.1.borrow().get(name).cloned()
+        }
+
+        fn keep(&self, name: &str, bytes: &[u8]) {
+            self.1.borrow_mut().insert(name.to_owned(), bytes.to_vec());
         }
     }
 

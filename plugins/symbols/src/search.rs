@@ -6,6 +6,7 @@ use cofferdam_sdk::ToolError;
 use memchr::memmem::Finder;
 use serde::Serialize;
 
+use crate::index::{Entry, Index};
 use crate::language::Language;
 use crate::name::Name;
 use crate::nearest::Nearest;
@@ -94,6 +95,7 @@ impl Search {
         let mut found = Found::default();
         let mut late = Ok(());
         let finder = Finder::new(self.name.last());
+        let mut index = Index::new(files);
         found.unreadable = files.each(&self.root, &globs, &mut |path, contents| {
             late = deadline.check(contents.len());
             if late.is_err() {
@@ -102,10 +104,11 @@ impl Search {
             found.searched += 1;
             // What language it is decides only about rare spellings; most files end here.
             if finder.find(contents).is_some() || !contents.is_ascii() || has_escapes(contents) {
-                self.look(&path(), contents, &finder, most, &mut found);
+                self.look(&path(), contents, &finder, &mut index, most, &mut found);
             }
             true
         })?;
+        index.keep();
         late?;
         if found.total == 0 {
             return Err(self.not_found(files, deadline, &found));
@@ -118,6 +121,7 @@ impl Search {
         path: &str,
         contents: &[u8],
         finder: &Finder<'_>,
+        index: &mut Index<'_>,
         most: usize,
         found: &mut Found,
     ) {
@@ -127,34 +131,77 @@ impl Search {
         if !may_hold(language, self.name.last(), finder, contents) {
             return;
         }
-        let (text, bytes) = match decode(language, contents) {
-            Ok(decoded) => decoded,
-            Err(problem) => return found.add_problem(path, problem.line, problem.message),
+        let key = Index::key(path, contents);
+        let known = index.find(&key);
+        let has_any = match known {
+            Some(entry) => self.count(path, language, &entry, found),
+            None => {
+                let outline = outlined(language, path, contents);
+                let entry = Entry::new(&outline);
+                let has_any = self.count(path, language, &entry, found);
+                index.add(key, &entry);
+                has_any
+            }
         };
-        let outline = language.outline(path, &text);
-        if let Some(problem) = outline.problem.clone().or(bytes) {
-            found.add_problem(path, problem.line, problem.message);
+        if has_any && found.hits.len() < most {
+            self.show(path, language, contents, most, found);
         }
-        let modules = language.modules(path, outline.package.as_deref());
-        for symbol in outline.symbols {
-            if symbol.name() != self.name.last() {
+    }
+
+    /// Counts the symbols of a file that are meant, and remembers others of the name. Whether there
+    /// are any that are meant.
+    fn count(&self, path: &str, language: Language, entry: &Entry<'_>, found: &mut Found) -> bool {
+        if let Some((line, message)) = entry.problem {
+            found.add_problem(path, line, message.to_owned());
+        }
+        let before = found.total;
+        let modules = language.modules(path, entry.package);
+        for (kind, names) in &entry.symbols {
+            if names.last() != Some(&self.name.last()) {
                 continue;
             }
-            let qualified = qualified(language, &modules, &symbol.path);
-            if !self.name.means(&modules, &symbol.path)
-                || !(self.kinds.is_empty() || self.kinds.contains(&symbol.kind))
-            {
-                if found.others.len() < MAX_OTHERS && !found.others.contains(&qualified) {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            if self.means(&modules, &names, *kind) {
+                found.total += 1;
+            } else if found.others.len() < MAX_OTHERS {
+                let qualified = qualified(language, &modules, &names);
+                if !found.others.contains(&qualified) {
                     found.others.push(qualified);
                 }
-                continue;
             }
-            found.total += 1;
-            if found.hits.len() < most {
+        }
+        found.total > before
+    }
+
+    /// Adds the symbols of a file that are meant, up to `most`.
+    fn show(
+        &self,
+        path: &str,
+        language: Language,
+        contents: &[u8],
+        most: usize,
+        found: &mut Found,
+    ) {
+        let Ok((text, _)) = decode(language, contents) else { return };
+        let outline = language.outline(path, &text);
+        let modules = language.modules(path, outline.package.as_deref());
+        for symbol in outline.symbols {
+            if found.hits.len() >= most {
+                return;
+            }
+            if self.means(&modules, &symbol.path, symbol.kind) {
+                let qualified = qualified(language, &modules, &symbol.path);
                 let source = text.get(symbol.span.clone()).unwrap_or_default().to_owned();
                 found.hits.push(Hit { file: path.to_owned(), language, qualified, symbol, source });
             }
         }
+    }
+
+    /// Whether a symbol is what is looked for.
+    fn means(&self, modules: &[Vec<String>], path: &[String], kind: Kind) -> bool {
+        path.last().is_some_and(|name| name == self.name.last())
+            && self.name.means(modules, path)
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 
     fn not_found(&self, files: &dyn Files, deadline: &mut Deadline, found: &Found) -> ToolError {
@@ -212,15 +259,18 @@ pub fn qualified(language: Language, modules: &[Vec<String>], path: &[String]) -
 /// The outline of one file, if it is of a language that is understood, and what is wrong with it.
 pub fn outline_of(path: &str, contents: &[u8]) -> Option<(Language, Outline)> {
     let language = Language::of(path)?;
-    let outline = match decode(language, contents) {
+    Some((language, outlined(language, path, contents)))
+}
+
+fn outlined(language: Language, path: &str, contents: &[u8]) -> Outline {
+    match decode(language, contents) {
         Ok((text, bytes)) => {
             let mut outline = language.outline(path, &text);
             outline.problem = outline.problem.or(bytes);
             outline
         }
         Err(problem) => Outline { problem: Some(problem), ..Outline::default() },
-    };
-    Some((language, outline))
+    }
 }
 
 /// Each once, in the order of the first.

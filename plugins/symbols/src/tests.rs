@@ -654,3 +654,39 @@ fn one_file_that_nests_too_deeply_does_not_end_the_others() {
     assert_eq!(each(&found["unparsed"], "file"), ["deep.py", "long.py"]);
     assert_eq!(found["unparsed"][0]["line"], 2);
 }
+
+#[test]
+fn a_second_search_goes_by_what_the_first_one_kept() {
+    let texts: Vec<(String, String)> = (0..100)
+        .map(|number| {
+            let text = format!("class Thing:\n    def get_{number}(self): ...\n");
+            (format!("m{number:02}.py"), text)
+        })
+        .chain([("broken.py".to_owned(), "class Thing(:\n".to_owned())])
+        .collect();
+    let mut files = Memory::new(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    let search = |files: &Memory| call(files, "locate_symbol", json!({"symbol": "Thing"}));
+    let first = search(&files).unwrap();
+    assert_eq!((&first["total"], &first["unparsed_total"]), (&json!(101), &json!(1)));
+    assert!(!files.1.borrow().is_empty());
+    assert_eq!(search(&files).unwrap(), first);
+
+    // Contents that have changed are looked at anew, those that have moved are not.
+    files.0.insert("m00.py".to_owned(), b"class Thong: ...  # Thing".to_vec());
+    let moved = files.0.remove("m01.py").unwrap();
+    files.0.insert("moved/m01.py".to_owned(), moved);
+    let after = search(&files).unwrap();
+    assert_eq!(after["total"], 100);
+
+    // What was kept is what counts: a shelf in which nothing is a Thing.
+    let kept = files.1.borrow().clone();
+    for bytes in files.1.borrow_mut().values_mut() {
+        while let Some(at) = memchr::memmem::find(bytes, b"Thing") {
+            bytes[at..at + 5].copy_from_slice(b"Other");
+        }
+    }
+    let (code, message) = search(&files).unwrap_err();
+    assert_eq!(code, "SymbolNotFound", "{message}");
+    *files.1.borrow_mut() = kept;
+    assert_eq!(search(&files).unwrap(), after);
+}
