@@ -268,7 +268,7 @@ fn an_agent_is_asked_only_where_a_person_grants_it() {
     let text = fs::read_to_string(&settings).unwrap();
     let other = text.replace("agents = ['code-implementer']", "agents = ['other']");
     fs::write(&settings, &other).unwrap();
-    assert_failed(&task(&place, &[]), 3, "AgentNotGranted", "under [grants.team]");
+    assert_failed(&task(&place, &[]), 3, "AgentNotGranted", "may give tasks to here (other)");
     for none in ["files = 'write'", "files = 'write'\nagents = []"] {
         let none = other.replace("files = 'write'\nagents = ['other']", none);
         fs::write(&settings, none).unwrap();

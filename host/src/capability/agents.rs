@@ -30,10 +30,14 @@ impl CallState {
         let name = &task.agent;
         let plugin = &self.rights.plugin;
         if !self.rights.capabilities.allows_agent(name) {
+            let granted: Vec<&str> =
+                self.rights.capabilities.agents.iter().map(String::as_str).collect();
             return Err(Error::Denied(format!(
-                "'{}' is not among the agents that the plugin '{plugin}' may give tasks to here; a \
-                 person can grant it by agents = [...] under [grants.{plugin}] in cofferdam.toml",
-                shorten(name, 80)
+                "'{}' is not among the agents that the plugin '{plugin}' may give tasks to here \
+                 ({}); a person can grant it by agents = [...] under [grants.{plugin}] in \
+                 cofferdam.toml",
+                shorten(name, 80),
+                if granted.is_empty() { "none".to_owned() } else { granted.join(", ") },
             )));
         }
         let team = Arc::clone(&self.surroundings.team);

@@ -334,7 +334,7 @@ mod tests {
             "backends": [],
             "tools": [{
                 "name": "greet", "title": "Greet", "description": "Says hello", "done": "greeted",
-                "fallbacks": {}, "repeats": null,
+                "fallbacks": {}, "repeats": null, "agents": false,
                 "input": {"type": "object"}, "output": {"type": "object"}
             }]
         })
@@ -391,6 +391,12 @@ mod tests {
             ),
             ("/requests/files", json!("all"), "unknown variant `all`"),
             ("/requests", json!({"sockets": true}), "unknown field `sockets`"),
+            ("/requests", json!({"agents": ["a b"]}), "holds 'a b', which is no agent's name"),
+            (
+                "/tools/0/agents",
+                json!(true),
+                "gives tasks to agents, but the plugin requests none (agents)",
+            ),
             ("/requests", json!({"http": ["http://a.example"]}), "'http://a.example' is no origin"),
             ("/tools/0/fallbacks", json!({"Code": "A reason"}), "'A reason' is not of the form"),
             (
