@@ -414,7 +414,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
             && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
-        let asks_others = name.starts_with("docs__");
+        let asks_others = name.starts_with("docs__") || name == "team__task";
         assert_eq!(tool["annotations"]["openWorldHint"], asks_others, "{name}");
     }
     let schema_of =
@@ -444,7 +444,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// Every tool that comes with the host.
-const TOOLS: [&str; 40] = [
+const TOOLS: [&str; 41] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -484,6 +484,7 @@ const TOOLS: [&str; 40] = [
     "symbols.trace_calls",
     "symbols.trace_endpoint",
     "team.send_message",
+    "team.task",
     "tests.run_tests",
 ];
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::{self, ContractCommand, Format};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use crate::config;
+use crate::config::{self, ConfigError};
 use crate::contract::{Contract, Contracts, Turn};
 
 pub fn execute(args: &args::Contract, output: &Output) -> Result<u8, CliError> {
@@ -111,6 +111,8 @@ fn check(contracts: &Contracts, names: &[String], output: &Output) -> Result<u8,
         let problems = if file.is_file() {
             match config::contract(file) {
                 Ok(contract) => contract.check(),
+                // The file is named anyway.
+                Err(ConfigError::Contract { message, .. }) => vec![message],
                 Err(error) => vec![error.to_string()],
             }
         } else {
