@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "the user's settings are named by paths")]
 
 mod contracts;
+pub mod grants;
 
 use std::fs;
 use std::io;
@@ -64,8 +65,19 @@ pub enum ConfigError {
 pub struct Layers {
     /// The user's settings, then the workspace's.
     pub settings: Vec<Settings>,
+    /// The files that they stand in, in the same order.
+    pub files: Vec<SettingsFile>,
     /// There is a file in the workspace that nobody has accepted, so it does not count.
     pub unaccepted: bool,
+}
+
+/// A file of settings, as it was read.
+#[derive(Debug)]
+pub struct SettingsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
 }
 
 /// Reads the settings that hold for a workspace.
@@ -81,10 +93,15 @@ pub fn load(
     accepted: Option<&Path>,
     trust: bool,
 ) -> Result<Layers, ConfigError> {
-    let mut settings = Vec::new();
+    let (mut settings, mut files) = (Vec::new(), Vec::new());
+    let mut take_in = |path: &Path, text: String| -> Result<(), ConfigError> {
+        settings.push(parse(path, &text)?);
+        files.push(SettingsFile { path: path.to_owned(), text });
+        Ok(())
+    };
     if let Some(path) = user {
         match fs::read_to_string(path) {
-            Ok(text) => settings.push(parse(path, &text)?),
+            Ok(text) => take_in(path, text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
         }
@@ -102,10 +119,11 @@ pub fn load(
         (None, Some(_)) => return Err(ConfigError::Changed { path, change: "was removed" }),
         (_, None) => false,
     };
-    if let (Some(text), true) = (&text, counts) {
-        settings.push(parse(&path, text)?);
+    let unaccepted = text.is_some() && !counts;
+    if let (Some(text), true) = (text, counts) {
+        take_in(&path, text)?;
     }
-    Ok(Layers { settings, unaccepted: text.is_some() && !counts })
+    Ok(Layers { settings, files, unaccepted })
 }
 
 /// Remembers that a person has accepted the workspace's file as it is now. Without a file the

@@ -476,6 +476,7 @@ fn load_failure(error: &LoadError) -> Failure {
             (Status::Denied, "UnknownImport")
         }
         LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
+        LoadError::Changed(_) => (Status::Denied, "PluginChanged"),
         LoadError::Compile(_) => (Status::Trap, "InvalidComponent"),
         LoadError::World { .. } => (Status::Trap, "WrongWorld"),
     };

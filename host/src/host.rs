@@ -27,6 +27,7 @@ use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::{Plugin, Registry, RegistryError};
+use crate::plugin::store::Pinned;
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
 use crate::runtime::{
     Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers, blocking,
@@ -48,6 +49,8 @@ pub struct Config {
     pub built_in: Option<PathBuf>,
     /// Packed components from elsewhere.
     pub plugins: Vec<PathBuf>,
+    /// Plugins of the workspace's lock, which a person has accepted.
+    pub pinned: Vec<Pinned>,
     /// The layers of settings, the later ones over the earlier ones.
     pub settings: Vec<Settings>,
     /// A role beside those of the settings, such as an agent definition's; it stands for one of
@@ -76,6 +79,7 @@ impl Config {
             workspace: workspace.into(),
             built_in: None,
             plugins: Vec::new(),
+            pinned: Vec::new(),
             settings: Vec::new(),
             role: None,
             cache: None,
@@ -218,6 +222,7 @@ impl Host {
         if let Some(folder) = &config.built_in {
             registry.add_built_in(folder)?;
         }
+        config.pinned.iter().try_for_each(|pinned| registry.add_pinned(pinned))?;
         for file in &config.plugins {
             registry.add_file(file)?;
         }

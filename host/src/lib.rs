@@ -22,11 +22,15 @@ pub mod contract;
 pub mod definition;
 #[cfg(feature = "engine")]
 pub mod dispatch;
+#[cfg(feature = "engine")]
+pub mod distribution;
 pub mod envelope;
 #[cfg(feature = "engine")]
 pub mod health;
 #[cfg(feature = "engine")]
 pub mod host;
+#[cfg(feature = "engine")]
+pub mod install;
 #[cfg(feature = "engine")]
 pub mod journal;
 #[cfg(feature = "engine")]

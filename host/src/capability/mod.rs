@@ -20,8 +20,8 @@ use wasmtime::component::{HasSelf, Linker};
 
 pub use contacts::Contacts;
 pub(crate) use files::FileState;
-pub use http::Http;
 pub(crate) use http::HttpState;
+pub use http::{Answer, Client, ClientError, Http, Request};
 pub(crate) use messages::Messages;
 pub use process::Programs;
 pub use scan::Scanner;

@@ -8,6 +8,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cofferdam_ledger::{Kind, MessageId, Status};
 
+use crate::plugin::digest::Digest;
+use crate::policy::{Capability, CapabilityError};
+
 /// Run the tools of coding agents as sandboxed WebAssembly plugins
 ///
 /// Every tool is a WebAssembly component in an instance of its own. Each call is checked
@@ -175,7 +178,7 @@ Examples:
   cofferdam tools --search 'apply a patch' --brief
   cofferdam tools --role code-reviewer --format anthropic --tokens")]
     Tools(Tools),
-    /// Look at plugins and pack them
+    /// Install plugins, look at them, pack and publish them
     Plugin(Plugin),
     /// Look at linters, test runners and builders, and compare linters
     Backend(Backend),
@@ -195,7 +198,7 @@ Examples:
     Role(RoleArgs),
     /// Read the responses of agents by their output contracts
     Contract(Contract),
-    /// Look at what is granted, and accept the workspace's settings
+    /// Look at what is granted and why, change it, and accept the workspace's settings
     Policy(Policy),
     /// Show the journal: how the calls on this workspace ended, and what they changed
     #[command(after_help = "\
@@ -636,6 +639,126 @@ Examples:
         #[arg(long)]
         compile: bool,
     },
+    /// Install a plugin for this workspace, or what its cofferdam.lock names
+    ///
+    /// The plugin is kept in your own store, and pinned in cofferdam.lock with its digest. What it
+    /// asks for is shown, and asked for on a terminal; --grant and --deny say it beforehand. What
+    /// is granted goes to your own cofferdam.toml. Without a name, everything that the lock names
+    /// is installed: it grants nothing, so what is new here is asked for.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin install ./lines.wasm
+  cofferdam plugin install oci://ghcr.io/ada/lines:1.0 --key RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
+  cofferdam plugin install https://example.org/lines.wasm --digest sha256:... --grant files=read
+  cofferdam plugin install
+  cofferdam plugin install lines --deny")]
+    Install(Install),
+    /// Get the newest of what is installed, and show what is different
+    ///
+    /// What asks for more than was accepted, has another signer or lost its signature is refused
+    /// until you say otherwise.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin update --dry-run --format text
+  cofferdam plugin update
+  cofferdam plugin update lines --grant process=git")]
+    Update(Update),
+    /// Remove a plugin from this workspace's cofferdam.lock
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin remove lines
+  cofferdam plugin remove lines --everywhere")]
+    Remove {
+        /// The plugin's name
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+        /// Forget it altogether: its files, what was accepted of it, and what it is granted
+        #[arg(long)]
+        everywhere: bool,
+    },
+    /// Publish a packed plugin in an OCI registry
+    ///
+    /// FILE.minisig is published with it, where it is there. Who you are, `docker login` says.
+    #[command(after_help = "\
+Examples:
+  minisign -Sm lines.wasm && cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0")]
+    Push {
+        /// The packed plugin
+        file: PathBuf,
+        /// Where it goes, with a tag
+        reference: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Install {
+    /// A file, an https:// address or an oci:// reference; or the name of a plugin in
+    /// cofferdam.lock
+    pub source: Option<String>,
+    /// Refuse anything but this content
+    #[arg(long, value_name = "SHA256", requires = "source")]
+    pub digest: Option<Digest>,
+    #[command(flatten)]
+    pub accepted: Accepted,
+    #[command(flatten)]
+    pub granting: Granting,
+}
+
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The plugin; all that are installed where none is named
+    #[arg(value_name = "PLUGIN")]
+    pub name: Option<String>,
+    /// Only show what is different
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub accepted: Accepted,
+    #[command(flatten)]
+    pub granting: Granting,
+}
+
+/// What a person accepts of where a plugin comes from.
+#[derive(Debug, Args)]
+pub struct Accepted {
+    /// The minisign key that has to have signed it, or the file of one; from then on no other
+    /// signer is taken
+    #[arg(long, value_name = "KEY|FILE")]
+    pub key: Option<String>,
+    /// Take it although another key has signed it than before, or none
+    #[arg(long)]
+    pub accept_signer: bool,
+    /// Take it although it comes from elsewhere than before, and no signature says that it is the
+    /// same plugin
+    #[arg(long)]
+    pub accept_source: bool,
+}
+
+/// What a person grants a plugin.
+#[derive(Debug, Args)]
+pub struct Granting {
+    /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
+    /// process=PROGRAM, backends=KIND, http=ORIGIN, or all
+    #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
+    pub grant: Vec<Granted>,
+    /// Grant nothing of what it asks for
+    #[arg(long)]
+    pub deny: bool,
+}
+
+/// One capability, or everything that a plugin asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Granted {
+    All,
+    One(Capability),
+}
+
+impl std::str::FromStr for Granted {
+    type Err = CapabilityError;
+
+    fn from_str(text: &str) -> Result<Self, CapabilityError> {
+        if text == "all" { Ok(Self::All) } else { text.parse().map(Self::One) }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -859,6 +982,47 @@ Examples:
   cofferdam policy accept
   cofferdam policy accept --workspace ~/project")]
     Accept,
+    /// Say why a plugin or a tool may do what it may, or why not, down to the line that says so
+    #[command(after_help = "\
+Examples:
+  cofferdam policy explain shell --format text
+  cofferdam policy explain files.write_file --role reader")]
+    Explain {
+        /// A plugin's name, or a tool's
+        #[arg(value_name = "PLUGIN|TOOL")]
+        name: String,
+        /// The role that a call would be made under
+        #[arg(long)]
+        role: Option<String>,
+    },
+    /// Grant a plugin something that it asks for, in your own cofferdam.toml
+    #[command(after_help = "\
+Examples:
+  cofferdam policy grant lines files=read
+  cofferdam policy grant docs http=https://context7.com
+  cofferdam policy grant lines all")]
+    Grant {
+        /// The plugin's name
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+        /// files=read, files=write, scan, process=PROGRAM, backends=KIND, http=ORIGIN, or all
+        #[arg(required = true, value_name = "CAPABILITY")]
+        capabilities: Vec<Granted>,
+    },
+    /// Take back what a plugin is granted, in your own cofferdam.toml
+    #[command(after_help = "\
+Examples:
+  cofferdam policy revoke lines files=write
+  cofferdam policy revoke lines")]
+    Revoke {
+        /// The plugin's name
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+        /// What is taken back; everything where nothing is named. Without files=write, reading is
+        /// left
+        #[arg(value_name = "CAPABILITY")]
+        capabilities: Vec<Capability>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 )]
 
 mod args;
+mod ask;
 mod backend;
 mod beads;
 mod call;
@@ -20,8 +21,13 @@ mod mcp;
 mod output;
 mod pipeline;
 mod plugin;
+mod plugin_install;
+mod plugin_push;
 mod plugin_test;
+mod plugin_update;
 mod policy;
+mod policy_explain;
+mod policy_grant;
 mod report;
 mod role;
 mod run;
@@ -39,7 +45,11 @@ use clap::Parser as _;
 
 use crate::config::ConfigError;
 use crate::dispatch::Refusal;
+use crate::distribution::FetchError;
 use crate::host::OpenError;
+use crate::install::InstallError;
+use crate::plugin::registry::RegistryError;
+use crate::plugin::store::StoreError;
 use crate::workspace::HistoryError;
 
 use args::{Cli, Command};
@@ -113,6 +123,8 @@ enum CliError {
     #[error("{0}")]
     Call(String),
     #[error("{0}")]
+    Denied(String),
+    #[error("{0}")]
     Host(String),
 }
 
@@ -123,6 +135,7 @@ impl CliError {
             Self::Config(ConfigError::Changed { .. }) => exit::DENIED,
             Self::Config(_) => exit::REFUSED,
             Self::Call(_) => exit::ERROR,
+            Self::Denied(_) => exit::DENIED,
             Self::Host(_) => exit::HOST,
         }
     }
@@ -135,6 +148,9 @@ impl CliError {
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {
+            OpenError::Registry(RegistryError::Changed { .. } | RegistryError::Lie { .. }) => {
+                Self::Denied(error.to_string())
+            }
             OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => {
                 Self::Usage(error.to_string())
             }
@@ -143,6 +159,39 @@ impl From<OpenError> for CliError {
             | OpenError::Threads(_)
             | OpenError::NoRuntime(_) => Self::Host(error.to_string()),
         }
+    }
+}
+
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> Self {
+        let words = error.to_string();
+        match error {
+            InstallError::Settings(error) => Self::Config(error),
+            InstallError::Lock(_)
+            | InstallError::Unknown(_)
+            | InstallError::Pack { .. }
+            | InstallError::Fetch(FetchError::File { .. } | FetchError::TooLarge { .. }) => {
+                Self::Usage(words)
+            }
+            InstallError::BuiltIn { .. }
+            | InstallError::OtherName { .. }
+            | InstallError::OtherDigest { .. }
+            | InstallError::NoSignature { .. }
+            | InstallError::Signature { .. }
+            | InstallError::Concern { .. }
+            | InstallError::Fetch(FetchError::Digest { .. })
+            | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
+                Self::Denied(words)
+            }
+            InstallError::Fetch(_) => Self::Call(words),
+            InstallError::LockFile { .. } | InstallError::Store(_) => Self::Host(words),
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        InstallError::from(error).into()
     }
 }
 

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
+use crate::install;
 use crate::plugin::cache::digest;
 use crate::plugin::pack;
 use crate::plugin::registry::Plugin;
-use crate::policy::{BackendKind, Capabilities, Files};
+use crate::policy::{Capabilities, Capability, Files};
 use crate::runtime::{Runtime, Workers};
 
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
@@ -22,22 +23,37 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
         PluginCommand::Pack { manifest, component, output: packed, compile } => {
             pack(manifest, component, packed, *compile, output)
         }
+        PluginCommand::Install(args) => super::plugin_install::install(global, args, output),
+        PluginCommand::Remove { name, everywhere } => {
+            super::plugin_install::remove(global, name, *everywhere, output)
+        }
+        PluginCommand::Update(args) => super::plugin_update::execute(global, args, output),
+        PluginCommand::Push { file, reference } => {
+            super::plugin_push::execute(file, reference, output)
+        }
     }
 }
 
 fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _timers) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
+    let lock = install::lock(host.workspace())?;
+    // What was named with --plugin is not what the lock has.
+    let installed = |plugin: &Plugin| {
+        lock.plugins.get(&plugin.manifest.name).filter(|_| plugin.digest.is_some())
+    };
     if output.format() == Format::Text {
         let line = |plugin: &Plugin| {
             let manifest = &plugin.manifest;
+            let from = installed(plugin).map(|locked| format!("; from {}", locked.source));
             format!(
-                "{:14} {:8} {:3} tools {:3} backends  {}\n",
+                "{:14} {:8} {:3} tools {:3} backends  {}{}\n",
                 manifest.name,
                 manifest.version,
                 manifest.tools.len(),
                 manifest.backends.len(),
-                manifest.description
+                manifest.description,
+                from.unwrap_or_default()
             )
         };
         output.text(&plugins.iter().map(|plugin| line(plugin)).collect::<String>())?;
@@ -56,6 +72,11 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
             "backends": manifest.backends.iter().map(|backend| &backend.name).collect::<Vec<_>>(),
             "requests": manifest.requests,
             "granted": granted,
+            "installed": installed(plugin).map(|locked| json!({
+                "source": locked.source,
+                "digest": locked.digest,
+                "signer": locked.signer,
+            })),
         })
     };
     output.json(
@@ -106,31 +127,8 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
 
 /// A set of capabilities for a person who decides about it.
 fn in_words(requests: &Capabilities) -> Vec<String> {
-    let files = match requests.files {
-        Files::None => "no access to files",
-        Files::Read => "reading files of the workspace",
-        Files::Write => "reading and changing files of the workspace",
-    };
-    let scan = requests.scan.then(|| "reading whole trees of the workspace in bulk".to_owned());
-    let programs = requests
-        .process
-        .iter()
-        .map(|program| format!("running the program {program} in the sandbox, on files as above"));
-    let backends = requests.backends.iter().map(|kind| {
-        let kinds = match kind {
-            BackendKind::Linter => "linters",
-            BackendKind::TestRunner => "test runners, which execute what the workspace holds",
-            BackendKind::Builder => "builders, which execute what the workspace holds",
-        };
-        format!("using the {kinds}")
-    });
-    let origins = requests.http.iter().map(|origin| format!("asking {origin}"));
-    std::iter::once(files.to_owned())
-        .chain(scan)
-        .chain(programs)
-        .chain(backends)
-        .chain(origins)
-        .collect()
+    let none = (requests.files == Files::None).then(|| Capability::Files(Files::None));
+    none.into_iter().chain(requests.each()).map(|each| each.in_words()).collect()
 }
 
 fn pack(

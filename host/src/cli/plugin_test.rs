@@ -32,6 +32,7 @@ pub fn execute(global: &Global, name: &str, output: &Output) -> Result<u8, CliEr
             workspace: workspace.to_owned(),
             built_in: known.built_in.clone(),
             plugins: known.plugins.clone(),
+            pinned: known.pinned.clone(),
             settings: known.settings.clone(),
             cache: known.cache.clone(),
             sandbox: known.sandbox.clone(),

@@ -11,6 +11,15 @@ pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Res
     match command {
         PolicyCommand::Show => show(global, output),
         PolicyCommand::Accept => accept(global, output),
+        PolicyCommand::Explain { name, role } => {
+            super::policy_explain::execute(global, name, role.as_deref(), output)
+        }
+        PolicyCommand::Grant { name, capabilities } => {
+            super::policy_grant::grant(global, name, capabilities, output)
+        }
+        PolicyCommand::Revoke { name, capabilities } => {
+            super::policy_grant::revoke(global, name, capabilities, output)
+        }
     }
 }
 

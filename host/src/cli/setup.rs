@@ -21,7 +21,11 @@ use super::output::person_watches;
 use crate::config;
 use crate::contract::Contract;
 use crate::definition::{Agent, AgentError};
+use crate::distribution::Distribution;
 use crate::host::{Config, Helper, Host};
+use crate::install;
+use crate::plugin::lock;
+use crate::plugin::store::Pinned;
 use crate::policy::{Role, Settings};
 use crate::runtime::Observer;
 use crate::workspace::Workspace;
@@ -56,6 +60,7 @@ pub struct Directories {
     pub settings: PathBuf,
     pub accepted: PathBuf,
     pub cache: PathBuf,
+    pub plugins: PathBuf,
 }
 
 impl Directories {
@@ -67,6 +72,7 @@ impl Directories {
             settings: base.config_dir().join("cofferdam").join(config::FILE),
             accepted: state.join("cofferdam/accepted"),
             cache: base.cache_dir().join("cofferdam/code"),
+            plugins: base.data_dir().join("cofferdam/plugins"),
         })
     }
 }
@@ -216,6 +222,29 @@ pub fn host_under(
     Ok((host, timers, Some(name)))
 }
 
+/// The installed plugins that the workspace's lock names.
+fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
+    let workspace =
+        Workspace::open(workspace).map_err(|error| CliError::Usage(error.to_string()))?;
+    let Some(directories) = Directories::find() else { return Ok(Vec::new()) };
+    let resolved = install::pinned(&workspace, &directories.plugins)?;
+    if !resolved.missing.is_empty() {
+        tracing::warn!(
+            "{} names plugins that you have not installed, so they are left out: {}; look at it and run `cofferdam plugin install`",
+            lock::FILE,
+            resolved.missing.join(", ")
+        );
+    }
+    Ok(resolved.pinned)
+}
+
+/// What gets and publishes plugins.
+pub fn distribution() -> Distribution {
+    let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let docker = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
+    Distribution::new(path("SSL_CERT_FILE"), docker.map(|docker| docker.join("config.json")))
+}
+
 /// What a host on a directory is opened with, with the plugins that the options name.
 pub fn config(
     global: &Global,
@@ -232,6 +261,7 @@ pub fn config(
         contracts: contracts.into_iter().flatten().collect(),
         built_in: Some(built_in_plugins()?),
         plugins: global.plugin.clone(),
+        pinned: pinned(workspace)?,
         settings,
         cache: Directories::find().map(|directories| directories.cache),
         sandbox: Some(Helper::current()),

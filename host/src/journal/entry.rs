@@ -96,6 +96,26 @@ impl Event {
     /// A tool went on without what it asks for (S4, "Fallback Actions").
     pub const FALLBACK: &str = "fallback_activated";
 
+    /// A person has installed or updated a plugin; `reason` names it, and what it is granted.
+    pub const INSTALLED: &str = "plugin_installed";
+
+    /// A person has removed a plugin.
+    pub const REMOVED: &str = "plugin_removed";
+
+    /// A person has changed what a plugin is granted.
+    pub const GRANTED: &str = "grant_changed";
+
+    /// Something that a person has done.
+    pub fn new(event: &str, reason: impl Into<String>) -> Self {
+        Self {
+            timestamp: Timestamp::now(),
+            event: event.to_owned(),
+            reason: reason.into(),
+            tool: None,
+            call: None,
+        }
+    }
+
     /// What whoever made a call has to do without, now that it has failed. `reason` begins with
     /// the service that was missed, as in `context7_timeout`.
     pub fn fallback(reason: &str, record: &Record) -> Self {

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
+use super::digest::Digest;
+
 /// Length of the authentication code at the end of a file, in bytes.
 const MAC: usize = 32;
 
@@ -62,11 +64,8 @@ impl CodeCache {
         settings: &str,
         compile: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<PathBuf, E> {
-        let name = hex(&Sha256::new()
-            .chain_update(settings)
-            .chain_update([0])
-            .chain_update(component)
-            .finalize());
+        let parts = Sha256::new().chain_update(settings).chain_update([0]).chain_update(component);
+        let name = Digest::from(parts).hex();
         let path = self.directory.join(format!("{name}.cwasm"));
         if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
             return Ok(path);
@@ -94,15 +93,15 @@ impl CodeCache {
 
 /// The digest that names a component, in hexadecimal.
 pub fn digest(component: &[u8]) -> String {
-    hex(&Sha256::digest(component))
+    Digest::of(component).hex()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
+/// Makes a directory that only the user may enter.
+///
+/// # Errors
+/// One that can't be made, or that others may enter.
 #[cfg(unix)]
-fn create_private(directory: &Path) -> io::Result<()> {
+pub(super) fn create_private(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let metadata = fs::metadata(directory)?;
@@ -116,7 +115,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that only the user can read, at once or not at all.
-fn write_private(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+pub(super) fn write_private(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     file.persist(path)?;

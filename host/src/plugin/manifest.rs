@@ -297,7 +297,7 @@ fn check_agent(name: &str) -> Result<(), ManifestError> {
     Err(invalid("requests.agents", format!("holds '{name}', which is no agent's name")))
 }
 
-fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
+pub(super) fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
     let right = name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name

@@ -1,9 +1,15 @@
-//! Plugins at rest: what they say of themselves, how they are packed, which ones there are,
-//! and the cache of their compiled code. Nothing here runs one.
+//! Plugins at rest: what they say of themselves, how they are packed, which ones there are, which
+//! ones a person has installed, and the cache of their compiled code. Nothing here runs one.
 
+pub mod acceptance;
 pub mod cache;
+pub mod digest;
 pub mod export;
+pub mod lock;
 pub mod manifest;
 pub mod pack;
 pub mod registry;
 pub mod search;
+pub mod signature;
+pub mod source;
+pub mod store;

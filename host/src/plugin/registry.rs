@@ -6,13 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::digest::Digest;
+use super::lock::packages;
 use super::manifest::{Manifest, Tool};
 use super::pack::{self, PackError};
+use super::store::Pinned;
 use crate::policy::{Role, Subject};
 use crate::schema::{Schema, nearest};
 
 /// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
-const MAX_COMPONENT: u64 = 64 << 20;
+pub const MAX_COMPONENT: u64 = 64 << 20;
 
 /// What stands for the dot of a qualified name where clients allow letters, digits, `_` and `-`.
 const EXPORTED_DOT: &str = "__";
@@ -28,6 +31,8 @@ pub struct Plugin {
     pub compiled: Option<PathBuf>,
     /// Whether it came with the host.
     pub built_in: bool,
+    /// What its file has to be whenever it is read; none: whatever it is then.
+    pub digest: Option<Digest>,
 }
 
 /// A tool of a plugin, with its schemas.
@@ -134,6 +139,28 @@ pub enum RegistryError {
         /// The second file.
         path: PathBuf,
     },
+    /// An installed file is not what was accepted any more.
+    #[error("{}: the file of the plugin '{name}' was changed: it is {found}, and {accepted} was accepted; `cofferdam plugin install {name}` gets that again", path.display())]
+    Changed {
+        /// The name.
+        name: String,
+        /// Which file.
+        path: PathBuf,
+        /// Its digest.
+        found: Digest,
+        /// The digest that it should have.
+        accepted: Digest,
+    },
+    /// The lock does not say the truth of a plugin.
+    #[error(
+        "cofferdam.lock is wrong about the plugin '{name}': {lie}; `cofferdam plugin install {name}` writes it anew"
+    )]
+    Lie {
+        /// The name.
+        name: String,
+        /// What is wrong.
+        lie: String,
+    },
     /// A tool's schema is no JSON Schema.
     #[error("the tool '{0}': {1}")]
     Schema(String, String),
@@ -181,6 +208,37 @@ impl Registry {
         self.add(file, false)
     }
 
+    /// Takes in a plugin that a person has installed, if its file is what was accepted and the
+    /// lock says the truth of it. None of its code is compiled here.
+    ///
+    /// # Errors
+    /// As of [`add_file`](Self::add_file); a file that was changed, a lock that is wrong.
+    pub fn add_pinned(&mut self, pinned: &Pinned) -> Result<(), RegistryError> {
+        let Pinned { name, path, locked } = pinned;
+        let io = |source| RegistryError::Io { path: path.clone(), source };
+        let pack = |source| RegistryError::Pack { path: path.clone(), source };
+        let lie = |lie| RegistryError::Lie { name: name.clone(), lie };
+        let size = fs::metadata(path).map_err(io)?.len();
+        if size > MAX_COMPONENT {
+            return Err(RegistryError::TooLarge { path: path.clone(), size });
+        }
+        let bytes = fs::read(path).map_err(io)?;
+        let (found, accepted) = (Digest::of(&bytes), locked.digest);
+        if found != accepted {
+            let (name, path) = (name.clone(), path.clone());
+            return Err(RegistryError::Changed { name, path, found, accepted });
+        }
+        let manifest = pack::manifest(&bytes).map_err(pack)?;
+        if manifest.name != *name {
+            return Err(lie(format!("its name is '{}'", manifest.name)));
+        }
+        let wit = packages(&pack::imports(&bytes).map_err(pack)?);
+        if let Some(wrong) = locked.lies(&manifest, &wit) {
+            return Err(lie(wrong));
+        }
+        self.take_in(manifest, path, false, Some(found))
+    }
+
     fn add(&mut self, file: &Path, built_in: bool) -> Result<(), RegistryError> {
         let io = |source| RegistryError::Io { path: file.to_owned(), source };
         let size = fs::metadata(file).map_err(io)?.len();
@@ -195,11 +253,22 @@ impl Registry {
         };
         let manifest =
             manifest.map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
+        self.take_in(manifest, file, built_in, None)
+    }
+
+    fn take_in(
+        &mut self,
+        manifest: Manifest,
+        file: &Path,
+        built_in: bool,
+        digest: Option<Digest>,
+    ) -> Result<(), RegistryError> {
         if self.plugins.iter().any(|plugin| plugin.manifest.name == manifest.name) {
             return Err(RegistryError::Duplicate { name: manifest.name, path: file.to_owned() });
         }
         let compiled = built_in.then(|| file.with_extension("cwasm"));
-        let plugin = Arc::new(Plugin { manifest, component: file.to_owned(), compiled, built_in });
+        let component = file.to_owned();
+        let plugin = Arc::new(Plugin { manifest, component, compiled, built_in, digest });
         for index in 0..plugin.manifest.tools.len() {
             let entry = ToolEntry {
                 plugin: Arc::clone(&plugin),

@@ -7,6 +7,7 @@
 mod agents;
 mod backends;
 mod capabilities;
+mod capability;
 mod limits;
 mod origin;
 mod origin_settings;
@@ -24,6 +25,7 @@ pub use agents::{
 };
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
+pub use capability::{Capability, CapabilityError};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;

@@ -126,7 +126,8 @@ pub struct GrantSettings {
 }
 
 impl GrantSettings {
-    pub(super) fn capabilities(&self) -> Capabilities {
+    /// The capabilities of the grant, without what the host has to know beside them.
+    pub fn capabilities(&self) -> Capabilities {
         Capabilities {
             files: self.files,
             scan: self.scan,

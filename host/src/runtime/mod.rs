@@ -23,6 +23,7 @@ use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::capability;
 use crate::plugin::cache::CodeCache;
+use crate::plugin::digest::Digest;
 use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::Plugin;
 use crate::policy::{BackendKind, Capabilities};
@@ -114,6 +115,11 @@ pub enum LoadError {
         /// Why.
         message: String,
     },
+    /// The file of an installed plugin is not what was accepted any more.
+    #[error(
+        "the file of the plugin '{0}' was changed since it was loaded; `cofferdam plugin install {0}` gets what was accepted again"
+    )]
+    Changed(String),
     /// The component is not valid, or needs what the engine does not offer.
     #[error("the component can't be compiled: {0}")]
     Compile(String),
@@ -331,6 +337,9 @@ impl Runtime {
             path: plugin.component.display().to_string(),
             message: error.to_string(),
         })?;
+        if plugin.digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
+            return Err(LoadError::Changed(plugin.manifest.name.clone()));
+        }
         let Some(cache) = &self.cache else {
             let code = self.compile(&bytes)?;
             let load = |lane: &Lane| {

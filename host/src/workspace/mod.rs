@@ -36,7 +36,7 @@ mod transaction;
 mod tests;
 
 use std::fmt;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
@@ -204,6 +204,24 @@ impl Workspace {
         } else {
             Err(io::Error::other("no regular file"))
         }
+    }
+
+    /// Writes a text file of the host's own at the top of the workspace, at once or not at all.
+    ///
+    /// # Errors
+    /// A workspace that can't be written, or a directory of that name.
+    pub(crate) fn replace_own(&self, name: &str, text: &str) -> io::Result<()> {
+        let own = self.own()?;
+        let temporary = format!("{name}.{}", uuid::Uuid::now_v7());
+        let mut file = disk::create(&own, &temporary)?;
+        let placed = file.write_all(text.as_bytes()).and_then(|()| {
+            disk::sync(&file)?;
+            disk::rename(&own, &temporary, self.disk(), name)
+        });
+        if placed.is_err() {
+            disk::remove(&own, &temporary, AtFlags::empty())?;
+        }
+        placed
     }
 
     /// Opens a file in the host's own directory of the workspace for appending.

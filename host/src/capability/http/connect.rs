@@ -25,6 +25,17 @@ use crate::policy::{Origin, OriginHost, OriginSettings};
 /// How many addresses of a name are tried.
 const ADDRESSES: usize = 4;
 
+/// Which addresses an origin may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Public ones, whatever the origin is.
+    Public,
+    /// Public ones, and those that the origin itself names.
+    Named,
+    /// Any.
+    Any,
+}
+
 /// A connection, encrypted or not.
 pub(super) type Stream = Box<dyn Connection>;
 
@@ -39,14 +50,23 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// A connection to an origin.
+    /// A connection to an origin that a plugin asks.
     pub async fn connect(&self, settings: &OriginSettings) -> Result<Stream, Refused> {
+        self.connect_within(settings, Reach::Named).await
+    }
+
+    /// A connection to an origin, if its addresses are within reach.
+    pub async fn connect_within(
+        &self,
+        settings: &OriginSettings,
+        reach: Reach,
+    ) -> Result<Stream, Refused> {
         let origin = &settings.origin;
         let addresses = match settings.address {
             Some(address) => vec![address],
-            None => addresses(origin).await?,
+            None => addresses(origin, reach).await?,
         };
-        let stream = reach(origin, &addresses).await?;
+        let stream = first(origin, &addresses).await?;
         if !origin.is_secure() {
             return Ok(Box::new(stream));
         }
@@ -109,7 +129,7 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String>
 
 /// The first address that answers.
 #[expect(clippy::disallowed_methods, reason = "the home of sockets; the address was looked at")]
-async fn reach(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Refused> {
+async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Refused> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses.iter().take(ADDRESSES) {
         match TcpStream::connect(address).await {
@@ -125,9 +145,15 @@ async fn reach(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, R
 }
 
 /// Where an origin may be reached: at the address that it names, or at public ones.
-async fn addresses(origin: &Origin) -> Result<Vec<SocketAddr>, Refused> {
+async fn addresses(origin: &Origin, reach: Reach) -> Result<Vec<SocketAddr>, Refused> {
     let port = origin.port();
     match origin.host() {
+        OriginHost::Address(address) if reach == Reach::Public => {
+            public(origin, &[(*address, port).into()])
+        }
+        OriginHost::Name(_) if origin.is_local() && reach == Reach::Public => {
+            public(origin, &[(Ipv4Addr::LOCALHOST, port).into()])
+        }
         OriginHost::Address(address) => Ok(vec![(*address, port).into()]),
         // Nobody has to be asked, and so nobody can say something else.
         OriginHost::Name(_) if origin.is_local() => {
@@ -139,7 +165,7 @@ async fn addresses(origin: &Origin) -> Result<Vec<SocketAddr>, Refused> {
                 let error = Error::DnsError { rcode, info_code: None };
                 Refused::new(error, format!("{origin} has no address"))
             })?;
-            public(origin, &found)
+            if reach == Reach::Any { Ok(found) } else { public(origin, &found) }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | [`connect`] | the way to an origin: addresses, which of them are allowed, TLS |
 //! | [`body`] | answers, within their bounds |
 //! | [`cache`] | answers that are given again |
+//! | [`client`] | the person's own requests: plugins that they get and publish |
 //!
 //! Nothing is followed (redirects), remembered unasked (cookies, connections) or taken from the
 //! environment (proxies). Each request has a connection of its own, to an address that was
@@ -14,6 +15,7 @@
 
 mod body;
 mod cache;
+mod client;
 mod connect;
 mod request;
 
@@ -38,6 +40,8 @@ use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView,
     WasiHttpHooks,
 };
+
+pub use self::client::{Answer, Client, ClientError, Request};
 
 use self::body::Bounded;
 use self::connect::Connector;

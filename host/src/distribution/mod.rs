@@ -1,0 +1,118 @@
+//! Where plugins come from and go to: files, https, OCI registries. What is got here is bytes
+//! and, beside them, a signature; whether they are any good, and wanted, is decided elsewhere
+//! ([`crate::install`]).
+
+mod file;
+pub mod oci;
+mod web;
+
+use std::path::{Path, PathBuf};
+
+use self::oci::Credentials;
+use crate::capability::{Client, ClientError};
+use crate::plugin::digest::Digest;
+use crate::plugin::registry::MAX_COMPONENT;
+use crate::plugin::source::{Reference, Source};
+
+/// What was got.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// The packed component, as far as anybody knows.
+    pub bytes: Vec<u8>,
+    /// A signature in minisign's format, where there is one.
+    pub signature: Option<String>,
+}
+
+/// What can't be got or published.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// A file can't be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nothing answers, or not as it should.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A host says no.
+    #[error("{place}: {why}")]
+    Answer {
+        /// What it was asked for.
+        place: String,
+        /// What it said.
+        why: String,
+    },
+    /// What a registry has is something else than it says.
+    #[error("{place}: it has {found}, where {wanted} was asked for")]
+    Digest {
+        /// What it was asked for.
+        place: String,
+        /// The digest of what came.
+        found: Digest,
+        /// The digest that it should have.
+        wanted: Digest,
+    },
+    /// It is larger than a plugin can be.
+    #[error("{place}: more than {MAX_COMPONENT} bytes, which no plugin may have")]
+    TooLarge {
+        /// What was asked for.
+        place: String,
+    },
+    /// What proves who asks can't be used.
+    #[error(transparent)]
+    Credentials(#[from] oci::CredentialsError),
+}
+
+impl FetchError {
+    fn answer(place: impl ToString, why: impl ToString) -> Self {
+        Self::Answer { place: place.to_string(), why: why.to_string() }
+    }
+}
+
+/// Gets and publishes plugins.
+pub struct Distribution {
+    client: Client,
+    docker: Option<PathBuf>,
+}
+
+impl Distribution {
+    /// `ca_file` has authorities that are trusted beside those that browsers trust; `docker` is
+    /// the file in which `docker login` keeps what it was told.
+    pub fn new(ca_file: Option<PathBuf>, docker: Option<PathBuf>) -> Self {
+        Self { client: Client::new(ca_file), docker }
+    }
+
+    /// Gets a plugin. `workspace` is what the names of files in it are relative to.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    pub async fn fetch(&self, source: &Source, workspace: &Path) -> Result<Fetched, FetchError> {
+        match source {
+            Source::File(path) => file::fetch(path, workspace),
+            Source::Web(address) => web::fetch(&self.client, address).await,
+            Source::Registry(reference) => {
+                oci::pull(&self.client, self.credentials(reference)?, reference).await
+            }
+        }
+    }
+
+    /// Publishes a plugin, with its signature. Answers the digest by which the registry knows it.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    pub async fn push(
+        &self,
+        reference: &Reference,
+        plugin: &oci::Artifact<'_>,
+    ) -> Result<Digest, FetchError> {
+        oci::push(&self.client, self.credentials(reference)?, reference, plugin).await
+    }
+
+    fn credentials(&self, reference: &Reference) -> Result<Option<Credentials>, FetchError> {
+        let Some(file) = &self.docker else { return Ok(None) };
+        Ok(Credentials::find(file, &reference.registry.authority())?)
+    }
+}
