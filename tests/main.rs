@@ -18,6 +18,7 @@ mod docs;
 mod filesystem;
 mod hostile;
 mod http;
+mod install;
 mod mcp;
 mod observability;
 mod pipeline;

@@ -33,6 +33,19 @@ pub fn programs() -> &'static Programs {
     &PROGRAMS
 }
 
+/// A program that a test itself runs; none where it can't be had on this machine, which is said.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
+    let mut files = programs().path.iter().chain(&system).map(|directory| directory.join(name));
+    let found = files.find(|file| file.is_file());
+    if found.is_none() {
+        let why = programs().missing.get(name);
+        let why = why.unwrap_or_else(|| panic!("{name} is missing; run `cargo xtask test`"));
+        eprintln!("not tested without {name}: {why}");
+    }
+    found
+}
+
 /// The table `programs` of a host's settings. Other keys of the table can follow it.
 pub fn settings() -> String {
     let Programs { path, readable, .. } = programs();
@@ -57,7 +70,9 @@ fn every_program_is_accounted_for() {
     for name in ["ruff", "mypy", "pylint", "pytest", "eslint", "jest", "go", "cargo", "git"] {
         assert!(versions.contains_key(name), "{name}: {:?}", missing.get(name));
     }
-    for name in ["make", "mvn", "gradle", "golangci-lint", "cargo-nextest"] {
+    for name in
+        ["make", "mvn", "gradle", "golangci-lint", "cargo-nextest", "docker-registry", "minisign"]
+    {
         let why = missing.get(name).is_some_and(|why| !why.is_empty());
         assert!(versions.contains_key(name) != why, "{name}");
     }

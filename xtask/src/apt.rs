@@ -1,9 +1,10 @@
 //! Debian's packages, installed for the whole machine where this user may do so.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::process::{ask, native, run};
 
@@ -53,6 +54,28 @@ impl Apt {
         run(
             &format!("apt-get install {}", packages.join(" ")),
             self.command().args(["install", "--yes", "--no-install-recommends"]).args(packages),
+        )
+    }
+
+    /// Unpacks a package into a directory, without installing it or what it needs.
+    ///
+    /// # Errors
+    /// There is no such package, or it can't be unpacked.
+    pub fn unpack(&self, package: &str, into: &Path) -> Result<()> {
+        fs::create_dir_all(into).with_context(|| format!("creating {}", into.display()))?;
+        // As the user itself: the file goes to a directory of the user's.
+        run(
+            &format!("apt-get download {package}"),
+            native("apt-get").args(["--quiet=2", "download", package]).current_dir(into),
+        )?;
+        let files = fs::read_dir(into).with_context(|| format!("reading {}", into.display()))?;
+        let paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+        let found =
+            paths.filter(|path| path.extension().is_some_and(|suffix| suffix == "deb")).max();
+        let file = found.with_context(|| format!("no package came for {package}"))?;
+        run(
+            &format!("dpkg-deb --extract {}", file.display()),
+            native("dpkg-deb").arg("--extract").arg(&file).arg(into),
         )
     }
 }

@@ -36,6 +36,7 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("cargo-clippy", &["--version"]),
     ("cargo-nextest", &["nextest", "--version"]),
     ("cc", &["--version"]),
+    ("docker-registry", &["--version"]),
     ("eslint", &["--version"]),
     ("git", &["--version"]),
     ("go", &["version"]),
@@ -46,6 +47,7 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("jest", &["--version"]),
     ("lint-imports", &["--version"]),
     ("make", &["--version"]),
+    ("minisign", &["-v"]),
     ("mvn", &["--version", "-Dstyle.color=never"]),
     ("mypy", &["--version"]),
     ("node", &["--version"]),
@@ -108,7 +110,7 @@ fn stamp(project: &Project) -> Result<Stamp> {
 
 fn install(project: &Project) -> Result<Programs> {
     let mut programs = Programs::default();
-    let base = machine::install_missing(&mut programs)?;
+    let base = machine::install_missing(project, &mut programs)?;
     registries::python(project, &base, &mut programs)?;
     registries::npm(project, &mut programs)?;
     registries::go(project, &mut programs)?;

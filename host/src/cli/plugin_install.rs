@@ -13,7 +13,7 @@ use super::setup::{self, Directories};
 use super::{CliError, ask, exit};
 use crate::config::grants;
 use crate::distribution::Distribution;
-use crate::install::{self, Installer, Plan, Wish};
+use crate::install::{self, Changes, Installer, Plan, Wish};
 use crate::journal::{Entry, Event, Journal};
 use crate::plugin::acceptance::by;
 use crate::plugin::lock::{FILE, Locked};
@@ -88,9 +88,11 @@ impl Session {
 
     fn document(&self, plan: &Plan, locked: &Locked) -> Value {
         let words = |set: &Capabilities| set.each().map(|each| each.in_words()).collect::<Vec<_>>();
+        let is_other =
+            plan.changes.as_ref().is_some_and(|Changes { digest: [old, new], .. }| old != new);
         json!({
             "plugin": plan.candidate.manifest.name,
-            "state": if plan.changes.is_some() { "updated" } else { "installed" },
+            "state": if is_other { "updated" } else { "installed" },
             "version": locked.version,
             "source": locked.source,
             "digest": locked.digest,

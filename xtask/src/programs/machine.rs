@@ -17,6 +17,8 @@ use crate::stamp::Inputs;
 enum Source {
     /// Debian's package of this name.
     Package(&'static str),
+    /// One file of Debian's package of this name, which is not installed: it would start a service.
+    Unpacked { package: &'static str, file: &'static str },
     /// No registry has it. It is one file that needs nothing beside it.
     Nowhere,
 }
@@ -26,7 +28,12 @@ const PROGRAMS: &[(&str, Source)] = &[
     ("git", Source::Package("git")),
     ("java", Source::Package("default-jdk-headless")),
     ("javac", Source::Package("default-jdk-headless")),
+    (
+        "docker-registry",
+        Source::Unpacked { package: "docker-registry", file: "usr/bin/docker-registry" },
+    ),
     ("make", Source::Package("make")),
+    ("minisign", Source::Package("minisign")),
     ("node", Source::Package("nodejs")),
     ("npm", Source::Package("npm")),
     // After Java. It finds its parts by absolute paths: Debian's can't be put elsewhere.
@@ -97,7 +104,7 @@ pub fn describe(mut inputs: Inputs) -> Result<Inputs> {
 ///
 /// # Errors
 /// There is no Python afterwards, without which little else can be had.
-pub fn install_missing(programs: &mut Programs) -> Result<Python> {
+pub fn install_missing(project: &Project, programs: &mut Programs) -> Result<Python> {
     let mut apt = LazyApt::default();
     for (name, source) in PROGRAMS {
         if installed(name).is_some() {
@@ -105,6 +112,7 @@ pub fn install_missing(programs: &mut Programs) -> Result<Python> {
         }
         let outcome = match source {
             Source::Package(package) => apt.install(&[package]),
+            Source::Unpacked { package, file } => apt.unpack(project, package, file),
             Source::Nowhere => Err("it is not installed, and no registry has it".into()),
         };
         if let Err(why) = outcome {
@@ -128,14 +136,42 @@ pub fn install_missing(programs: &mut Programs) -> Result<Python> {
 struct LazyApt(Option<Result<Apt, String>>);
 
 impl LazyApt {
-    fn install(&mut self, packages: &[&str]) -> Result<(), String> {
-        let apt = self.0.get_or_insert_with(|| {
+    fn found(&mut self) -> Result<&Apt, &String> {
+        let found = self.0.get_or_insert_with(|| {
             let apt = Apt::find().and_then(|apt| apt.update().map(|()| apt));
             apt.map_err(|error| format!("{error:#}"))
         });
-        let apt = apt.as_ref().map_err(|why| format!("{why} (package {})", packages.join(" ")))?;
+        found.as_ref()
+    }
+
+    fn install(&mut self, packages: &[&str]) -> Result<(), String> {
+        let apt = self.found().map_err(|why| format!("{why} (package {})", packages.join(" ")))?;
         apt.install(packages).map_err(|error| format!("{error:#}"))
     }
+
+    /// Puts one file of a package among the tests' own programs.
+    fn unpack(&mut self, project: &Project, package: &str, file: &str) -> Result<(), String> {
+        let apt = self.found().map_err(|why| format!("{why} (package {package})"))?;
+        let into = directory(project).join("debian").join(package);
+        let unpack = || -> Result<()> {
+            apt.unpack(package, &into)?;
+            own(project, &into.join(file))
+        };
+        unpack().map_err(|error| format!("{error:#}"))
+    }
+}
+
+/// Copies a program to where nothing else is.
+fn own(project: &Project, program: &Path) -> Result<()> {
+    let bin = own_programs(project);
+    fs::create_dir_all(&bin).with_context(|| format!("creating {}", bin.display()))?;
+    let name = program.file_name().context("a program has a name")?;
+    fs::copy(program, bin.join(name)).with_context(|| format!("copying {}", program.display()))?;
+    Ok(())
+}
+
+fn own_programs(project: &Project) -> PathBuf {
+    directory(project).join("bin")
 }
 
 /// Adds the machine's programs to those that the tests use.
@@ -152,12 +188,7 @@ pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
         match (source, program.parent()) {
             (Source::Nowhere, Some(parent)) if !SYSTEM.map(Path::new).contains(&parent) => {
                 // What else is in that directory is none of the tests' business.
-                let bin = directory(project).join("bin");
-                fs::create_dir_all(&bin).with_context(|| format!("creating {}", bin.display()))?;
-                fs::copy(&program, bin.join(name))
-                    .with_context(|| format!("copying {}", program.display()))?;
-                programs.add_directory(bin.clone());
-                programs.readable.insert(bin);
+                own(project, &program)?;
             }
             (_, Some(parent)) => {
                 programs.add_directory(parent.to_owned());
@@ -165,6 +196,11 @@ pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
             }
             (_, None) => {}
         }
+    }
+    let own = own_programs(project);
+    if own.is_dir() {
+        programs.add_directory(own.clone());
+        programs.readable.insert(own);
     }
     programs.readable.extend(java_settings());
     programs.readable.retain(|path| !SYSTEM_ROOTS.iter().any(|root| path.starts_with(root)));

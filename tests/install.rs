@@ -1,0 +1,136 @@
+//! Plugins of others, as a person installs them: what is asked, what is refused, what the lock
+//! and the store hold, and what a workspace can't bring about by itself.
+
+mod files;
+mod grants;
+mod hostile;
+mod registry;
+mod signatures;
+mod web;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::hostile::component::{Component, manifest};
+use crate::support::{Ended, Place};
+
+/// A packed plugin with the tool `go`, which answers `{}`.
+pub struct Plugin {
+    manifest: Value,
+    call: String,
+}
+
+impl Plugin {
+    /// A plugin that asks for nothing.
+    fn new(name: &str) -> Self {
+        let mut manifest = manifest();
+        manifest["name"] = json!(name);
+        manifest["requests"] = json!({});
+        Self { manifest, call: "(call $answer (i32.const 0) (i32.const 2))".to_owned() }
+    }
+
+    fn version(mut self, version: &str) -> Self {
+        self.manifest["version"] = json!(version);
+        self
+    }
+
+    fn requests(mut self, requests: Value) -> Self {
+        self.manifest["requests"] = requests;
+        self
+    }
+
+    /// A tool more.
+    fn tool(mut self, name: &str, description: &str) -> Self {
+        let mut tool = self.manifest["tools"][0].clone();
+        tool["name"] = json!(name);
+        tool["description"] = json!(description);
+        self.manifest["tools"].as_array_mut().unwrap().push(tool);
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let component = Component::new(&self.call).build();
+        let manifest = self.manifest.to_string();
+        let manifest = cofferdam::plugin::manifest::Manifest::parse(manifest.as_bytes()).unwrap();
+        cofferdam::plugin::pack::pack(&component, &manifest).unwrap()
+    }
+}
+
+impl Place {
+    /// Puts a plugin's file beside the workspace.
+    fn beside(&self, name: &str, plugin: &Plugin) -> PathBuf {
+        let file = self.home_file(name);
+        fs::write(&file, plugin.bytes()).unwrap();
+        file
+    }
+
+    /// Runs a command that is expected to work.
+    fn works(&self, args: &[&str]) -> Value {
+        let ended = self.run(args);
+        assert_eq!(ended.status, 0, "{args:?}: {ended:?}");
+        ended.json()
+    }
+
+    /// Runs a command that is expected to be refused, and says why.
+    fn refused(&self, status: i32, args: &[&str]) -> String {
+        let ended = self.run(args);
+        assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{args:?}: {ended:?}");
+        ended.stderr
+    }
+
+    fn settings(&self) -> String {
+        let file = self.home().join(".config/cofferdam/cofferdam.toml");
+        fs::read_to_string(file).unwrap_or_default()
+    }
+
+    fn lock(&self) -> toml::Table {
+        self.read("cofferdam.lock").parse().unwrap()
+    }
+
+    /// The files in the store.
+    fn stored(&self) -> Vec<PathBuf> {
+        let folder = self.home().join(".local/share/cofferdam/plugins/sha256");
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Calls the tool `go` of a plugin.
+    fn go(&self, plugin: &str) -> Ended {
+        self.run(&["call", &format!("{plugin}.go")])
+    }
+
+    /// A clone of the workspace: what version control would hold of it, at another place of the
+    /// same person.
+    fn cloned(&self, name: &str) -> String {
+        let clone = self.home_file(name);
+        fs::create_dir(&clone).unwrap();
+        for entry in fs::read_dir(self.workspace()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), clone.join(entry.file_name())).unwrap();
+            }
+        }
+        clone.to_str().unwrap().to_owned()
+    }
+
+    /// The events of the journal that persons brought about.
+    fn events(&self) -> Vec<String> {
+        let text = self.read(".cofferdam/journal.jsonl");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let events = lines.filter(|line| line["event"].is_string());
+        events
+            .map(|line| {
+                format!("{}: {}", line["event"].as_str().unwrap(), line["reason"].as_str().unwrap())
+            })
+            .collect()
+    }
+}
+
+/// Whether some text has all of these in it.
+fn says(text: &str, wanted: &[&str]) {
+    for words in wanted {
+        assert!(text.contains(words), "'{words}' is missing in: {text}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Files: installed, kept, cloned, updated, removed.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Plugin, says};
+use crate::support::Place;
+
+#[test]
+fn a_plugin_is_installed_called_listed_and_removed() {
+    let place = Place::new();
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let name = file.to_str().unwrap();
+    let ended = place.run(&["plugin", "install", name]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    says(&ended.stderr, &["lines is not signed"]);
+    let installed = &ended.json()["plugins"][0];
+    assert_eq!(installed["state"], "installed");
+    assert_eq!(installed["tools"], json!(["go"]));
+    let lock = place.lock();
+    let locked = lock["plugins"]["lines"].as_table().unwrap();
+    assert_eq!(locked["source"].as_str(), Some(name));
+    assert_eq!(locked["digest"].as_str(), installed["digest"].as_str());
+    assert_eq!(locked["wit"].as_array().unwrap().as_slice(), ["cofferdam:tool@0.1.0".into()]);
+    assert_eq!(place.settings(), "");
+
+    // From here on, the file is not needed.
+    fs::remove_file(&file).unwrap();
+    assert_eq!(place.go("lines").json(), json!({}));
+    assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
+    let listed = place.works(&["plugin", "list"]);
+    let plugins = listed["plugins"].as_array().unwrap();
+    let entry = plugins.iter().find(|plugin| plugin["name"] == "lines").unwrap();
+    assert_eq!(entry["installed"]["source"], name);
+    assert_eq!(plugins[0]["installed"], json!(null));
+
+    let removed = place.works(&["plugin", "remove", "lines"]);
+    assert_eq!(removed["forgotten"], false);
+    assert_eq!(place.go("lines").status, 2);
+    says(
+        &place.refused(2, &["plugin", "remove", "lines"]),
+        &["cofferdam.lock names no plugin 'lines'"],
+    );
+    assert_eq!(place.stored().len(), 1);
+    assert_eq!(place.works(&["plugin", "remove", "lines", "--everywhere"])["forgotten"], true);
+    assert!(place.stored().is_empty());
+    says(
+        &place.refused(2, &["plugin", "remove", "lines", "--everywhere"]),
+        &["no plugin 'lines' is installed"],
+    );
+    let events = place.events();
+    assert!(events[0].starts_with("plugin_installed: lines 0.1.0 sha256:"), "{events:?}");
+    assert_eq!(events[1..], ["plugin_removed: lines", "plugin_removed: lines"]);
+}
+
+#[test]
+fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
+    let place = Place::new();
+    let plugin = Plugin::new("lines").requests(json!({"files": "write"}));
+    place.write("lines.wasm", plugin.bytes());
+    place.works(&["plugin", "install", "lines.wasm", "--grant", "files=read"]);
+    assert_eq!(place.lock()["plugins"]["lines"]["source"].as_str(), Some("./lines.wasm"));
+    // The same person, another clone: the store has it, without a network or the file.
+    let clone = place.cloned("clone");
+    fs::remove_file(place.home().join("clone/lines.wasm")).unwrap();
+    assert_eq!(
+        place.works(&["-C", &clone, "plugin", "install"])["plugins"][0]["state"],
+        "unchanged"
+    );
+    assert_eq!(place.run(&["-C", &clone, "call", "lines.go"]).status, 0);
+
+    // Somebody else: what the lock says is granted, is not.
+    let other = Place::new();
+    for file in ["cofferdam.lock", "lines.wasm"] {
+        other.write(file, fs::read(place.workspace().join(file)).unwrap());
+    }
+    let left_out = other.run(&["tools", "--brief"]);
+    assert_eq!(left_out.status, 0, "{left_out:?}");
+    assert!(!left_out.stdout.contains("lines.go"), "{left_out:?}");
+    says(&left_out.stderr, &["that you have not installed, so they are left out: lines"]);
+    let why = other.refused(3, &["plugin", "install"]);
+    says(
+        &why,
+        &["files=write", "no terminal", "cofferdam plugin install lines --grant files=write"],
+    );
+    assert!(other.stored().is_empty());
+    says(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
+    other.works(&["plugin", "install", "--deny"]);
+    assert_eq!(other.settings(), "");
+    // The plugin loads; it has no files.
+    let ended = other.go("lines");
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let explained = other.works(&["policy", "explain", "lines"]);
+    assert_eq!(explained["capabilities"][0]["granted"], false);
+}
+
+#[test]
+fn an_update_says_what_is_different_and_asks_for_what_is_more() {
+    let place = Place::new();
+    let first = Plugin::new("lines").requests(json!({"files": "read", "process": ["git"]}));
+    let file = place.beside("lines.wasm", &first.tool("old", "is here"));
+    place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=read"]);
+    assert_eq!(place.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
+
+    // The same requests: taken, and the grants stay.
+    let second = Plugin::new("lines").version("0.2.0").requests(json!({"files": "read"}));
+    place.beside("lines.wasm", &second.tool("new", "is new"));
+    let newer = place.works(&["plugin", "update", "--dry-run"]);
+    assert_eq!(newer["plugins"][0]["state"], "newer");
+    let updated = place.works(&["plugin", "update", "lines"]);
+    for document in [&newer, &updated] {
+        let changes = &document["plugins"][0]["changes"];
+        assert_eq!(changes["version"], json!(["0.1.0", "0.2.0"]));
+        assert_eq!(changes["tools_added"], json!(["new"]));
+        assert_eq!(changes["tools_removed"], json!(["old"]));
+        assert_eq!(changes["requests_removed"], json!(["process=git"]));
+    }
+    assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\n");
+
+    // More is refused until it was decided about; what is installed stays until then.
+    let third = Plugin::new("lines").version("0.3.0");
+    let third = third.requests(json!({"files": "write", "http": ["https://a.example"]}));
+    place.beside("lines.wasm", &third.tool("new", "is other"));
+    let before = place.read("cofferdam.lock");
+    let why = place.refused(3, &["plugin", "update"]);
+    says(
+        &why,
+        &[
+            "files=write",
+            "http=https://a.example",
+            "asking https://a.example",
+            "plugin update lines --deny",
+        ],
+    );
+    assert!(!why.contains("process"), "{why}");
+    assert_eq!(place.read("cofferdam.lock"), before);
+    assert_eq!(place.go("lines").status, 0);
+    let why = place.refused(2, &["plugin", "update", "lines", "--grant", "process=sh"]);
+    says(&why, &["'lines' does not ask for process=sh; it asks for files=write, http="]);
+    let updated = place.works(&["plugin", "update", "lines", "--grant", "http=https://a.example"]);
+    assert_eq!(updated["plugins"][0]["changes"]["tools_changed"], json!(["new"]));
+    assert_eq!(
+        place.settings(),
+        "[grants.lines]\nfiles = \"read\"\nhttp = [\"https://a.example\"]\n"
+    );
+    // What was declined once is not asked for again.
+    place.beside("lines.wasm", &third_again());
+    place.works(&["plugin", "update"]);
+}
+
+fn third_again() -> Plugin {
+    Plugin::new("lines")
+        .version("0.3.1")
+        .requests(json!({"files": "write", "http": ["https://a.example"]}))
+}
+
+#[test]
+fn what_is_no_plugin_is_not_installed() {
+    let place = Place::new();
+    place.write("text.wasm", "hello");
+    place.write("module.wasm", b"\0asm\x01\0\0\0");
+    place.write("bare.wasm", wat::parse_str("(component)").unwrap());
+    fs::create_dir(place.workspace().join("folder.wasm")).unwrap();
+    for (source, status, why) in [
+        ("nothing.wasm", 2, "there is no such file, and cofferdam.lock has no plugin"),
+        ("text.wasm", 2, "not a WebAssembly component"),
+        ("module.wasm", 2, "a core WebAssembly module, not a component"),
+        ("bare.wasm", 2, "the component has no manifest"),
+        ("folder.wasm", 2, "no regular file"),
+        ("/dev/zero", 2, "no regular file"),
+        ("ftp://example.org/a", 2, "there are files, https:// and oci://"),
+        ("oci://localhost:1/lines", 2, "it needs a tag or a digest"),
+    ] {
+        says(&place.refused(status, &["plugin", "install", source]), &[why]);
+    }
+    assert!(place.stored().is_empty());
+    assert!(!place.workspace().join("cofferdam.lock").exists());
+    // Another content than was asked for.
+    place.write("lines.wasm", Plugin::new("lines").bytes());
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let why = place.refused(3, &["plugin", "install", "lines.wasm", "--digest", &digest]);
+    says(&why, &["it is sha256:", &digest, "was asked for"]);
+    assert!(place.stored().is_empty());
+}

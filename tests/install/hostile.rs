@@ -1,0 +1,228 @@
+//! What a hostile workspace, a hostile plugin or a hostile hand on the store can try.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use super::{Plugin, says};
+use crate::support::Place;
+
+/// A place where `lines` is installed with files = "read".
+fn installed() -> Place {
+    let place = Place::new();
+    let file = place.beside("lines.wasm", &reading());
+    place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=read"]);
+    place
+}
+
+fn reading() -> Plugin {
+    Plugin::new("lines").requests(json!({"files": "read"}))
+}
+
+#[test]
+fn a_lock_that_lies_is_refused() {
+    let place = installed();
+    let lock = place.read("cofferdam.lock");
+    let zeros = format!("sha256:{}", "0".repeat(64));
+    let digest = lock.lines().find(|line| line.starts_with("digest = ")).unwrap();
+    let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+    for (lie, status, why) in [
+        (
+            lock.replace(digest, &format!("digest = \"{zeros}\"")),
+            3,
+            "is another file than those that you have installed",
+        ),
+        (
+            lock.replace(digest, &format!("{digest}\nsigner = \"{key}\"")),
+            3,
+            "it would be signed by RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3, and was unsigned",
+        ),
+        (
+            lock.replace("files = \"read\"", "files = \"none\""),
+            3,
+            "it requests files=read, and not files=none",
+        ),
+        (
+            lock.replace("version = \"0.1.0\"", "version = \"9.0.0\""),
+            3,
+            "its version is 0.1.0, and not 9.0.0",
+        ),
+        (
+            lock.replace("cofferdam:tool@0.1.0", "wasi:io@0.2.6"),
+            3,
+            "it imports cofferdam:tool@0.1.0, and not wasi:io@0.2.6",
+        ),
+        (lock.replace("version = 1", "version = 7"), 2, "has version 7"),
+        (lock.replace("plugins.lines", "plugins.\"../lines\""), 2, "'../lines' is not of the form"),
+        (format!("{lock}\n[grants.lines]\nfiles = 'write'\n"), 2, "unknown field `grants`"),
+        ("nonsense".to_owned(), 2, "cofferdam.lock: TOML parse error"),
+    ] {
+        assert_ne!(lie, lock);
+        place.write("cofferdam.lock", &lie);
+        let ended = place.go("lines");
+        assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{lie}: {ended:?}");
+        says(&ended.stderr, &[why]);
+    }
+    // What it says of the grants changes nothing.
+    place.write(
+        "cofferdam.lock",
+        lock.replace(
+            "[plugins.lines.granted]\nfiles = \"read\"",
+            "[plugins.lines.granted]\nfiles = \"write\"",
+        ),
+    );
+    let explained = place.works(&["policy", "explain", "lines"]);
+    assert_eq!(explained["capabilities"].as_array().unwrap().len(), 1);
+    // A lie about the requests is put right by who installs it again.
+    place.write("cofferdam.lock", lock.replace("files = \"read\"", "files = \"none\""));
+    place.works(&["plugin", "install", "lines"]);
+    assert_eq!(place.lock()["plugins"]["lines"]["requests"]["files"].as_str(), Some("read"));
+}
+
+#[test]
+fn another_plugins_file_under_a_trusted_name_is_refused() {
+    let place = installed();
+    let other = place.beside("other.wasm", &Plugin::new("other"));
+    place.works(&["plugin", "install", other.to_str().unwrap()]);
+    let lock = place.read("cofferdam.lock");
+    let digest = |name: &str| place.lock()["plugins"][name]["digest"].as_str().unwrap().to_owned();
+    place.write("cofferdam.lock", lock.replace(&digest("lines"), &digest("other")));
+    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+}
+
+#[test]
+fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
+    let place = installed();
+    assert_eq!(place.go("lines").status, 0);
+    let [file] = place.stored().try_into().unwrap();
+    let code = || fs::read_dir(place.home().join(".cache/cofferdam/code")).unwrap().count();
+    let before = code();
+    // A plugin as good as any, and one that would never compile.
+    for bytes in [Plugin::new("lines").version("6.6.6").bytes(), b"\0asm".to_vec()] {
+        fs::write(&file, bytes).unwrap();
+        let ended = place.go("lines");
+        assert_eq!(ended.status, 3, "{ended:?}");
+        says(
+            &ended.stderr,
+            &["the file of the plugin 'lines' was changed", "`cofferdam plugin install lines`"],
+        );
+        assert_eq!(code(), before);
+    }
+    assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "installed");
+    assert_eq!(place.go("lines").status, 0);
+    fs::remove_file(&file).unwrap();
+    says(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
+    // Where it came from has something else by now.
+    place.beside("lines.wasm", &reading().version("0.2.0"));
+    says(
+        &place.refused(3, &["plugin", "install"]),
+        &["was asked for", "`cofferdam plugin update` takes that"],
+    );
+}
+
+#[test]
+fn a_store_that_others_can_enter_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = installed();
+    let store = place.home().join(".local/share/cofferdam/plugins");
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o777)).unwrap();
+    let ended = place.go("lines");
+    assert_eq!(ended.status, 5, "{ended:?}");
+    says(&ended.stderr, &["must belong to you and be closed to others"]);
+}
+
+#[test]
+fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
+    let place = installed();
+    // In another workspace, a file of the same name in the same place of it.
+    let hostile = place.home_file("hostile");
+    fs::create_dir(&hostile).unwrap();
+    let workspace = hostile.to_str().unwrap();
+    let evil = reading().version("0.2.0").tool("steal", "is other");
+    fs::write(hostile.join("lines.wasm"), evil.bytes()).unwrap();
+    let file = hostile.join("lines.wasm");
+    let install = ["-C", workspace, "plugin", "install", file.to_str().unwrap()];
+    let why = place.refused(3, &install);
+    says(
+        &why,
+        &[
+            "'lines' is refused: it comes from",
+            "nothing says that this is the same plugin",
+            "--accept-source",
+        ],
+    );
+    // A lock that names it does not help, whatever its source is called.
+    let mut lock = place.read("cofferdam.lock");
+    let digest = place.lock()["plugins"]["lines"]["digest"].as_str().unwrap().to_owned();
+    let named = place.home().join("lines.wasm");
+    let evils = cofferdam::plugin::digest::Digest::of(&evil.bytes()).to_string();
+    lock = lock.replace(&digest, &evils).replace(named.to_str().unwrap(), "./lines.wasm");
+    fs::write(hostile.join("cofferdam.lock"), lock).unwrap();
+    let ended = place.run(&["-C", workspace, "call", "lines.go"]);
+    assert_eq!(ended.status, 3, "{ended:?}");
+    says(
+        &place.refused(3, &["-C", workspace, "plugin", "install"]),
+        &["nothing says that this is the same plugin"],
+    );
+    // Who wants it nevertheless decides anew about all that it asks for.
+    let accepting = [&install[..], &["--accept-source"]].concat();
+    says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
+    place.works(&[&accepting[..], &["--deny"]].concat());
+    assert_eq!(place.settings(), "");
+}
+
+#[test]
+fn a_name_of_a_built_in_plugin_is_never_taken() {
+    let place = installed();
+    let file = place.beside("files.wasm", &Plugin::new("files"));
+    let why = place.refused(3, &["plugin", "install", file.to_str().unwrap()]);
+    says(&why, &["it calls itself 'files', and that is a plugin that came with the host"]);
+    // Nor by a lock that calls an accepted file so.
+    let lock = place.read("cofferdam.lock");
+    place.write("cofferdam.lock", lock.replace("plugins.lines", "plugins.files"));
+    let ended = place.run(&["tools", "--brief"]);
+    says(&ended.stderr, &["left out: files"]);
+    says(&place.refused(3, &["plugin", "install"]), &["it calls itself 'lines', and not 'files'"]);
+    // One that is not in the lock and takes the name of one that is.
+    let again = place.beside("again.wasm", &reading());
+    place.write("cofferdam.lock", &lock);
+    let twice = place.run(&["--plugin", again.to_str().unwrap(), "tools"]);
+    says(&twice.stderr, &["there is a plugin 'lines' already"]);
+}
+
+#[test]
+fn a_path_that_leads_out_is_refused() {
+    let place = installed();
+    let outside = place.home_file("lines.wasm");
+    symlink(&outside, place.workspace().join("link.wasm")).unwrap();
+    let lock = place.read("cofferdam.lock");
+    let [file] = place.stored().try_into().unwrap();
+    fs::remove_file(file).unwrap();
+    let source = outside.to_str().unwrap();
+    for (named, status, why) in [
+        ("./link.wasm", 2, "it leads out of the workspace"),
+        ("../home/lines.wasm", 2, "no '..'"),
+        ("./../home/lines.wasm", 2, "no '..'"),
+        ("lines.wasm", 2, "begins with ./"),
+        ("/dev/zero", 2, "no regular file"),
+    ] {
+        place.write("cofferdam.lock", lock.replace(source, named));
+        says(&place.refused(status, &["plugin", "install"]), &[why]);
+    }
+    fs::remove_file(place.workspace().join("cofferdam.lock")).unwrap();
+    symlink("/etc/passwd", place.workspace().join("cofferdam.lock")).unwrap();
+    let ended = place.run(&["tools"]);
+    assert_ne!(ended.status, 0, "{ended:?}");
+    assert!(!ended.stderr.contains("root:"), "{ended:?}");
+}
+
+#[test]
+fn no_tool_writes_the_lock() {
+    let place = installed();
+    let lock = place.read("cofferdam.lock");
+    let args = json!({"path": "cofferdam.lock", "content": ""}).to_string();
+    let ended = place.run(&["call", "files.write_file", &args]);
+    assert_ne!(ended.status, 0, "{ended:?}");
+    assert_eq!(place.read("cofferdam.lock"), lock);
+}
