@@ -1,1 +1,279 @@
+//! OCI registries: Debian's own, and some that lie.
 
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cofferdam::plugin::digest::Digest;
+use serde_json::json;
+
+use super::signatures::Author;
+use super::web::{answer, path};
+use super::{Plugin, says};
+use crate::http::server::Server;
+use crate::programs;
+use crate::support::Place;
+
+/// How long the registry may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `ada` with the password `secret`, as htpasswd writes it.
+const PASSWORDS: &str = "ada:$2b$04$YjShMqqN8skYbgXLlmfcPOlxgLSXx/I6ME23putd4Snfu8anSERcu\n";
+
+/// A registry of a test's own.
+struct Registry {
+    child: Child,
+    address: SocketAddr,
+    files: PathBuf,
+}
+
+impl Registry {
+    /// None on a machine without the registry's program. `closed`: only for ada.
+    #[expect(clippy::disallowed_methods, reason = "a real registry is what the host talks to")]
+    fn start(place: &Place, closed: bool) -> Option<Self> {
+        let program = programs::find("docker-registry")?;
+        let files = place.home_file("registry");
+        fs::create_dir(&files).unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let passwords = place.home_file("htpasswd");
+        fs::write(&passwords, PASSWORDS).unwrap();
+        let mut settings = json!({
+            "version": 0.1,
+            "log": {"level": "error"},
+            "storage": {"filesystem": {"rootdirectory": files}},
+            "http": {"addr": address.to_string()},
+        });
+        if closed {
+            settings["auth"] = json!({"htpasswd": {"realm": "test", "path": passwords}});
+        }
+        let config = place.home_file("registry.yml");
+        fs::write(&config, settings.to_string()).unwrap();
+        let mut command = Command::new(program);
+        command.arg("serve").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(begun.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+            thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self { child, address, files })
+    }
+
+    fn reference(&self, name: &str) -> String {
+        format!("oci://{}/{name}", self.address)
+    }
+
+    /// Where it keeps content.
+    fn blob(&self, digest: &str) -> PathBuf {
+        let hex = digest.strip_prefix("sha256:").unwrap();
+        self.files.join("docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(file: &Path) -> &str {
+    file.to_str().unwrap()
+}
+
+#[test]
+fn a_plugin_is_published_and_installed_by_others() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let reference = registry.reference("tools/lines:1.0");
+    says(&place.refused(1, &["plugin", "install", &reference]), &["there is nothing of that name"]);
+    let first = Plugin::new("lines").requests(json!({"files": "read"}));
+    let file = place.beside("lines.wasm", &first);
+    let pushed = place.works(&["plugin", "push", text(&file), &reference]);
+    let by_digest = pushed["by_digest"].as_str().unwrap();
+    // Once more is no harm.
+    assert_eq!(place.works(&["plugin", "push", text(&file), &reference]), pushed);
+
+    let user = Place::new();
+    let install = ["plugin", "install", &reference, "--grant", "files=read"];
+    assert_eq!(user.works(&install)["plugins"][0]["digest"], pushed["digest"]);
+    assert_eq!(user.go("lines").status, 0);
+    let pinned = Place::new();
+    pinned.works(&["plugin", "install", by_digest, "--deny"]);
+
+    // The tag moves to a version that asks for more.
+    place.beside("lines.wasm", &first.version("2.0.0").requests(json!({"files": "write"})));
+    let second = place.works(&["plugin", "push", text(&file), &reference]);
+    assert_eq!(pinned.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
+    says(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
+    user.works(&["plugin", "update", "lines", "--deny"]);
+    assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
+    // Who restores an old lock does not get the new one.
+    let late = Place::new();
+    late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
+    says(&late.refused(3, &["plugin", "install", "--deny"]), &["was asked for", "plugin update"]);
+
+    // Another digest, and content that somebody has changed in the registry.
+    let zeros = format!("{}@sha256:{}", registry.reference("tools/lines"), "0".repeat(64));
+    says(&late.refused(1, &["plugin", "install", &zeros]), &["there is nothing of that name"]);
+    let blob = registry.blob(second["digest"].as_str().unwrap());
+    let mut content = fs::read(&blob).unwrap();
+    *content.last_mut().unwrap() ^= 1;
+    fs::write(&blob, content).unwrap();
+    let tampered = Place::new();
+    let why = tampered.refused(3, &["plugin", "install", &reference, "--deny"]);
+    says(&why, &["it has sha256:", second["digest"].as_str().unwrap(), "was asked for"]);
+    assert!(tampered.stored().is_empty());
+}
+
+#[test]
+fn a_signature_goes_with_the_plugin() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
+        return;
+    };
+    let reference = registry.reference("lines:latest");
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    ada.sign(&file);
+    assert_eq!(place.works(&["plugin", "push", text(&file), &reference])["has_signature"], true);
+    let user = Place::new();
+    let eves = ["plugin", "install", &reference, "--key", &eve.key()];
+    says(&user.refused(3, &eves), &["made with another key"]);
+    let adas = ["plugin", "install", &reference, "--key", &ada.key()];
+    assert_eq!(user.works(&adas)["plugins"][0]["signer"], ada.key());
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    eve.sign(&file);
+    place.works(&["plugin", "push", text(&file), &reference]);
+    says(&user.refused(3, &["plugin", "update"]), &["made with another key", "--accept-signer"]);
+    assert_eq!(user.go("lines").status, 0);
+}
+
+#[test]
+fn a_private_registry_is_told_what_docker_login_keeps() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, true) else { return };
+    let reference = registry.reference("lines:1");
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let push = ["plugin", "push", text(&file), &reference];
+    let login = format!("`docker login {}`", registry.address);
+    says(&place.refused(1, &push), &["wants to know who asks", &login]);
+    let docker = place.home_file(".docker");
+    fs::create_dir(&docker).unwrap();
+    for (auth, outcome) in [
+        // ada:wrong, ada:secret
+        ("YWRhOndyb25n", Err("does not let you do that (401 Unauthorized)")),
+        ("YWRhOnNlY3JldA==", Ok(())),
+    ] {
+        let config = json!({"auths": {registry.address.to_string(): {"auth": auth}}});
+        fs::write(docker.join("config.json"), config.to_string()).unwrap();
+        match outcome {
+            Ok(()) => {
+                place.works(&push);
+                place.works(&["plugin", "install", &reference]);
+            }
+            Err(why) => {
+                let said = place.refused(1, &push);
+                says(&said, &[why]);
+                assert!(!said.contains("wrong") && !said.contains(auth), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_registry_that_lies_is_not_believed() {
+    let plugin = Plugin::new("lines").bytes();
+    let digest = Digest::of(&plugin);
+    let layer = |media_type: &str, digest: &str, size: u64| json!({"mediaType": media_type, "digest": digest, "size": size});
+    let right = layer("application/wasm", &digest.to_string(), plugin.len() as u64);
+    let manifest =
+        |layers: serde_json::Value| json!({"schemaVersion": 2, "layers": layers}).to_string();
+    for (document, status, why) in [
+        (manifest(json!([])), 1, "0 layers, where a plugin is one"),
+        (manifest(json!([right, right])), 1, "2 layers"),
+        (
+            manifest(json!([layer("text/html", &digest.to_string(), 1)])),
+            1,
+            "its content is text/html",
+        ),
+        (manifest(json!([layer("application/wasm", "sha256:../../x", 1)])), 1, "is no digest"),
+        (
+            manifest(json!([layer("application/wasm", &digest.to_string(), 1 << 40)])),
+            2,
+            "more than 67108864 bytes",
+        ),
+        (
+            manifest(json!([layer("application/wasm", &Digest::of(b"").to_string(), 0)])),
+            3,
+            "it has sha256:",
+        ),
+        ("<html>".to_owned(), 1, "its manifest: expected value"),
+        (manifest(json!([right])), 0, ""),
+    ] {
+        let (served, content) = (document.clone(), plugin.clone());
+        let server = Server::plain(move |head| {
+            if path(head).contains("/manifests/") {
+                answer("200 OK", "", served.as_bytes())
+            } else {
+                answer("200 OK", "", &content)
+            }
+        });
+        let place = Place::new();
+        let reference = format!("oci://{}/lines:1", server.address());
+        let ended = place.run(&["plugin", "install", &reference]);
+        assert_eq!(ended.status, status, "{document}: {ended:?}");
+        says(&ended.stderr, &[why]);
+        assert_eq!(place.stored().len(), usize::from(status == 0));
+        // By digest, its manifest has to be the one that was asked for.
+        let fixed = format!("oci://{}/lines@{}", server.address(), Digest::of(b"other"));
+        says(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
+    }
+}
+
+#[test]
+fn a_token_is_got_where_the_registry_says() {
+    let plugin = Plugin::new("lines").bytes();
+    let digest = Digest::of(&plugin).to_string();
+    let manifest =
+        json!({"layers": [{"mediaType": "application/wasm", "digest": digest, "size": 1}]});
+    let tokens = Server::plain(|head| {
+        // ada:secret
+        let knows = head.contains("uthorization: Basic YWRhOnNlY3JldA==");
+        let body = if knows { r#"{"token": "t0k3n"}"# } else { r#"{"errors": []}"# };
+        answer(if knows { "200 OK" } else { "401 Unauthorized" }, "", body.as_bytes())
+    });
+    let realm = format!("http://{}/token", tokens.address());
+    let registry = Server::plain(move |head| {
+        if !head.contains("uthorization: Bearer t0k3n") {
+            let challenge =
+                format!("www-authenticate: Bearer realm=\"{realm}\",service=\"of a test\"\r\n");
+            return answer("401 Unauthorized", &challenge, b"");
+        }
+        match path(head) {
+            "/v2/lines/manifests/1" => answer("200 OK", "", manifest.to_string().as_bytes()),
+            _ => answer("200 OK", "", &plugin),
+        }
+    });
+    let place = Place::new();
+    let reference = format!("oci://{}/lines:1", registry.address());
+    says(
+        &place.refused(1, &["plugin", "install", &reference]),
+        &["does not let you do that", "docker login"],
+    );
+    let docker = place.home_file("config.json");
+    let auths = json!({"auths": {registry.address().to_string(): {"username": "ada", "password": "secret"}}});
+    fs::write(docker, auths.to_string()).unwrap();
+    let ended = place
+        .command(&["plugin", "install", &reference])
+        .env("DOCKER_CONFIG", place.home())
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let asked = tokens.lines();
+    let wanted = "GET /token?scope=repository:lines:pull&service=of%20a%20test HTTP/1.1";
+    assert_eq!(asked.last().map(String::as_str), Some(wanted));
+}

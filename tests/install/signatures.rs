@@ -1,1 +1,149 @@
+//! Signatures, made with minisign itself.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Plugin, says};
+use crate::programs;
+use crate::support::Place;
+
+/// Someone who signs.
+pub struct Author {
+    minisign: PathBuf,
+    folder: PathBuf,
+}
+
+impl Author {
+    /// None on a machine without minisign.
+    pub fn new(place: &Place, name: &str) -> Option<Self> {
+        let author = Self { minisign: programs::find("minisign")?, folder: place.home_file(name) };
+        fs::create_dir(&author.folder).unwrap();
+        author.run(&["-G", "-W", "-p", "key.pub", "-s", "key"]);
+        Some(author)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "minisign is what the host is compared with")]
+    fn run(&self, args: &[&str]) {
+        let mut command = Command::new(&self.minisign);
+        command.args(args).current_dir(&self.folder).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The file of the public key.
+    pub fn key_file(&self) -> String {
+        self.folder.join("key.pub").to_str().unwrap().to_owned()
+    }
+
+    /// The public key itself.
+    pub fn key(&self) -> String {
+        fs::read_to_string(self.key_file()).unwrap().lines().nth(1).unwrap().to_owned()
+    }
+
+    pub fn sign(&self, file: &Path) {
+        self.run(&["-S", "-s", "key", "-m", file.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn a_signer_is_pinned_and_another_one_is_refused() {
+    let place = Place::new();
+    let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
+        return;
+    };
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let name = file.to_str().unwrap().to_owned();
+    let install = ["plugin", "install", &name];
+    let (adas, eve_file) = (ada.key_file(), eve.key_file());
+    let with_key = [&install[..], &["--key", &adas]].concat();
+    says(&place.refused(3, &with_key), &["there is no signature by RW", "lines.wasm.minisig"]);
+    ada.sign(&file);
+    // A signature that nobody said whose it should be says nothing.
+    let unchecked = place.run(&install);
+    says(&unchecked.stderr, &["lines has a signature, and nobody has checked it"]);
+    assert_eq!(unchecked.json()["plugins"][0]["signer"], serde_json::Value::Null);
+    place.works(&["plugin", "remove", "lines", "--everywhere"]);
+    says(
+        &place.refused(3, &[&install[..], &["--key", &eve.key()]].concat()),
+        &["made with another key than RW"],
+    );
+    says(
+        &place.refused(2, &[&install[..], &["--key", "RWx"]].concat()),
+        &["--key: 'RWx' is no public key"],
+    );
+    assert!(place.stored().is_empty());
+
+    let installed = place.run(&with_key);
+    assert_eq!((installed.status, installed.stderr.as_str()), (0, ""), "{installed:?}");
+    assert_eq!(installed.json()["plugins"][0]["signer"], ada.key());
+    assert_eq!(place.lock()["plugins"]["lines"]["signer"].as_str(), Some(ada.key().as_str()));
+
+    // Changed without a new signature.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["is not one of this content: one of the two was changed"],
+    );
+    // Signed by somebody else.
+    eve.sign(&file);
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["another key than RW", "--key KEY --accept-signer"],
+    );
+    let eves = ["plugin", "update", "lines", "--key", &eve_file];
+    says(&place.refused(3, &eves), &["'lines' is refused: it is signed by", "--accept-signer"]);
+    // Not signed any more.
+    fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["it is not signed, and what was accepted is", "--accept-signer"],
+    );
+    says(&place.refused(3, &install), &["it is not signed"]);
+    assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
+    assert_eq!(place.go("lines").status, 0);
+
+    // The pinned signer's next version is taken without a word.
+    ada.sign(&file);
+    let updated = place.run(&["plugin", "update"]);
+    assert_eq!((updated.status, updated.stderr.as_str()), (0, ""), "{updated:?}");
+    // A person may accept another one.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.3.0"));
+    eve.sign(&file);
+    let accepted = place.works(&[&eves[..], &["--accept-signer"]].concat());
+    assert_eq!(
+        accepted["plugins"][0]["changes"]["signer"],
+        serde_json::json!([ada.key(), eve.key()])
+    );
+    // From then on, she is the one.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.4.0"));
+    ada.sign(&file);
+    says(&place.refused(3, &["plugin", "update"]), &["made with another key"]);
+}
+
+#[test]
+fn a_locks_signer_is_checked_by_whoever_installs_it() {
+    let place = Place::new();
+    let Some(ada) = Author::new(&place, "ada") else { return };
+    place.write("lines.wasm", Plugin::new("lines").bytes());
+    ada.sign(&place.workspace().join("lines.wasm"));
+    place.works(&["plugin", "install", "lines.wasm", "--key", &ada.key()]);
+    let other = Place::new();
+    for file in ["cofferdam.lock", "lines.wasm"] {
+        other.write(file, fs::read(place.workspace().join(file)).unwrap());
+    }
+    says(&other.refused(3, &["plugin", "install"]), &["there is no signature by RW"]);
+    other.write("lines.wasm.minisig", place.read("lines.wasm.minisig"));
+    let installed = other.works(&["plugin", "install"]);
+    assert_eq!(installed["plugins"][0]["signer"], ada.key());
+    // A lock that has lost the signer is another one than was installed.
+    let line = format!("signer = \"{}\"\n", ada.key());
+    other.write("cofferdam.lock", other.read("cofferdam.lock").replace(&line, ""));
+    let ended = other.go("lines");
+    assert_eq!(ended.status, 3, "{ended:?}");
+    says(&ended.stderr, &["it would be unsigned, and was signed by RW"]);
+    says(
+        &other.refused(3, &["plugin", "install"]),
+        &["it is not signed, and what was accepted is"],
+    );
+}

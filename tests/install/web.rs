@@ -1,1 +1,91 @@
+//! Plugins at https addresses.
 
+use std::sync::{Arc, Mutex};
+
+use super::{Plugin, says};
+use crate::http::server::{Server, Step};
+use crate::support::{Ended, Place};
+
+/// An answer of HTTP/1.1.
+pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<Step> {
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n",
+        body.len()
+    );
+    vec![Step::Send([head.as_bytes(), body].concat())]
+}
+
+/// What a head asks for.
+pub fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
+}
+
+impl Place {
+    /// Runs a command that trusts the authority of a server, too.
+    fn trusting(&self, server: &Server, args: &[&str]) -> Ended {
+        let output = self.command(args).env("SSL_CERT_FILE", server.authority()).output().unwrap();
+        Ended {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_plugin_is_got_once_and_only_as_it_was() {
+    let place = Place::new();
+    let content = Arc::new(Mutex::new(Plugin::new("lines").bytes()));
+    let served = Arc::clone(&content);
+    let server = Server::new(move |head| match path(head) {
+        "/lines.wasm" => answer("200 OK", "", &served.lock().unwrap()),
+        "/moved" => answer("302 Found", "location: /lines.wasm\r\n", b""),
+        "/round" => answer("302 Found", "location: /round\r\n", b""),
+        "/away" => answer("302 Found", "location: http://example.org/\r\n", b""),
+        "/broken" => vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".to_vec())],
+        "/huge" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n";
+            vec![
+                Step::Send(head.into()),
+                Step::Repeat(vec![b'x'; 1 << 20], std::time::Duration::ZERO),
+            ]
+        }
+        "/error" => answer("503 Busy", "", b"busy"),
+        _ => answer("404 Not Found", "", b"nothing"),
+    });
+    let at = |path: &str| format!("https://localhost:{}{path}", server.address().port());
+    for (path, status, why) in [
+        ("/nothing", 1, "there is nothing (404)"),
+        ("/round", 1, "sends on to more than 5 others"),
+        ("/away", 1, "sends on to 'http://example.org/', which is no address"),
+        ("/broken", 1, "localhost"),
+        ("/huge", 1, "has more than 67108864 bytes"),
+        ("/error", 1, "the host answers 503"),
+    ] {
+        let ended = place.trusting(&server, &["plugin", "install", &at(path)]);
+        assert_eq!(ended.status, status, "{path}: {ended:?}");
+        says(&ended.stderr, &[why]);
+    }
+    // Without its authority, nobody believes that it is who it says.
+    let untrusted = place.run(&["plugin", "install", &at("/lines.wasm")]);
+    assert_eq!(untrusted.status, 1, "{untrusted:?}");
+    assert!(place.stored().is_empty());
+
+    let installed = place.trusting(&server, &["plugin", "install", &at("/moved")]);
+    assert_eq!(installed.status, 0, "{installed:?}");
+    let before = server.asked().len();
+    assert_eq!(place.go("lines").status, 0);
+    assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
+    assert_eq!(server.asked().len(), before, "offline after the first time");
+
+    // What the server has now is another one: who restores the lock does not get it.
+    *content.lock().unwrap() = Plugin::new("lines").version("6.6.6").bytes();
+    let other = Place::new();
+    other.write("cofferdam.lock", place.read("cofferdam.lock"));
+    let ended = other.trusting(&server, &["plugin", "install"]);
+    assert_eq!(ended.status, 3, "{ended:?}");
+    says(&ended.stderr, &["was asked for; somebody has changed it"]);
+    assert!(other.stored().is_empty());
+    let updated = place.trusting(&server, &["plugin", "update"]);
+    assert_eq!(updated.json()["plugins"][0]["changes"]["version"][1], "6.6.6");
+}
