@@ -46,9 +46,9 @@ pub enum InstallError {
     #[error("{from}: {source}")]
     Pack {
         /// Where it comes from.
-        from: Source,
+        from: String,
         /// What is wrong with it.
-        source: PackError,
+        source: Box<PackError>,
     },
     /// The lock has no plugin of that name.
     #[error("{file} names no plugin '{0}'", file = lock::FILE)]
@@ -59,13 +59,13 @@ pub enum InstallError {
         /// The name.
         name: String,
         /// Where it comes from.
-        from: Source,
+        from: String,
     },
     /// It has another name than the lock says.
     #[error("{from}: it calls itself '{found}', and not '{wanted}'")]
     OtherName {
         /// Where it comes from.
-        from: Source,
+        from: String,
         /// What it calls itself.
         found: String,
         /// What the lock says.
@@ -75,7 +75,7 @@ pub enum InstallError {
     #[error("{from}: it is {found}, and {wanted} was asked for; somebody has changed it, or it is another version{}", if *locked { "; `cofferdam plugin update` takes that" } else { "" })]
     OtherDigest {
         /// Where it comes from.
-        from: Source,
+        from: String,
         /// What came.
         found: Digest,
         /// What should have come.
@@ -90,7 +90,7 @@ pub enum InstallError {
     )]
     NoSignature {
         /// Where it comes from.
-        from: Source,
+        from: String,
         /// Whose signature it should have.
         signer: Signer,
     },
@@ -98,7 +98,7 @@ pub enum InstallError {
     #[error("{from}: {source}{}", if *pinned { "; a person who trusts another key names it: --key KEY --accept-signer" } else { "" })]
     Signature {
         /// Where it comes from.
-        from: Source,
+        from: String,
         /// What is wrong with it.
         source: SignatureError,
         /// Whether the key was pinned, and not named by the person.
@@ -110,11 +110,11 @@ pub enum InstallError {
         /// The plugin.
         name: String,
         /// What is different.
-        concern: Concern,
+        concern: Box<Concern>,
     },
 }
 
-fn beside(from: &Source) -> String {
+fn beside(from: &str) -> String {
     format!("{from}{}", crate::plugin::signature::SUFFIX)
 }
 
@@ -279,11 +279,12 @@ impl Installer<'_> {
 
     fn plan(
         &self,
-        from: Source,
+        source: Source,
         fetched: Fetched,
         wish: &Wish,
         locked: Option<(&str, &Locked)>,
     ) -> Result<Plan, InstallError> {
+        let from = source.to_string();
         let wanted = wish.digest.or(locked.map(|(_, locked)| locked.digest));
         let found = Digest::of(&fetched.bytes);
         if let Some(wanted) = wanted
@@ -292,8 +293,8 @@ impl Installer<'_> {
             let locked = wish.digest.is_none();
             return Err(InstallError::OtherDigest { from, found, wanted, locked });
         }
-        let mut candidate = Candidate::read(from.clone(), self.workspace.path(), fetched.bytes)
-            .map_err(|source| InstallError::Pack { from: from.clone(), source })?;
+        let mut candidate = Candidate::read(source, self.workspace.path(), fetched.bytes)
+            .map_err(|source| InstallError::Pack { from: from.clone(), source: source.into() })?;
         let name = candidate.manifest.name.clone();
         if self.built_in.contains(&name) {
             return Err(InstallError::BuiltIn { name, from });
@@ -339,7 +340,7 @@ impl Installer<'_> {
                 }
             };
             if !is_fine {
-                return Err(InstallError::Concern { name, concern });
+                return Err(InstallError::Concern { name, concern: concern.into() });
             }
             identity_changes = true;
         }

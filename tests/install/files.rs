@@ -28,6 +28,10 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     // From here on, the file is not needed.
     fs::remove_file(&file).unwrap();
     assert_eq!(place.go("lines").json(), json!({}));
+    assert_eq!(place.works(&["cache", "list"])["files"].as_array().unwrap().len(), 1);
+    assert_eq!(place.works(&["cache", "clear"])["removed"].as_array().unwrap().len(), 1);
+    assert_eq!(place.works(&["cache", "list"])["bytes"], 0);
+    assert_eq!(place.go("lines").json(), json!({}));
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
     let listed = place.works(&["plugin", "list"]);
     let plugins = listed["plugins"].as_array().unwrap();

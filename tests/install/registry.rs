@@ -247,6 +247,8 @@ fn a_token_is_got_where_the_registry_says() {
         answer(if knows { "200 OK" } else { "401 Unauthorized" }, "", body.as_bytes())
     });
     let realm = format!("http://{}/token", tokens.address());
+    let store = Server::plain(move |_| answer("200 OK", "", &plugin));
+    let elsewhere = format!("location: http://{}/content\r\n", store.address());
     let registry = Server::plain(move |head| {
         if !head.contains("uthorization: Bearer t0k3n") {
             let challenge =
@@ -255,7 +257,7 @@ fn a_token_is_got_where_the_registry_says() {
         }
         match path(head) {
             "/v2/lines/manifests/1" => answer("200 OK", "", manifest.to_string().as_bytes()),
-            _ => answer("200 OK", "", &plugin),
+            _ => answer("307 Temporary Redirect", &elsewhere, b""),
         }
     });
     let place = Place::new();
@@ -273,6 +275,9 @@ fn a_token_is_got_where_the_registry_says() {
         .output()
         .unwrap();
     assert!(ended.status.success(), "{ended:?}");
+    // Where content is kept elsewhere, nobody there learns the token.
+    let [content] = store.asked().try_into().unwrap();
+    assert!(content.starts_with("GET /content ") && !content.contains("uthorization"), "{content}");
     let asked = tokens.lines();
     let wanted = "GET /token?scope=repository:lines:pull&service=of%20a%20test HTTP/1.1";
     assert_eq!(asked.last().map(String::as_str), Some(wanted));

@@ -254,6 +254,8 @@ Examples:
   cofferdam undo
   cofferdam undo 019a6f2c --format text")]
     Undo(Undo),
+    /// Look at the cache of compiled code, or empty it
+    Cache(Cache),
     /// Say what this machine offers and what is missing
     #[command(after_help = "\
 Examples:
@@ -296,6 +298,7 @@ impl Command {
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
+            | Self::Cache(Cache { printed, .. })
             | Self::Doctor(printed)
             | Self::Health(printed) => printed.format,
             Self::Stats(Stats { shown, .. })
@@ -1132,6 +1135,28 @@ pub struct Undo {
     /// The commit, or the beginning of its id; the latest one where none is named
     #[arg(value_name = "ID")]
     pub commit: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Cache {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Show how much compiled code is kept, and where
+    #[command(after_help = "\
+Examples:
+  cofferdam cache list --format text")]
+    List,
+    /// Remove all compiled code; plugins that did not come with the host are compiled again
+    #[command(after_help = "\
+Examples:
+  cofferdam cache clear")]
+    Clear,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod args;
 mod ask;
 mod backend;
 mod beads;
+mod cache;
 mod call;
 mod contract;
 mod doctor;
@@ -103,6 +104,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Health(_) => health::execute(global, output),
         Command::Report(args) => report::execute(global, &args.command, output),
         Command::Undo(args) => undo::execute(global, args, output),
+        Command::Cache(args) => cache::execute(&args.command, output),
         Command::Doctor(_) => doctor::execute(global, output),
         Command::Schema(args) => generate::schema(args, output),
         Command::Completions(args) => generate::completions(args, output),

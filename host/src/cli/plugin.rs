@@ -127,7 +127,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
 
 /// A set of capabilities for a person who decides about it.
 fn in_words(requests: &Capabilities) -> Vec<String> {
-    let none = (requests.files == Files::None).then(|| Capability::Files(Files::None));
+    let none = (requests.files == Files::None).then_some(Capability::Files(Files::None));
     none.into_iter().chain(requests.each()).map(|each| each.in_words()).collect()
 }
 

@@ -66,7 +66,7 @@ fn one(
     let plan = session.timers.block_on(installer.consider(&locked.source, wish))?;
     let candidate = &plan.candidate;
     if candidate.manifest.name != *name {
-        let (from, found) = (candidate.source.clone(), candidate.manifest.name.clone());
+        let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
         return Err(InstallError::OtherName { from, found, wanted: name.to_owned() }.into());
     }
     if candidate.digest == locked.digest && candidate.signer == locked.signer {

@@ -15,6 +15,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::digest::Digest;
 
+/// What the names of compiled code end in.
+const EXTENSION: &str = "cwasm";
+
 /// Length of the authentication code at the end of a file, in bytes.
 const MAC: usize = 32;
 
@@ -66,7 +69,7 @@ impl CodeCache {
     ) -> Result<PathBuf, E> {
         let parts = Sha256::new().chain_update(settings).chain_update([0]).chain_update(component);
         let name = Digest::from(parts).hex();
-        let path = self.directory.join(format!("{name}.cwasm"));
+        let path = self.directory.join(format!("{name}.{EXTENSION}"));
         if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
             return Ok(path);
         }
@@ -74,6 +77,41 @@ impl CodeCache {
         let mac = self.mac(&name, &code).finalize().into_bytes();
         write_private(&self.directory, &path, &[&code, &mac])?;
         Ok(path)
+    }
+
+    /// The files of compiled code, with their sizes in bytes.
+    ///
+    /// # Errors
+    /// A directory that can't be read.
+    pub fn files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                // It may be gone by now.
+                if let Ok(metadata) = fs::metadata(&path) {
+                    files.push((path, metadata.len()));
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Removes all compiled code; it is made again where it is needed. Hosts that run keep what
+    /// they have loaded. Answers what was removed, as [`files`](Self::files) does.
+    ///
+    /// # Errors
+    /// A file that can't be removed.
+    pub fn clear(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let files = self.files()?;
+        for (path, _) in &files {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(files)
     }
 
     fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
@@ -157,6 +195,15 @@ mod tests {
         fs::copy(&other, &path).unwrap();
         get(&cache, "a");
         assert_eq!(made.get(), 4);
+
+        let files = cache.files().unwrap();
+        assert_eq!(files.len(), 2);
+        assert_eq!(cache.clear().unwrap(), files);
+        assert_eq!(cache.files().unwrap(), []);
+        // The key stays: what is made from now on is authentic for whoever has it.
+        get(&cache, "a");
+        get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
+        assert_eq!(made.get(), 5);
     }
 
     #[test]
