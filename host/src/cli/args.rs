@@ -684,7 +684,7 @@ Examples:
     /// FILE.minisig is published with it, where it is there. Who you are, `docker login` says.
     #[command(after_help = "\
 Examples:
-  minisign -Sm lines.wasm && cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0")]
+  cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0")]
     Push {
         /// The packed plugin
         file: PathBuf,
