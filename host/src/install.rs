@@ -138,9 +138,11 @@ pub struct Plan {
     pub candidate: Candidate,
     /// What it asks for and nobody has decided about: everything, for a plugin that is new here.
     pub ask: Capabilities,
-    /// Whether a plugin of the same name and signer was accepted before, so that what it was
-    /// granted stays.
+    /// Whether a plugin of the same name and signer was accepted before.
     pub is_known: bool,
+    /// Whether what it was granted stays, as that of a known plugin does unless somebody says
+    /// otherwise.
+    pub keeps_grants: bool,
     /// It has a signature, and nobody has said whose it should be.
     pub unchecked_signature: bool,
     /// How it differs from the one that is installed; none, where none is.
@@ -350,7 +352,7 @@ impl Installer<'_> {
         }
         let unchecked_signature = signer.is_none() && fetched.signature.is_some();
         let changes = self.changes(&candidate)?;
-        Ok(Plan { candidate, ask, is_known, unchecked_signature, changes })
+        Ok(Plan { candidate, ask, is_known, keeps_grants: is_known, unchecked_signature, changes })
     }
 
     /// How a candidate differs from what the lock has under its name.
@@ -362,8 +364,7 @@ impl Installer<'_> {
     }
 
     /// Takes a plugin in: what the person grants it goes to their settings, its file to the
-    /// store, and its name to the lock. `granted`: what it is granted beside what a known plugin
-    /// has already, or all that a new one gets; `settings`: the person's file.
+    /// store, and its name to the lock. `granted`: what it is granted beside what it keeps; `settings`: the person's file.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -373,17 +374,17 @@ impl Installer<'_> {
         granted: &Capabilities,
         settings: &Path,
     ) -> Result<Locked, InstallError> {
-        let Plan { candidate, is_known, ask, .. } = plan;
+        let Plan { candidate, is_known, keeps_grants, ask, .. } = plan;
         let name = &candidate.manifest.name;
         let _lock = self.store.lock()?;
         let before = grants::of(settings, name)?;
-        let granted = if *is_known { before.join(granted) } else { granted.clone() };
-        if !*is_known || *ask != Capabilities::NONE || granted != before {
+        let granted = if *keeps_grants { before.join(granted) } else { granted.clone() };
+        if !*keeps_grants || *ask != Capabilities::NONE || granted != before {
             grants::set_grant(settings, name, &granted, false)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
         let mut accepted = self.store.acceptances()?;
-        accepted.accept(candidate);
+        accepted.accept(candidate, *is_known);
         self.store.set_acceptances(&accepted)?;
         let locked = Locked::new(candidate, granted.meet(&candidate.manifest.requests));
         let mut lock = lock(self.workspace)?;
@@ -394,6 +395,16 @@ impl Installer<'_> {
 }
 
 impl Changes {
+    /// Whether the version went down: an old signature is as good as a new one.
+    pub fn is_older(&self) -> bool {
+        let number = |version: &str| -> Vec<u64> {
+            let numbers = version.split(['-', '+']).next().unwrap_or_default();
+            numbers.split('.').filter_map(|part| part.parse().ok()).collect()
+        };
+        let [old, new] = &self.version;
+        number(new) < number(old)
+    }
+
     fn between(old: &Manifest, locked: &Locked, new: &Candidate) -> Self {
         let tools = |manifest: &Manifest| -> BTreeMap<String, Tool> {
             manifest.tools.iter().map(|tool| (tool.name.clone(), tool.clone())).collect()

@@ -151,6 +151,11 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
     // What was declined once is not asked for again.
     place.beside("lines.wasm", &third_again());
     place.works(&["plugin", "update"]);
+    // A version that is older than what is installed is taken, with a word.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.9"));
+    let older = place.run(&["plugin", "update"]);
+    assert_eq!(older.status, 0, "{older:?}");
+    says(&older.stderr, &["lines 0.2.9 is older than 0.3.1"]);
 }
 
 fn third_again() -> Plugin {

@@ -60,6 +60,13 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         of_greedy.unwrap()["granted"],
         json!({"files": "read", "scan": false, "process": ["git"]})
     );
+    // Who installs it again and says what it gets, says all that it gets.
+    place.works(&install);
+    assert_eq!(place.settings(), "[grants.greedy]\nfiles = \"read\"\nprocess = [\"git\"]\n");
+    place.works(&[&install[..], &["--grant", "scan"]].concat());
+    assert_eq!(place.settings(), "[grants.greedy]\nscan = true\n");
+    place.works(&[&install[..], &["--deny"]].concat());
+    assert_eq!(place.settings(), "");
 }
 
 #[test]

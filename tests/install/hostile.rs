@@ -170,6 +170,9 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
     place.works(&[&accepting[..], &["--deny"]].concat());
     assert_eq!(place.settings(), "");
+    // The other one has lost the name, in every workspace: what is granted under it from now on
+    // is not granted to both.
+    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
 }
 
 #[test]

@@ -73,6 +73,10 @@ impl Session {
                 "{name} is not signed: nothing but where it comes from says who made it"
             );
         }
+        if let Some(changes) = plan.changes.as_ref().filter(|changes| changes.is_older()) {
+            let [old, new] = &changes.version;
+            tracing::warn!("{name} {new} is older than {old}, which is installed");
+        }
         let granted = ask::grants(candidate, &plan.ask, granting, again)?;
         let locked = self.installer().take_in(plan, &granted, &self.directories.settings)?;
         let event = format!(
@@ -160,7 +164,10 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
         }
     } else {
         let source = source(&session, name)?;
-        session.timers.block_on(session.installer().consider(&source, &wish))?
+        let mut plan = session.timers.block_on(session.installer().consider(&source, &wish))?;
+        // Who installs a plugin and says what it gets, says all that it gets.
+        plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
+        plan
     };
     let document = session.take_in(&plan, &args.granting, &again)?;
     warn_of_others(global, &session, &plan.candidate.manifest.name)?;

@@ -155,13 +155,13 @@ impl Acceptances {
         concerns
     }
 
-    /// Remembers that a person has accepted a candidate, with all that it asks for.
-    pub fn accept(&mut self, candidate: &Candidate) {
+    /// Remembers that a person has accepted a candidate, with all that it asks for. `is_known`: it
+    /// is the next version of what was accepted, which stays so; otherwise it takes its place.
+    pub fn accept(&mut self, candidate: &Candidate, is_known: bool) {
         let name = candidate.manifest.name.clone();
         let file = AcceptedFile { digest: candidate.digest, signer: candidate.signer.clone() };
-        let old = self.plugins.remove(&name);
-        let same = old.filter(|old| old.signer == candidate.signer || old.signer.is_none());
-        let mut files = same.map_or_else(Vec::new, |old| old.files);
+        let old = self.plugins.remove(&name).filter(|_| is_known);
+        let mut files = old.map_or_else(Vec::new, |old| old.files);
         files.retain(|other| other.digest != file.digest);
         files.push(file);
         let accepted = Acceptance {
