@@ -364,7 +364,8 @@ impl Installer<'_> {
     }
 
     /// Takes a plugin in: what the person grants it goes to their settings, its file to the
-    /// store, and its name to the lock. `granted`: what it is granted beside what it keeps; `settings`: the person's file.
+    /// store, and its name to the lock. `granted`: what it is granted beside what it keeps;
+    /// `settings`: the person's file.
     ///
     /// # Errors
     /// See [`InstallError`].
