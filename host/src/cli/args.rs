@@ -611,6 +611,21 @@ Examples:
         #[arg(value_name = "PLUGIN")]
         name: String,
     },
+    /// Find everything that is wrong with a plugin, without running it
+    ///
+    /// Looks at the component, its world and imports, the manifest, the schemas and their
+    /// examples. Each finding has a place and says what would be right. The exit status is 1 where
+    /// one of them keeps the plugin from working.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin check .
+  cofferdam plugin check ./hello.wasm --format text")]
+    Check {
+        /// A packed component, or a project's folder: its plugin.toml, and NAME.wasm beside it
+        // Not `plugin`: that is the global option's.
+        #[arg(value_name = "PLUGIN", default_value = ".")]
+        path: PathBuf,
+    },
     /// Try a plugin's linters on the cases that every linter backend has to pass
     ///
     /// Each case runs on a workspace of its own, which is thrown away. A plugin that did not come

@@ -22,6 +22,7 @@ mod mcp;
 mod output;
 mod pipeline;
 mod plugin;
+mod plugin_check;
 mod plugin_install;
 mod plugin_push;
 mod plugin_test;

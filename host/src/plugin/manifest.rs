@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::envelope::Dialect;
 use crate::policy::{BackendKind, Capabilities, Files, LimitSettings};
-use crate::schema::Schema;
+use crate::schema::{Schema, escape};
 
 /// The name of the custom section.
 pub const SECTION: &str = "cofferdam:manifest";
@@ -101,6 +101,31 @@ pub struct Tool<S = Value> {
     /// JSON Schema of the failure document, for tools whose contract has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<S>,
+    /// Calls with what has to come of them: `cofferdam plugin test` makes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Example>,
+}
+
+/// A call that shows what a tool does, on a workspace of its own, and what has to come of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Example {
+    /// What it shows, in a few words; unique for the tool.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+    /// The text files that the workspace holds before the call, by their paths in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+    /// The whole answer; left out: any that fits the output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// The code of the failure with which the call ends, instead of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// All files that the workspace holds after the call; left out: the same as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<BTreeMap<String, String>>,
 }
 
 /// How often a tool may be called with the same value of one of its arguments, by one host: in an
@@ -126,7 +151,9 @@ pub enum ManifestError {
     /// A field whose value makes no sense.
     #[error("the manifest's {place} {message}")]
     Invalid {
-        /// Which field.
+        /// JSON Pointer to the field.
+        pointer: String,
+        /// Which field, in words.
         place: String,
         /// What is wrong with it.
         message: String,
@@ -149,21 +176,13 @@ impl Manifest {
     /// # Errors
     /// The first one that is no schema.
     pub fn check_schemas(&self) -> Result<(), ManifestError> {
-        for tool in &self.tools {
-            let schemas = [
-                ("input", Some(&tool.input)),
-                ("output", Some(&tool.output)),
-                ("failure", tool.failure.as_ref()),
-            ];
-            for (which, schema) in schemas {
-                if let Some(schema) = schema {
-                    Schema::compile(schema.clone()).map_err(|error| {
-                        invalid(
-                            format!("{which} schema of the tool '{}'", tool.name),
-                            format!("is {error}"),
-                        )
-                    })?;
-                }
+        for (index, tool) in self.tools.iter().enumerate() {
+            for (which, schema) in tool.schemas() {
+                Schema::compile(schema.clone()).map_err(|error| {
+                    Field::new(format!("/tools/{index}/{which}{}", error.pointer))
+                        .named(format!("{which} schema of the tool '{}'", tool.name))
+                        .invalid(format!("is {error}"))
+                })?;
             }
         }
         Ok(())
@@ -174,66 +193,81 @@ impl<S> Manifest<S> {
     /// Checks everything that can be checked without the schemas.
     ///
     /// # Errors
-    /// [`ManifestError::Invalid`].
+    /// [`ManifestError::Invalid`]: the first of [`Manifest::problems`].
     pub fn check(&self) -> Result<(), ManifestError> {
-        check_name("name", &self.name)?;
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Everything that makes no sense, as far as that can be seen without the schemas.
+    pub fn problems(&self) -> Vec<ManifestError> {
+        let mut problems = Vec::new();
+        problems.extend(check_name(Field::new("/name").named("name"), &self.name));
         let parts = self.version.split(['-', '+']).next().unwrap_or_default();
         if parts.split('.').count() != 3
             || !parts.split('.').all(|part| part.parse::<u64>().is_ok())
         {
-            return Err(invalid(
-                "version",
-                format!("'{}' is no semantic version such as 0.1.0", self.version),
-            ));
+            let message = format!("'{}' is no semantic version such as 0.1.0", self.version);
+            problems.push(Field::new("/version").named("version").invalid(message));
         }
         if self.tools.is_empty() && self.backends.is_empty() {
-            return Err(invalid("tools", "are empty; a plugin has at least one, or a backend"));
+            let message = "are empty; a plugin has at least one, or a backend";
+            problems.push(Field::new("/tools").named("tools").invalid(message));
         }
-        for program in &self.requests.process {
-            check_program(program)?;
+        for (index, program) in self.requests.process.iter().enumerate() {
+            problems.extend(check_program(index, program));
         }
         let mut names = BTreeSet::new();
-        for tool in &self.tools {
-            check_name("tool name", &tool.name)?;
+        for (index, tool) in self.tools.iter().enumerate() {
+            let field = Field::new(format!("/tools/{index}"));
+            problems.extend(check_name(field.at("/name").named("tool name"), &tool.name));
             if !names.insert(&tool.name) {
-                return Err(invalid("tools", format!("hold '{}' twice", tool.name)));
+                let twice = format!("hold '{}' twice", tool.name);
+                problems.push(field.at("/name").named("tools").invalid(twice));
             }
             if self.name.len() + "__".len() + tool.name.len() > 64 {
                 let exported = format!("{}__{}", self.name, tool.name);
-                return Err(invalid(
-                    format!("tool '{}'", tool.name),
+                problems.push(field.at("/name").named(format!("tool '{}'", tool.name)).invalid(
                     format!("would be '{exported}' for clients, who take at most 64 characters"),
                 ));
             }
             if tool.effects > self.requests.files {
-                return Err(invalid(
-                    format!("tool '{}'", tool.name),
+                problems.push(field.at("/effects").named(format!("tool '{}'", tool.name)).invalid(
                     format!(
                         "has the effect '{}' on files, but the plugin requests files = '{}'",
                         tool.effects, self.requests.files
                     ),
                 ));
             }
+            problems.extend(tool.problems(&field));
         }
-        for agent in &self.requests.agents {
-            check_agent(agent)?;
+        for (index, agent) in self.requests.agents.iter().enumerate() {
+            problems.extend(check_agent(index, agent));
         }
-        if let Some(tool) = self.tools.iter().find(|tool| tool.agents)
-            && self.requests.agents.is_empty()
-        {
-            let what = "gives tasks to agents, but the plugin requests none (agents)";
-            return Err(invalid(format!("tool '{}'", tool.name), what));
-        }
-        self.tools.iter().try_for_each(Tool::check)?;
-        let mut names = BTreeSet::new();
-        for backend in &self.backends {
-            backend.check(&self.requests)?;
-            if !names.insert((backend.kind, &backend.name)) {
-                let twice = format!("hold the {} '{}' twice", backend.kind, backend.name);
-                return Err(invalid("backends", twice));
+        for (index, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.agents) {
+            if self.requests.agents.is_empty() {
+                let field = Field::new(format!("/tools/{index}/agents"));
+                let what = "gives tasks to agents, but the plugin requests none (agents)";
+                problems.push(field.named(format!("tool '{}'", tool.name)).invalid(what));
             }
         }
-        Ok(())
+        let mut names = BTreeSet::new();
+        for (index, backend) in self.backends.iter().enumerate() {
+            let field = Field::new(format!("/backends/{index}"));
+            problems.extend(backend.problems(&field, &self.requests));
+            if !names.insert((backend.kind, &backend.name)) {
+                let twice = format!("hold the {} '{}' twice", backend.kind, backend.name);
+                problems.push(field.at("/name").named("backends").invalid(twice));
+            }
+        }
+        problems
+    }
+}
+
+impl Tool {
+    /// Its schemas, by the names of their fields.
+    pub fn schemas(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        let always = [("input", &self.input), ("output", &self.output)];
+        always.into_iter().chain(self.failure.iter().map(|failure| ("failure", failure)))
     }
 }
 
@@ -243,82 +277,130 @@ impl<S> Tool<S> {
         self.effects < Files::Write && !self.agents
     }
 
-    fn check(&self) -> Result<(), ManifestError> {
+    fn problems(&self, field: &Field) -> Vec<ManifestError> {
         let place = |what: &str| format!("{what} of the tool '{}'", self.name);
-        for reason in self.fallbacks.values() {
-            check_name(&place("reason of a fallback"), reason)?;
+        let mut problems = Vec::new();
+        for (code, reason) in &self.fallbacks {
+            let field = field.at(&format!("/fallbacks/{}", escape(code)));
+            problems.extend(check_name(field.named(place("reason of a fallback")), reason));
         }
         if self.repeats.as_ref().is_some_and(|repeats| repeats.most == 0) {
-            return Err(invalid(place("repeats"), "allow no call at all"));
+            let field = field.at("/repeats/most").named(place("repeats"));
+            problems.push(field.invalid("allow no call at all"));
         }
-        Ok(())
+        let mut names = BTreeSet::new();
+        for (index, example) in self.examples.iter().enumerate() {
+            let field = field.at(&format!("/examples/{index}"));
+            let named = place(&format!("example '{}'", example.name));
+            if !names.insert(&example.name) {
+                let field = field.at("/name").named(place("examples"));
+                problems.push(field.invalid(format!("hold '{}' twice", example.name)));
+            }
+            if example.answer.is_some() && example.error.is_some() {
+                let message = "has both an answer and an error; a call ends with one of them";
+                problems.push(field.at("/error").named(&named).invalid(message));
+            }
+            let before = example.files.keys().map(|path| ("files", path));
+            let after = example.after.iter().flat_map(BTreeMap::keys).map(|path| ("after", path));
+            for (which, path) in before.chain(after).filter(|(_, path)| !stays_inside(path)) {
+                let message = format!("has the file '{path}', which is no path in a workspace");
+                let field = field.at(&format!("/{which}/{}", escape(path)));
+                problems.push(field.named(&named).invalid(message));
+            }
+        }
+        problems
     }
 }
 
+/// Whether a path is relative, and each of its parts a name.
+fn stays_inside(path: &str) -> bool {
+    !path.contains(['\\', '\0']) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
 impl Backend {
-    fn check(&self, requests: &Capabilities) -> Result<(), ManifestError> {
-        check_name("backend name", &self.name)?;
-        let place = || format!("backend '{}'", self.name);
-        for language in &self.languages {
-            check_name("language", language)?;
+    fn problems(&self, field: &Field, requests: &Capabilities) -> Vec<ManifestError> {
+        let mut problems = Vec::new();
+        problems.extend(check_name(field.at("/name").named("backend name"), &self.name));
+        let place = format!("backend '{}'", self.name);
+        for (index, language) in self.languages.iter().enumerate() {
+            let field = field.at(&format!("/languages/{index}")).named("language");
+            problems.extend(check_name(field, language));
         }
         if (self.kind == BackendKind::Linter) == self.languages.is_empty() {
-            return Err(invalid(place(), "needs 'languages' if it is a linter, and only then"));
+            let message = "needs 'languages' if it is a linter, and only then";
+            problems.push(field.at("/languages").named(&place).invalid(message));
         }
-        match self.programs.difference(&requests.process).next() {
-            Some(program) => {
-                let what = format!("runs '{program}', which the plugin does not request (process)");
-                Err(invalid(place(), what))
-            }
-            None => Ok(()),
+        for program in self.programs.difference(&requests.process) {
+            let what = format!("runs '{program}', which the plugin does not request (process)");
+            problems.push(field.at("/programs").named(&place).invalid(what));
         }
+        problems
     }
 }
 
 /// A program is a name, not a path.
-fn check_program(name: &str) -> Result<(), ManifestError> {
+fn check_program(index: usize, name: &str) -> Option<ManifestError> {
     let is_name = !name.is_empty()
         && name.len() <= 64
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+'))
         && !name.starts_with(['.', '-']);
-    if is_name {
-        return Ok(());
-    }
     let name = crate::outcome::shorten(name, 80);
-    Err(invalid("requests.process", format!("holds '{name}', which is no program's name")))
+    let field = Field::new(format!("/requests/process/{index}")).named("requests.process");
+    (!is_name).then(|| field.invalid(format!("holds '{name}', which is no program's name")))
 }
 
 /// An agent is `*` or a name of the settings.
-fn check_agent(name: &str) -> Result<(), ManifestError> {
-    if name == "*" || crate::policy::is_agent_name(name) {
-        return Ok(());
-    }
+fn check_agent(index: usize, name: &str) -> Option<ManifestError> {
+    let is_name = name == "*" || crate::policy::is_agent_name(name);
     let name = crate::outcome::shorten(name, 80);
-    Err(invalid("requests.agents", format!("holds '{name}', which is no agent's name")))
+    let field = Field::new(format!("/requests/agents/{index}")).named("requests.agents");
+    (!is_name).then(|| field.invalid(format!("holds '{name}', which is no agent's name")))
 }
 
-pub(super) fn check_name(place: &str, name: &str) -> Result<(), ManifestError> {
-    let right = name.len() <= 64
+/// Whether this can be the name of a plugin, a tool, a backend or a language.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
         // `__` stands between a plugin's name and a tool's.
-        && !name.contains("__");
-    if right {
-        return Ok(());
-    }
-    Err(invalid(
-        place,
-        format!(
-            "'{}' is not of the form [a-z][a-z0-9_-]*, at most 64 characters, no '__'",
-            crate::outcome::shorten(name, 80)
-        ),
-    ))
+        && !name.contains("__")
 }
 
-fn invalid(place: impl Into<String>, message: impl Into<String>) -> ManifestError {
-    ManifestError::Invalid { place: place.into(), message: message.into() }
+/// What [`is_name`] wants, for messages.
+pub const NAME_FORM: &str = "the form [a-z][a-z0-9_-]*, at most 64 characters, no '__'";
+
+fn check_name(field: Field, name: &str) -> Option<ManifestError> {
+    (!is_name(name)).then(|| {
+        field.invalid(format!("'{}' is not of {NAME_FORM}", crate::outcome::shorten(name, 80)))
+    })
+}
+
+/// A place in a manifest.
+struct Field {
+    pointer: String,
+    name: String,
+}
+
+impl Field {
+    fn new(pointer: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), name: String::new() }
+    }
+
+    /// A place below this one.
+    fn at(&self, pointer: &str) -> Self {
+        Self::new(format!("{}{pointer}", self.pointer))
+    }
+
+    fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    fn invalid(self, message: impl Into<String>) -> ManifestError {
+        ManifestError::Invalid { pointer: self.pointer, place: self.name, message: message.into() }
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 pub mod acceptance;
 pub mod cache;
+pub mod check;
 pub mod digest;
 pub mod export;
 pub mod lock;

@@ -92,6 +92,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
             dialect: tool.dialect,
             fallbacks: tool.fallbacks.clone(),
             repeats: tool.repeats.clone(),
+            examples: tool.examples.clone(),
             input: schema(&tool.input)?,
             output: schema(&tool.output)?,
             failure: tool.failure.as_deref().map(schema).transpose()?,
@@ -188,9 +189,26 @@ pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(imports)
 }
 
+/// The names of what a component exports.
+///
+/// # Errors
+/// Bytes that are no component.
+pub fn exports(component: &[u8]) -> Result<Vec<String>, PackError> {
+    let mut exports = Vec::new();
+    outermost(component, |payload| {
+        if let Payload::ComponentExportSection(section) = payload {
+            for export in section {
+                exports.push(export?.name.name.to_owned());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(exports)
+}
+
 /// The manifest's section, looked for in the outermost component only: what a nested one
 /// holds is not this plugin's word.
-fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
+pub(super) fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
     let mut found = Vec::new();
     outermost(component, |payload| {
         if let Payload::CustomSection(section) = payload

@@ -70,6 +70,7 @@ mod tests {
             failure: None,
             fallbacks: std::collections::BTreeMap::new(),
             repeats: None,
+            examples: Vec::new(),
         }
     }
 

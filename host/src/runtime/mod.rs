@@ -7,6 +7,7 @@
 
 mod backends;
 mod bindings;
+mod check;
 mod engine;
 mod instance;
 mod state;
@@ -389,14 +390,19 @@ impl Runtime {
     }
 }
 
-fn check_import(plugin: &str, import: &str, granted: &Capabilities) -> Result<(), LoadError> {
-    let (plugin, name) = (plugin.to_owned(), import.to_owned());
+/// What an import needs; `None`: the host does not serve it.
+fn needs_of(import: &str) -> Option<Needs> {
     let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
         Some(_) => import.starts_with(name),
         None => import == *name,
     });
-    match served {
-        Some((_, needs)) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
+    served.map(|(_, needs)| *needs)
+}
+
+fn check_import(plugin: &str, import: &str, granted: &Capabilities) -> Result<(), LoadError> {
+    let (plugin, name) = (plugin.to_owned(), import.to_owned());
+    match needs_of(import) {
+        Some(needs) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
             plugin,
             import: name,
             grant,
