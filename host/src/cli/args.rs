@@ -611,6 +611,14 @@ Examples:
         #[arg(value_name = "PLUGIN")]
         name: String,
     },
+    /// Start a project: a plugin with a tool, an example call and tests, in your language
+    ///
+    /// It builds with the language's own tools; its README has the exact lines.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin new hello --lang python
+  cofferdam plugin new my-linter --lang rust --kind lint-backend ~/src/my-linter")]
+    New(PluginNew),
     /// Find everything that is wrong with a plugin, without running it
     ///
     /// Looks at the component, its world and imports, the manifest, the schemas and their
@@ -626,18 +634,25 @@ Examples:
         #[arg(value_name = "PLUGIN", default_value = ".")]
         path: PathBuf,
     },
-    /// Try a plugin's linters on the cases that every linter backend has to pass
+    /// Make a plugin's own example calls, and try its linters on the cases that every one has to pass
     ///
-    /// Each case runs on a workspace of its own, which is thrown away. A plugin that did not come
-    /// with the host may read there without a grant; programs it runs only if they are granted.
+    /// Examples are those of the manifest ([[tools.examples]]), which say what has to come of
+    /// them, and those of the input schemas. Each example and each case runs on a workspace of its
+    /// own, which is thrown away. A plugin that did not come with the host gets the files, scans
+    /// and backends that it requests there, without a grant; programs and origins only if they are
+    /// granted. The exit status is 1 where something is wrong.
     #[command(after_help = "\
 Examples:
-  cofferdam plugin test ruff --format text
-  cofferdam plugin test ./my-linter.wasm")]
+  cofferdam plugin test .
+  cofferdam plugin test ./my-linter.wasm --format text
+  cofferdam plugin test ruff --format text")]
     Test {
-        /// A plugin's name, or a packed component
+        /// A packed component, a project's folder, or a plugin's name
         #[arg(value_name = "PLUGIN")]
         name: String,
+        /// Grant the programs and origins that it requests as well, for this test
+        #[arg(long)]
+        grant_requests: bool,
     },
     /// Put a manifest and its schemas into a component
     #[command(after_help = "\
@@ -777,6 +792,46 @@ impl std::str::FromStr for Granted {
     fn from_str(text: &str) -> Result<Self, CapabilityError> {
         if text == "all" { Ok(Self::All) } else { text.parse().map(Self::One) }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct PluginNew {
+    /// The plugin's name: [a-z][a-z0-9_-]*
+    pub name: String,
+    /// Where the project goes; must not be there yet [default: a directory of the plugin's name]
+    pub directory: Option<PathBuf>,
+    /// What the plugin is written in
+    #[arg(long, value_enum)]
+    pub lang: Language,
+    /// What the plugin is
+    #[arg(long, value_enum, default_value = "tool")]
+    pub kind: PluginKind,
+}
+
+/// The languages that there are templates in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// Built by cargo
+    Rust,
+    /// Built by componentize-py
+    Python,
+    /// Built by componentize-js
+    Javascript,
+    /// Checked by tsc, built by esbuild and componentize-js
+    Typescript,
+    /// Built by clang
+    C,
+}
+
+/// What a plugin can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PluginKind {
+    /// Tools that agents call
+    Tool,
+    /// A linter that the operator can choose; in Rust
+    LintBackend,
+    /// A test runner that the operator can choose; in Rust
+    TestBackend,
 }
 
 #[derive(Debug, Args)]

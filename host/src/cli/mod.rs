@@ -24,6 +24,7 @@ mod pipeline;
 mod plugin;
 mod plugin_check;
 mod plugin_install;
+mod plugin_new;
 mod plugin_push;
 mod plugin_test;
 mod plugin_update;

@@ -19,8 +19,11 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
     match command {
         PluginCommand::List => list(global, output),
         PluginCommand::Inspect { name } => inspect(global, name, output),
+        PluginCommand::New(args) => super::plugin_new::execute(args, output),
         PluginCommand::Check { path } => super::plugin_check::execute(path, output),
-        PluginCommand::Test { name } => super::plugin_test::execute(global, name, output),
+        PluginCommand::Test { name, grant_requests } => {
+            super::plugin_test::execute(global, name, *grant_requests, output)
+        }
         PluginCommand::Pack { manifest, component, output: packed, compile } => {
             pack(manifest, component, packed, *compile, output)
         }

@@ -1,4 +1,5 @@
-//! `cofferdam plugin test`: a plugin's linters on the cases of the conformance kit.
+//! `cofferdam plugin test`: a plugin's own example calls, and its linters on the cases of the
+//! conformance kit.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +8,26 @@ use tokio::runtime::Builder;
 
 use super::args::{Format, Global};
 use super::output::Output;
+use super::plugin_check::MANIFEST;
 use super::{CliError, exit, setup};
-use crate::conformance::{self, Outcome};
+use crate::conformance::{self, Outcome, Tried, Verdict};
 use crate::host::{Config, Host};
 use crate::plugin::manifest::Manifest;
 use crate::plugin::pack;
-use crate::policy::{BackendKind, Capabilities, GrantSettings, Settings};
+use crate::policy::{BackendKind, Capabilities, GrantSettings, OriginSettings, Settings};
 
-pub fn execute(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
+pub fn execute(
+    global: &Global,
+    name: &str,
+    grant_requests: bool,
+    output: &Output,
+) -> Result<u8, CliError> {
     let layers = setup::layers(global, &setup::workspace(global)?)?;
     let timers = Builder::new_current_thread().enable_all().build()?;
     let _timers = timers.enter();
-    let file = Path::new(name).is_file().then(|| PathBuf::from(name));
-    let (manifest, settings) = manifest(global, name, file.as_deref(), layers.settings)?;
+    let file = packed(Path::new(name))?;
+    let (manifest, settings) =
+        manifest(global, name, file.as_deref(), grant_requests, layers.settings)?;
     let config = |workspace: &Path| -> Result<Config, CliError> {
         let mut config = setup::config(global, workspace, settings.clone())?;
         config.plugins.extend(file.clone());
@@ -51,12 +59,16 @@ pub fn execute(global: &Global, name: &str, output: &Output) -> Result<u8, CliEr
             tried.push((&backend.name, language, outcome.map_err(CliError::host)?));
         }
     }
+    let examples = timers.block_on(conformance::run_examples(&open, &manifest));
+    let examples = examples.map_err(CliError::host)?;
+    if tried.is_empty() && examples.is_empty() {
+        tracing::warn!("{}: there is nothing to try: no example calls, no linters", manifest.name);
+    }
     if output.format() == Format::Text {
-        let text: String = tried
-            .iter()
-            .map(|(name, language, outcome)| in_words(name, language, outcome))
-            .collect();
-        output.text(&text)?;
+        let linters =
+            tried.iter().map(|(name, language, outcome)| in_words(name, language, outcome));
+        let examples = examples.iter().map(|tried| example_in_words(&manifest, tried));
+        output.text(&linters.chain(examples).collect::<String>())?;
     } else {
         let tried: Vec<Value> = tried.iter().map(|(name, language, outcome)| json!({
             "backend": name,
@@ -65,10 +77,47 @@ pub fn execute(global: &Global, name: &str, output: &Output) -> Result<u8, CliEr
             "wrong": outcome.wrong.iter().map(|(case, why)| json!({"case": case, "why": why})).collect::<Vec<_>>(),
             "unavailable": outcome.unavailable,
         })).collect();
-        output.json(&json!({ "plugin": manifest.name, "tried": tried }))?;
+        let examples: Vec<Value> = examples.iter().map(example_as_json).collect();
+        output.json(&json!({ "plugin": manifest.name, "tried": tried, "examples": examples }))?;
     }
-    let is_wrong = |(_, _, outcome): &(_, _, Outcome)| !outcome.wrong.is_empty();
-    Ok(if tried.iter().any(is_wrong) { exit::ERROR } else { exit::OK })
+    let is_wrong = tried.iter().any(|(_, _, outcome)| !outcome.wrong.is_empty())
+        || examples.iter().any(|tried| matches!(tried.verdict, Verdict::Wrong(_)));
+    Ok(if is_wrong { exit::ERROR } else { exit::OK })
+}
+
+/// The packed component that a path means: a file, or that of a project's folder; `None` where
+/// there is nothing of that name.
+fn packed(path: &Path) -> Result<Option<PathBuf>, CliError> {
+    if !path.join(MANIFEST).is_file() {
+        return Ok(path.is_file().then(|| path.to_owned()));
+    }
+    let manifest = pack::read_manifest_file(&path.join(MANIFEST));
+    let manifest = manifest.map_err(|error| CliError::Usage(error.to_string()))?;
+    let packed = path.join(format!("{}.wasm", manifest.name));
+    if packed.is_file() {
+        return Ok(Some(packed));
+    }
+    Err(CliError::Usage(format!("{} is not there; build the project first", packed.display())))
+}
+
+fn example_in_words(manifest: &Manifest, tried: &Tried) -> String {
+    let what = format!("{}.{}, {}", manifest.name, tried.tool, tried.example);
+    match &tried.verdict {
+        Verdict::Right => format!("{what}: right\n"),
+        Verdict::Wrong(why) => format!("{what}: wrong: {why}\n"),
+        Verdict::Unproven(why) => format!(
+            "{what}: unproven: {why}\n  [[tools.examples]] of the manifest can give it files\n"
+        ),
+    }
+}
+
+fn example_as_json(tried: &Tried) -> Value {
+    let (verdict, why) = match &tried.verdict {
+        Verdict::Right => ("right", None),
+        Verdict::Wrong(why) => ("wrong", Some(why)),
+        Verdict::Unproven(why) => ("unproven", Some(why)),
+    };
+    json!({ "tool": tried.tool, "example": tried.example, "verdict": verdict, "why": why })
 }
 
 /// The plugin's manifest, and the settings under which it is tried.
@@ -76,6 +125,7 @@ fn manifest(
     global: &Global,
     name: &str,
     file: Option<&Path>,
+    grant_requests: bool,
     mut settings: Vec<Settings>,
 ) -> Result<(Manifest, Vec<Settings>), CliError> {
     let Some(file) = file else {
@@ -93,8 +143,12 @@ fn manifest(
     let manifest = pack::manifest(&bytes).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
-        let Capabilities { files, scan, .. } = manifest.requests;
-        let grant = GrantSettings { files, scan, ..GrantSettings::default() };
+        let Capabilities { files, scan, backends, .. } = manifest.requests.clone();
+        let mut grant = GrantSettings { files, scan, backends, ..GrantSettings::default() };
+        if grant_requests {
+            grant.process = manifest.requests.process.clone();
+            grant.http = manifest.requests.http.iter().cloned().map(OriginSettings::new).collect();
+        }
         let grants = [(manifest.name.clone(), grant)].into();
         settings.push(Settings { grants, ..Settings::default() });
     }

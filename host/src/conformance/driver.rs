@@ -44,9 +44,14 @@ pub fn run(
 ) -> Result<Outcome, Untried> {
     let kit = Kit { open, backend };
     let mut outcome = Outcome::default();
+    let probes = probes(language);
+    if probes.is_empty() {
+        outcome.unavailable = Some("there are no cases for this language".to_owned());
+        return Ok(outcome);
+    }
     let mut known = Vec::new();
     let mut answers = Vec::new();
-    for probe in probes(language) {
+    for probe in probes {
         let answer = kit.ask(&probe.files, &probe.request)?.0;
         known.extend(probe.learn(&answer));
         answers.push(answer);

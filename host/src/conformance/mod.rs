@@ -1,6 +1,6 @@
 //! What every linter backend has to do, whatever it finds: cases as data, and checks without any
 //! I/O. [`run`] lays the files out in an empty workspace, asks the backend, and hands the answer
-//! back.
+//! back. What a plugin says itself that its tools do, [`run_examples`] tries.
 //!
 //! Backends find different things. So the cases of a language start from *seeds*, faults that
 //! some linter finds: [`probes`] asks for each seed alone, [`Probe::learn`] takes the backend's
@@ -18,6 +18,7 @@
 mod cases;
 mod check;
 mod driver;
+mod examples;
 mod report;
 mod seeds;
 
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 pub use cases::{Case, cases};
 pub use check::Trial;
 pub use driver::{Outcome, run};
+pub use examples::{Tried, Verdict, run_examples};
 pub use seeds::languages;
 
 use crate::runtime::BackendError as Error;

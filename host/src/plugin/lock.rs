@@ -71,8 +71,8 @@ pub enum LockError {
     #[error("{FILE} has version {0}; this host reads version {VERSION}")]
     Version(u32),
     /// A plugin's name that is none.
-    #[error("{FILE}: {0}")]
-    Name(#[from] manifest::ManifestError),
+    #[error("{FILE}: plugin '{}' is not of {NAME_FORM}", shorten(.0, 80))]
+    Name(String),
 }
 
 impl Default for Lock {
@@ -96,8 +96,10 @@ impl Lock {
             return Err(LockError::Version(version));
         }
         let lock: Self = toml::from_str(text).map_err(Box::new)?;
-        lock.plugins.keys().try_for_each(|name| manifest::check_name("plugin", name))?;
-        Ok(lock)
+        match lock.plugins.keys().find(|name| !is_name(name)) {
+            Some(name) => Err(LockError::Name(name.clone())),
+            None => Ok(lock),
+        }
     }
 
     /// The text of the lock.
