@@ -9,6 +9,7 @@ mod projects;
 mod support;
 mod trial;
 
+mod authors;
 mod beads;
 mod cases;
 mod cli;

@@ -11,6 +11,7 @@
 )]
 
 mod apt;
+mod authors;
 mod ci;
 mod demo;
 mod deny;

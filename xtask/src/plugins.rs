@@ -23,6 +23,7 @@ use self::plugin::{MANIFEST, Plugin};
 use crate::project::Project;
 use crate::toolchain::Toolchain;
 
+pub use self::foreign::tools_of;
 pub use self::plugin::tools;
 
 /// Plugins that are built and packed together.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::authors;
 use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
 use crate::programs;
@@ -59,6 +60,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     let [guests, examples] = FOR_TESTS;
     plugins::build(project, &[BUILT_IN, guests, examples])?;
     programs::provide(project)?;
+    authors::provide(project)?;
     let mut tests = cargo();
     tests
         .current_dir(&project.root)

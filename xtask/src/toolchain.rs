@@ -9,6 +9,7 @@
 mod debian;
 mod rustup;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -147,6 +148,43 @@ impl Toolchain {
         }
         command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
         command
+    }
+
+    /// The variables under which the project of a plugin's author builds with this toolchain, with
+    /// `CARGO` for its Makefile. They are for components only: with `-Zbuild-std` cargo would
+    /// build the standard library for this machine, too.
+    pub fn for_authors(&self) -> BTreeMap<String, String> {
+        let bin = self.sysroot.directory.join("bin");
+        let cargo = Some(bin.join("cargo")).filter(|cargo| cargo.is_file());
+        let cargo = cargo.unwrap_or_else(|| "cargo".into()).display().to_string();
+        let mut variables = BTreeMap::from([
+            ("RUSTC".to_owned(), bin.join("rustc").display().to_string()),
+            ("CARGO".to_owned(), cargo.clone()),
+        ]);
+        if let Some(built_std) = &self.built_std {
+            let mut command = Command::new(&cargo);
+            let mut flags = Vec::new();
+            built_std.configure(&mut command, &mut flags);
+            let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+            let words: Vec<String> = std::iter::once(cargo).chain(words).collect();
+            variables.insert("CARGO".to_owned(), words.join(" "));
+            let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+            variables.extend(set.map(|(name, value)| {
+                (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+            }));
+            let name =
+                format!("CARGO_TARGET_{}_RUSTFLAGS", TARGET.to_uppercase().replace('-', "_"));
+            variables.insert(name, flags.join(" "));
+        }
+        variables
+    }
+
+    /// What turns a linked module into a component.
+    ///
+    /// # Errors
+    /// It is neither here nor can it be built.
+    pub fn component_linker(&self, project: &Project) -> Result<PathBuf> {
+        debian::component_linker(project, &self.sysroot)
     }
 
     fn flags(&self, sources: &[&Path]) -> Vec<String> {

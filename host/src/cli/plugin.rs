@@ -109,6 +109,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         (bytes, plugin.manifest.clone())
     };
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
+    let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
     output.document(&json!({
         "name": manifest.name,
         "version": manifest.version,
@@ -119,10 +120,13 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
             "title": tool.title,
+            "description": tool.description,
             "effects": tool.effects,
+            "examples": tool.examples.iter().map(|example| &example.name).collect::<Vec<_>>(),
         })).collect::<Vec<Value>>(),
         "backends": manifest.backends,
         "imports": imports,
+        "exports": exports,
         "bytes": bytes.len(),
         "sha256": digest(&bytes),
     }))?;

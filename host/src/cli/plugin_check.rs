@@ -7,7 +7,9 @@ use serde_json::json;
 
 use super::args::Format;
 use super::output::Output;
+use super::setup::Directories;
 use super::{CliError, exit};
+use crate::plugin::cache::CodeCache;
 use crate::plugin::check::{self, Checked, Finding, Place, Severity};
 use crate::plugin::manifest::Manifest;
 use crate::runtime::Runtime;
@@ -82,7 +84,9 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
 fn component(path: &Path, bytes: &[u8]) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
     let file = path.display().to_string();
     let Checked { manifest, mut findings } = check::packed(&file, bytes);
-    let runtime = Runtime::new(1, None).map_err(CliError::host)?;
+    // Without a cache it only takes longer.
+    let cache = Directories::find().and_then(|its| CodeCache::open(&its.cache).ok());
+    let runtime = Runtime::new(1, cache).map_err(CliError::host)?;
     findings.extend(runtime.check(&file, bytes, manifest.as_ref()));
     Ok((manifest, findings))
 }

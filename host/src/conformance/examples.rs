@@ -234,6 +234,7 @@ fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use serde_json::json;
 
@@ -242,7 +243,7 @@ mod tests {
         for (name, value) in fields.as_object().into_iter().flatten() {
             example[name] = value.clone();
         }
-        serde_json::from_value(example).unwrap_or_else(|error| panic!("{error}"))
+        serde_json::from_value(example).unwrap()
     }
 
     #[test]

@@ -164,7 +164,7 @@ pub fn manifest_file(path: &Path) -> Checked {
         findings.push(Finding::error(Place { line, ..place.clone() }, error.message(), cure));
     }
     let mut packed = document;
-    for (index, tool) in packed["tools"].as_array_mut().into_iter().flatten().enumerate() {
+    for (index, tool) in tools(&mut packed).enumerate() {
         for which in ["input", "output", "failure"] {
             let Some(name) = tool[which].as_str() else { continue };
             let file = path.parent().unwrap_or(Path::new(".")).join(name);
@@ -300,6 +300,10 @@ impl Checked {
         }
         self.manifest = Some(manifest);
     }
+}
+
+fn tools(manifest: &mut Value) -> impl Iterator<Item = &mut Value> {
+    manifest.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -12,10 +12,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
-use super::manifest::{self, Manifest};
+use super::manifest::{Manifest, NAME_FORM, is_name};
 use super::pack;
 use super::signature::Signer;
 use super::source::Source;
+use crate::outcome::shorten;
 use crate::policy::Capabilities;
 
 /// The file's name, at the top of the workspace.

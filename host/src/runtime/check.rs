@@ -7,7 +7,7 @@ use super::bindings::PluginPre;
 use super::bindings::builder::BuildBackendPre;
 use super::bindings::linter::LinterBackendPre;
 use super::bindings::test_runner::TestBackendPre;
-use super::{CallState, LoadError, Needs, Runtime, check_import, compile_error, needs_of, served};
+use super::{CallState, LoadError, Needs, Runtime, check_import, needs_of, served};
 use crate::plugin::check::{Finding, Place, TOOLS, backend_interface};
 use crate::plugin::manifest::Manifest;
 use crate::plugin::pack;
@@ -35,17 +35,18 @@ impl Runtime {
         if let Some(manifest) = manifest {
             findings.extend(unused(file, &manifest.requests, &imports));
         }
-        let component = match Component::new(self.engine(), component) {
-            Ok(component) => component,
+        let components = match self.compiled(component) {
+            Ok(components) => components,
             Err(error) => {
                 let cure = "build it for wasm32-wasip2 without threads, garbage-collected types, 64-bit memory, tail calls and several memories: this engine has none of them";
-                let problem = compile_error(error).to_string();
+                let problem = error.to_string();
                 findings.push(Finding::error(Place::file(file), problem, cure));
                 return findings;
             }
         };
+        let component = &components[0];
         let are_all_served = imports.iter().all(|import| needs_of(import).is_some());
-        if are_all_served && let Err(error) = self.lanes[0].linker.instantiate_pre(&component) {
+        if are_all_served && let Err(error) = self.lanes[0].linker.instantiate_pre(component) {
             let cure = "make its bindings from the WIT files of this version (`cofferdam plugin new` writes them), and build it anew";
             findings.push(Finding::error(
                 Place::file(file),
@@ -54,7 +55,7 @@ impl Runtime {
             ));
         }
         if let Some(manifest) = manifest {
-            findings.extend(self.worlds(file, &component, manifest));
+            findings.extend(self.worlds(file, component, manifest));
         }
         findings
     }

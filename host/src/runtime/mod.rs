@@ -341,17 +341,22 @@ impl Runtime {
         if plugin.digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
             return Err(LoadError::Changed(plugin.manifest.name.clone()));
         }
+        self.compiled(&bytes)
+    }
+
+    /// The code of a component, in each lane: from the cache, or compiled now.
+    fn compiled(&self, bytes: &[u8]) -> Result<Vec<Component>, LoadError> {
         let Some(cache) = &self.cache else {
-            let code = self.compile(&bytes)?;
+            let code = self.compile(bytes)?;
             let load = |lane: &Lane| {
                 // SAFETY: the code was compiled here and now.
                 unsafe { Component::deserialize(&lane.engine, &code) }
             };
             return self.lanes.iter().map(load).collect::<Result<_, _>>().map_err(compile_error);
         };
-        let compile = || self.engine().precompile_component(&bytes).map_err(CompileError::Wasm);
+        let compile = || self.engine().precompile_component(bytes).map_err(CompileError::Wasm);
         let file =
-            cache.get(&bytes, &self.engine().settings(), compile).map_err(|error| match error {
+            cache.get(bytes, &self.engine().settings(), compile).map_err(|error| match error {
                 CompileError::Wasm(error) => compile_error(error),
                 CompileError::Io(error) => LoadError::Io {
                     path: "the cache of compiled code".to_owned(),

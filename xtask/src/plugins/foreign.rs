@@ -162,6 +162,16 @@ pub fn build(project: &Project, group: &str, plugin: &Plugin) -> Result<bool> {
     Ok(true)
 }
 
+/// Where the tools are that build the Python plugin or the JavaScript plugin of this name; `None`
+/// where they are not installed, because their language is missing here.
+pub fn tools_of(project: &Project, name: &str) -> Option<PathBuf> {
+    let work = project.memory("foreign").join(name);
+    [Language::Python, Language::JavaScript]
+        .map(|language| language.installed(&work))
+        .into_iter()
+        .find(|installed| installed.is_dir())
+}
+
 fn install(
     project: &Project,
     plugin: &Plugin,

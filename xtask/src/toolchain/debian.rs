@@ -84,7 +84,7 @@ fn find() -> Result<Sysroot> {
 }
 
 /// Turns a linked module into a component. Debian's, else rustup's, else built from its crate.
-fn component_linker(project: &Project, sysroot: &Sysroot) -> Result<PathBuf> {
+pub fn component_linker(project: &Project, sysroot: &Sysroot) -> Result<PathBuf> {
     const NAME: &str = "wasm-component-ld";
     match sysroot.internal_program(NAME).or_else(|| rustup::internal_program(NAME)) {
         Some(program) => Ok(program),

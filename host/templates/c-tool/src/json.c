@@ -92,7 +92,8 @@ static bool read_string(struct reader *reader, char **value, size_t *length) {
         return false;
     }
     size_t written = 0;
-    while (reader->at < reader->end && *reader->at != '"') {
+    bool is_right = true;
+    while (is_right && reader->at < reader->end && *reader->at != '"') {
         char next = *reader->at++;
         if (next != '\\') {
             out[written++] = next;
@@ -110,10 +111,10 @@ static bool read_string(struct reader *reader, char **value, size_t *length) {
         } else if (name == 'u' && read_point(reader, &point)) {
             written += write_utf8(out + written, point);
         } else {
-            break;
+            is_right = false;
         }
     }
-    if (reader->at == reader->end || *reader->at != '"') {
+    if (!is_right || reader->at == reader->end) {
         free(out);
         return false;
     }

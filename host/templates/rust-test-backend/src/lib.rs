@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 // Generated from the WIT files.
-wit_bindgen::generate!({ path: "wit", world: "plugin" });
+wit_bindgen::generate!({ path: "wit", world: "plugin", generate_all });
 
 use cofferdam::backend::testing::{Report, Request, Status, Test};
 use cofferdam::backend::types::Error;

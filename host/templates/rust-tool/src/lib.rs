@@ -3,7 +3,7 @@
 mod greet;
 
 // Generated from the WIT files.
-wit_bindgen::generate!({ path: "wit", world: "plugin" });
+wit_bindgen::generate!({ path: "wit", world: "plugin", generate_all });
 
 use cofferdam::tool::types::{CallContext, ErrorKind, ToolError};
 
