@@ -634,7 +634,7 @@ Examples:
         #[arg(value_name = "PLUGIN", default_value = ".")]
         path: PathBuf,
     },
-    /// Make a plugin's own example calls, and try its linters on the cases that every one has to pass
+    /// Make a plugin's example calls, and try its linters on the conformance kit
     ///
     /// Examples are those of the manifest ([[tools.examples]]), which say what has to come of
     /// them, and those of the input schemas. Each example and each case runs on a workspace of its
