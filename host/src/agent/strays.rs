@@ -25,7 +25,7 @@ mod linux {
     /// Kills every process whose environment holds `mark`.
     pub fn kill(mark: &str) {
         for _ in 0..ROUNDS {
-            if !processes().fold(false, |any, process| kill_marked(process, mark) || any) {
+            if processes().filter(|process| kill_marked(*process, mark)).count() == 0 {
                 return;
             }
         }
