@@ -66,6 +66,7 @@ pub enum HttpError {
 ///
 /// # Errors
 /// See [`HttpError`].
+#[expect(clippy::disallowed_methods, reason = "clients connect to it, if the operator says so")]
 pub async fn serve_http(
     server: Server,
     address: SocketAddr,
