@@ -198,7 +198,7 @@ fn wait_for_progress(answers: &mut impl std::io::BufRead) {
 
 /// The JSON-RPC message of an answer: a document, or the last event of a stream.
 fn document(body: &str) -> Value {
-    let line = body.lines().filter(|line| line.contains("\"jsonrpc\"")).next_back();
+    let line = body.lines().rfind(|line| line.contains("\"jsonrpc\""));
     let line = line.unwrap_or_else(|| panic!("{body}"));
     serde_json::from_str(line.strip_prefix("data:").unwrap_or(line)).unwrap()
 }

@@ -20,8 +20,9 @@ impl Server {
     /// Serves a place with the guest, and waits until it does.
     pub fn new(place: &Place, options: &[&str]) -> Self {
         let mut command = place.command(&["serve", "--http", "127.0.0.1:0"]);
-        let mut child = command.args(plugin()).args(options).spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap());
+        let child = command.args(plugin()).args(options).spawn().unwrap();
+        let mut server = Self { child, address: ([127, 0, 0, 1], 0).into() };
+        let errors = BufReader::new(server.child.stderr.take().unwrap());
         let (sender, listening) = mpsc::channel();
         std::thread::spawn(move || {
             // To the end: a full pipe would hold up the server.
@@ -29,13 +30,13 @@ impl Server {
                 let _ = sender.send(line);
             }
         });
-        loop {
+        while server.address.port() == 0 {
             let line = listening.recv_timeout(PATIENCE).expect("the server does not serve");
             if let Some((_, address)) = line.split_once("serving http://") {
-                let address = address.trim_end_matches("/mcp").parse().unwrap();
-                return Self { child, address };
+                server.address = address.trim_end_matches("/mcp").parse().unwrap();
             }
         }
+        server
     }
 
     pub fn url(&self, path: &str) -> String {
