@@ -35,7 +35,7 @@ use crate::runtime::{
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
-pub use approval::{Approver, Proposal};
+pub use approval::{Approver, Proposal, outdated};
 pub use pipeline::{Inputs, PipelineOptions, Source};
 
 /// Starts the sandbox of native programs.
@@ -225,6 +225,9 @@ impl Host {
         config.pinned.iter().try_for_each(|pinned| registry.add_pinned(pinned))?;
         for file in &config.plugins {
             registry.add_file(file)?;
+        }
+        for pattern in policy.ask_without_tools(&registry.names()) {
+            tracing::warn!("nobody is asked for '{pattern}' (`ask`): there is no such tool here");
         }
         // Without a cache everything works, only slower: a home that can't be written is no
         // reason to refuse.
@@ -510,13 +513,13 @@ impl Host {
                     started = Instant::now();
                     let performed = match (approved, shared) {
                         (Err(failure), _) => Err(failure),
-                        (Ok(()), Some(transaction)) => {
+                        (Ok(_), Some(transaction)) => {
                             let staged =
                                 stage(&executor, &id, granted, transaction, &contacts, cancelled);
                             Ok((staged.await, None))
                         }
-                        (Ok(()), None) => {
-                            self.perform(&executor, &id, granted, &contacts, cancelled).await
+                        (Ok(shown), None) => {
+                            self.perform(&executor, &id, granted, shown, &contacts, cancelled).await
                         }
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
@@ -559,13 +562,14 @@ impl Host {
         Ok(granted)
     }
 
-    /// Runs a call in a transaction of its own, if it may change anything. Answers the commit
-    /// as well.
+    /// Runs a call in a transaction of its own, if it may change anything. What it changes is
+    /// `shown`, if that is known, or it fails. Answers the commit as well.
     async fn perform(
         &self,
         executor: &Executor<'_>,
         id: &str,
         call: GrantedCall,
+        shown: Option<Vec<u8>>,
         contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<(Outcome, Option<String>), Failure> {
@@ -585,6 +589,10 @@ impl Host {
         let tree = Arc::clone(transaction.overlay());
         match executor.execute(id, call, &tree, contacts, cancelled).await {
             Outcome::Executed(output) => {
+                let transaction = match shown {
+                    Some(shown) => Self::as_shown(transaction, shown).await?,
+                    None => transaction,
+                };
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
                 Ok((Outcome::Executed(output), commit))
             }

@@ -288,3 +288,41 @@ fn a_server_that_ends_leaves_no_half_done_edit() {
         assert_eq!(std::fs::read_dir(&stage).map_or(0, Iterator::count), 0, "{how}");
     }
 }
+
+/// Somebody changes the file while the person looks at what would be done to it.
+#[test]
+fn what_a_person_saw_is_what_is_done() {
+    let place = Place::new();
+    configure(&place, "ask = ['files.write_file']\n");
+    for (meanwhile, done) in [("before\n", true), ("something else\n", false)] {
+        place.write("a", "before\n");
+        let mut session = Session::start(&place, &[]);
+        let begin = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}));
+        session.answer(1);
+        session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        let params =
+            json!({"name": "files__write_file", "arguments": {"path": "a", "content": "after\n"}});
+        session.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
+        let asked = session.said.recv_timeout(SOON).unwrap();
+        assert_eq!(asked["method"], "elicitation/create", "{asked}");
+        let question = asked["params"]["message"].as_str().unwrap();
+        assert!(question.contains("-before\n+after\n"), "{question}");
+        assert_eq!(place.read("a"), "before\n");
+        place.write("a", meanwhile);
+        let yes = json!({"action": "accept", "content": {}});
+        session.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": yes}));
+        let answer = session.answer(2);
+        if done {
+            assert_eq!(answer["result"]["isError"], false, "{answer}");
+            assert_eq!(place.read("a"), "after\n");
+        } else {
+            assert!(text(&answer).starts_with("ApprovalOutdated: "), "{answer}");
+            assert_eq!(place.read("a"), meanwhile);
+        }
+    }
+}

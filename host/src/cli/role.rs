@@ -74,15 +74,11 @@ fn described(host: &Host, role: &Role) -> Value {
             tool
         })
         .collect();
-    let all: Vec<(&str, &str)> = registry
-        .tools(None)
-        .map(|entry| (entry.plugin.manifest.name.as_str(), entry.tool().name.as_str()))
-        .collect();
     json!({
         "role": role.name(),
         "description": role.description(),
         "tools": tools,
-        "not_installed": role.without_tools(&all),
+        "not_installed": role.without_tools(&registry.names()),
         "scope": if role.scope().is_everything() { json!("everything") } else { json!(role.scope()) },
         "limits": role.limits(),
     })

@@ -11,6 +11,7 @@ use crate::dispatch::{self, Executor, GrantedCall};
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::digest;
 use crate::runtime::blocking;
+use crate::workspace::Transaction;
 
 /// A call that waits for a yes.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,16 +48,17 @@ impl fmt::Debug for dyn Approver {
 }
 
 impl Host {
-    /// Has a person asked, where the policy wants that for this call.
+    /// Has a person asked, where the policy wants that for this call. Answers what the call may
+    /// change, where that was shown.
     pub(super) async fn approved(
         &self,
         executor: &Executor<'_>,
         id: &str,
         call: &GrantedCall,
         options: &RunOptions,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Vec<u8>>, Failure> {
         if !call.needs_approval() {
-            return Ok(());
+            return Ok(None);
         }
         let tool = call.tool().qualified_name();
         let Some(approver) = &options.approver else {
@@ -69,11 +71,24 @@ impl Host {
         let mut cancel = options.cancel.clone();
         let ask = async {
             let diff = self.preview(executor, id, call, options).await?;
-            approver.approve(&Proposal { tool, args: call.args().clone(), diff }).await
+            let proposal = Proposal { tool, args: call.args().clone(), diff };
+            approver.approve(&proposal).await.map(|()| proposal.diff)
         };
         tokio::select! {
             approved = ask => approved,
             () = cancelled(&mut cancel) => Err(dispatch::cancelled()),
+        }
+    }
+
+    /// The transaction, if it changes what a person has seen and nothing else.
+    pub(super) async fn as_shown(
+        transaction: Transaction,
+        shown: Vec<u8>,
+    ) -> Result<Transaction, Failure> {
+        let compared = blocking(move || Ok((transaction.diff()? == shown, transaction))).await;
+        match compared.map_err(|error| dispatch::not_committed(&error))? {
+            (true, transaction) => Ok(transaction),
+            (false, _) => Err(outdated()),
         }
     }
 
@@ -100,4 +115,11 @@ impl Host {
         let diff = blocking(move || transaction.diff()).await;
         diff.map(Some).map_err(|error| dispatch::not_committed(&error))
     }
+}
+
+/// What a call answers that would do something else than the person saw.
+pub fn outdated() -> Failure {
+    let message = "what this call would do is not, or no longer, what the person saw; make the call \
+                   again without an answer";
+    Failure::new(Status::Denied, "ApprovalOutdated", message)
 }

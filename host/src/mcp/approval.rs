@@ -16,7 +16,7 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use uuid::Uuid;
 
-use crate::host::{Approver, Proposal};
+use crate::host::{Approver, Proposal, outdated};
 use crate::outcome::{Failure, Status, neutralise};
 
 /// What the question is called in a result that needs input.
@@ -153,11 +153,7 @@ impl Person {
             }
             Way::Answered(handle, answer) => match self.pending.was_about(handle, proposal) {
                 Some(true) => decided(answer),
-                Some(false) => Err(denied(
-                    "ApprovalOutdated",
-                    "what this call would do is not, or no longer, what the person saw; make the \
-                     call again without an answer",
-                )),
+                Some(false) => Err(outdated()),
                 // The protocol wants a state that is not the server's own to be an error.
                 None => {
                     let message = "the requestState is not that of an open question; make the call \

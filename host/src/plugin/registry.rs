@@ -294,6 +294,14 @@ impl Registry {
         })
     }
 
+    /// All tools, as plugins and short names.
+    pub fn names(&self) -> Vec<(&str, &str)> {
+        self.tools
+            .values()
+            .map(|entry| (entry.plugin.manifest.name.as_str(), entry.tool().name.as_str()))
+            .collect()
+    }
+
     /// The tool that a name means: a qualified name, the role's own word for one, a short name
     /// that only one tool of the role has, or one that only one tool has at all, where plugins
     /// that want qualified names do not count.

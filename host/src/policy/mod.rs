@@ -203,6 +203,11 @@ impl Policy {
         self.ask.iter().map(Pattern::to_string)
     }
 
+    /// Which of [`Self::ask`] fit none of `tools`, which are plugins and short names.
+    pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        pattern::without_tools(&self.ask, tools)
+    }
+
     /// All roles, by name.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
         self.roles.values()

@@ -17,7 +17,8 @@ impl Pattern {
             return Some(Self::All);
         }
         let (plugin, tool) = text.split_once('.')?;
-        if plugin.is_empty() || tool.is_empty() || tool.contains('.') {
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['*', '.']);
+        if !is_name(plugin) || !(is_name(tool) || tool == "*") {
             return None;
         }
         Some(match tool {
@@ -38,6 +39,13 @@ impl Pattern {
     pub(super) fn complaint(text: &str) -> String {
         format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }
+}
+
+/// Which of the patterns fit none of `tools`, which are plugins and short names.
+pub(super) fn without_tools(patterns: &[Pattern], tools: &[(&str, &str)]) -> Vec<String> {
+    let fits_none =
+        |pattern: &&Pattern| !tools.iter().any(|(plugin, tool)| pattern.matches(plugin, tool));
+    patterns.iter().filter(fits_none).map(Pattern::to_string).collect()
 }
 
 impl fmt::Display for Pattern {

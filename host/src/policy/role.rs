@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, without_tools};
 use super::{LimitSettings, PolicyError, RoleSettings, Scope};
 
 /// A named set of tools, paths and limits.
@@ -95,9 +95,7 @@ impl Role {
 
     /// Which of [`Self::patterns`] fit none of `tools`, which are plugins and short names.
     pub fn without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
-        let fits_none =
-            |pattern: &&Pattern| !tools.iter().any(|(plugin, tool)| pattern.matches(plugin, tool));
-        self.tools.iter().filter(fits_none).map(Pattern::to_string).collect()
+        without_tools(&self.tools, tools)
     }
 
     /// Its own words for tools, and the qualified names that they mean.
