@@ -6,9 +6,8 @@
 
 use serde_json::{Value, json};
 
-use super::manifest::Manifest;
 use super::registry::{Registry, ToolEntry};
-use crate::policy::{Files, Policy, Role};
+use crate::policy::{Capabilities, Files, Policy, Role};
 use crate::schema::compact;
 
 /// A tool under the name that a client is told.
@@ -36,14 +35,19 @@ impl<'a> Exported<'a> {
         Some(Self { name: name(registry, entry, role), entry, input })
     }
 
-    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what the
-    /// plugin is granted, not from what it says of itself.
+    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what a
+    /// call is granted, not from what the plugin says of itself; where it would be denied, from what
+    /// the plugin asks for.
     pub fn mcp(&self, policy: &Policy) -> Value {
         let tool = self.entry.tool();
-        let plugin = &self.entry.plugin;
-        let Manifest { name, requests, .. } = &plugin.manifest;
-        let granted = policy.capabilities(name, plugin.built_in, requests);
-        let reads_only = !tool.agents && tool.effects.min(granted.files) < Files::Write;
+        let may = match policy.decide(&self.entry.subject(), None) {
+            Ok(grant) => grant.capabilities,
+            Err(_) => {
+                let requests = self.entry.plugin.manifest.requests.clone();
+                Capabilities { files: tool.effects, ..requests }
+            }
+        };
+        let reads_only = !tool.agents && may.files < Files::Write;
         json!({
             "name": self.name,
             "title": tool.title,
@@ -54,7 +58,7 @@ impl<'a> Exported<'a> {
                 "readOnlyHint": reads_only,
                 "destructiveHint": !reads_only,
                 "idempotentHint": reads_only,
-                "openWorldHint": tool.agents || !granted.http.is_empty(),
+                "openWorldHint": tool.agents || !may.http.is_empty(),
             },
         })
     }
