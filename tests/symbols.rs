@@ -313,6 +313,44 @@ fn paths_stay_in_the_workspace() {
     );
 }
 
+/// More files with routes than what is known of them fits into a plugin's memory.
+#[test]
+fn endpoints_of_a_large_project_are_found() {
+    let place = Place::new();
+    let mut main = "from fastapi import FastAPI\n\napp = FastAPI()\n".to_owned();
+    for number in 0..1_600 {
+        let mut text = format!(
+            "from fastapi import APIRouter, Depends\nfrom shared import get_db\n\n\
+             router = APIRouter(prefix='/r{number}')\n"
+        );
+        for item in 0..60 {
+            text += &format!(
+                "\n\n@router.get('/i{item}/{{id}}')\nasync def get_{item}(id: int, db=Depends(get_db)):\n    \
+                 \"\"\"Item {item}.\"\"\"\n    found = db.find(id)\n    return render(found)\n"
+            );
+        }
+        place.write(&format!("api/r{number}.py"), text);
+        main += &format!(
+            "from api.r{number} import router as r{number}\n\
+             app.include_router(r{number}, prefix='/api')\n"
+        );
+    }
+    place.write("main.py", main);
+    place.write("shared.py", "def get_db():\n    return connect()\n");
+    let endpoint = |wanted| ("trace_endpoint", json!({ "endpoint": wanted }));
+    let answers = answers(&place, &[endpoint("GET /api/r7/i9/5"), endpoint("api.r998.get_59")]);
+    for (answer, path, file) in [
+        (&answers[0], "/api/r7/i9/{id}", "api/r7.py"),
+        (&answers[1], "/api/r998/i59/{id}", "api/r998.py"),
+    ] {
+        assert_eq!(answer["total"], 1, "{answer}");
+        let found = &answer["endpoints"][0];
+        assert_eq!((&found["path"], &found["file"]), (&json!(path), &json!(file)));
+        assert_eq!(found["mounted"], true);
+        assert_eq!(found["dependencies"][0]["symbol"], "shared.get_db");
+    }
+}
+
 /// What a search has learned is kept for the plugin, under the same scope, and may go at any time.
 #[test]
 fn a_search_keeps_what_it_has_learned() {

@@ -8,8 +8,8 @@ use crate::args::TraceEndpointArgs;
 use crate::calls::{DEPTH, Root, Traced, Tracer, qualified_name};
 use crate::name::Name;
 use crate::project::{Deadline, Files};
-use crate::python::resolve::{self, Modules, Place};
-use crate::python::routes::{By, Endpoint, Framework, endpoints};
+use crate::python::resolve::{Modules, Place};
+use crate::python::routes::{By, Endpoint, Finder, Framework};
 use crate::search::{MAX_PROBLEMS, Unparsed};
 
 /// How many endpoints are shown unless the caller says otherwise.
@@ -104,7 +104,8 @@ pub fn trace(
 ) -> Result<Endpoints, ToolError> {
     let wanted = args.endpoint.as_deref().map(Wanted::parse).transpose()?;
     let mut modules = Modules::new(files);
-    let (mut paths, mut searched, mut unparsed) = (Vec::new(), 0, Vec::new());
+    let mut finder = Finder::new(&mut modules);
+    let (mut searched, mut unparsed) = (0, Vec::new());
     let mut late = Ok(());
     files.each(root, &["*.py".to_owned()], &mut |path, contents| {
         late = deadline.check(contents.len());
@@ -114,27 +115,27 @@ pub fn trace(
         searched += 1;
         if has_routes(contents) {
             let path = path();
-            let model = modules.insert(&path, resolve::model(contents));
-            if let Some(problem) =
-                model.outline.problem.as_ref().filter(|_| unparsed.len() < MAX_PROBLEMS)
-            {
-                let (line, message) = (problem.line, problem.message.clone());
-                unparsed.push(Unparsed { file: path.clone(), line, message });
+            let problem = finder.look(&path, contents);
+            if let Some(problem) = problem.filter(|_| unparsed.len() < MAX_PROBLEMS) {
+                unparsed.push(Unparsed {
+                    file: path,
+                    line: problem.line,
+                    message: problem.message,
+                });
             }
-            paths.push(path);
         }
         true
     })?;
     late?;
-    let all = endpoints(&mut modules, &paths);
+    let all = finder.finish();
     let number = all.len();
     let found: Vec<Endpoint> = match &wanted {
         None => all,
         Some(wanted) => {
             let exact: Vec<Endpoint> =
-                all.iter().filter(|one| wanted.is(one, true, &mut modules)).cloned().collect();
+                all.iter().filter(|one| wanted.is(one, true)).cloned().collect();
             let found: Vec<Endpoint> = if exact.is_empty() {
-                all.iter().filter(|one| wanted.is(one, false, &mut modules)).cloned().collect()
+                all.iter().filter(|one| wanted.is(one, false)).cloned().collect()
             } else {
                 exact
             };
@@ -256,7 +257,7 @@ impl Wanted {
 
     /// Whether an endpoint is meant: by its path as it is written or, where that is not asked
     /// for, by a path that it answers.
-    fn is(&self, endpoint: &Endpoint, as_written: bool, modules: &mut Modules<'_>) -> bool {
+    fn is(&self, endpoint: &Endpoint, as_written: bool) -> bool {
         match self {
             Self::Path { method, path } => {
                 let has_method =
@@ -268,9 +269,7 @@ impl Wanted {
             Self::Handler(name) => {
                 let module =
                     crate::language::Language::Python.modules(&endpoint.handler.file, None);
-                modules
-                    .symbol(&endpoint.handler)
-                    .is_some_and(|symbol| name.means(&module, &symbol.path))
+                name.means(&module, &endpoint.names)
             }
         }
     }

@@ -49,10 +49,48 @@ pub enum Value {
 /// The modules of the workspace, read where they are needed.
 pub struct Modules<'a> {
     files: &'a dyn Files,
-    models: HashMap<String, Option<Rc<Model>>>,
+    models: Recent,
     /// All Python files and the directories that hold some; read at the first look.
     paths: Option<Rc<Paths>>,
     exported: HashMap<(String, String), Value>,
+}
+
+/// How many bytes of text the models may be of that are at hand. A model takes about ten times as
+/// much memory as its file; what is not at hand is read again.
+const AT_HAND: usize = 8 << 20;
+
+/// The models that were asked for last, in two generations: when the younger one is full, the
+/// older one goes.
+#[derive(Default)]
+struct Recent {
+    young: HashMap<String, Known>,
+    old: HashMap<String, Known>,
+    /// The bytes of the younger one's files.
+    bytes: usize,
+}
+
+/// What is known of a file, none where it can't be read; and its length.
+type Known = (Option<Rc<Model>>, usize);
+
+impl Recent {
+    fn get(&mut self, file: &str) -> Option<Option<Rc<Model>>> {
+        if let Some((model, _)) = self.young.get(file) {
+            return Some(model.clone());
+        }
+        let (file, known) = self.old.remove_entry(file)?;
+        let model = known.0.clone();
+        self.add(file, known);
+        Some(model)
+    }
+
+    fn add(&mut self, file: String, known: Known) {
+        if self.bytes + known.1 > AT_HAND / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.bytes = 0;
+        }
+        self.bytes += known.1;
+        self.young.insert(file, known);
+    }
 }
 
 #[derive(Default)]
@@ -64,23 +102,25 @@ struct Paths {
 impl<'a> Modules<'a> {
     /// Nothing is read yet.
     pub fn new(files: &'a dyn Files) -> Self {
-        Self { files, models: HashMap::new(), paths: None, exported: HashMap::new() }
+        Self { files, models: Recent::default(), paths: None, exported: HashMap::new() }
     }
 
     /// What is known of a file; none where it can't be read.
     pub fn model(&mut self, file: &str) -> Option<Rc<Model>> {
         if let Some(known) = self.models.get(file) {
-            return known.clone();
+            return known;
         }
-        let model = self.files.read(file).map(|contents| Rc::new(model(&contents)));
-        self.models.insert(file.to_owned(), model.clone());
-        model
+        let Some(contents) = self.files.read(file) else {
+            self.models.add(file.to_owned(), (None, file.len()));
+            return None;
+        };
+        Some(self.insert(file, &contents))
     }
 
-    /// Keeps what is known of a file that was read anyway.
-    pub fn insert(&mut self, file: &str, model: Model) -> Rc<Model> {
-        let model = Rc::new(model);
-        self.models.insert(file.to_owned(), Some(Rc::clone(&model)));
+    /// What is known of a file that was read anyway.
+    pub fn insert(&mut self, file: &str, contents: &[u8]) -> Rc<Model> {
+        let model = Rc::new(model(contents));
+        self.models.add(file.to_owned(), (Some(Rc::clone(&model)), contents.len()));
         model
     }
 
@@ -534,7 +574,7 @@ impl<'a> Modules<'a> {
 }
 
 /// What a file's bytes say; nothing where they are no text.
-pub fn model(contents: &[u8]) -> Model {
+fn model(contents: &[u8]) -> Model {
     match decode(Language::Python, contents) {
         Ok((text, _)) => match crate::nesting::check(Language::Python, &text) {
             Ok(()) => super::model(&text),

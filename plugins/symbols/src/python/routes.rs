@@ -3,14 +3,14 @@
 //! Routes belong to routers, and routers are put into others, each with a prefix. An endpoint's
 //! path is the prefixes of all routers on the way to it, as the frameworks join them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::facts::{
-    Argument, Binding, Definition, Invocation, Model, Provider, Scope, Step, shown,
-};
+use super::facts::{Argument, Binding, Definition, Invocation, Provider, Scope, Step, shown};
 use super::resolve::{Modules, Place, Value};
+use crate::outline::Problem;
 
 /// How many prefixes deep a router can be.
 const MAX_DEPTH: usize = 20;
@@ -23,7 +23,7 @@ const MAX_WAYS: usize = 1000;
 const METHODS: [&str; 8] = ["get", "post", "put", "patch", "delete", "head", "options", "trace"];
 
 /// What a route is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Framework {
@@ -73,6 +73,8 @@ pub struct Endpoint {
     pub path: String,
     /// The function that answers.
     pub handler: Place,
+    /// The names that lead to it within its file.
+    pub names: Vec<String>,
     /// The file where the route is written.
     pub file: String,
     /// The line where the route is written.
@@ -89,6 +91,7 @@ struct Route {
     methods: Vec<String>,
     path: String,
     handler: Place,
+    names: Vec<String>,
     file: String,
     line: usize,
     dependencies: Vec<Asked>,
@@ -111,52 +114,23 @@ struct Way {
     mounted: bool,
 }
 
-/// All endpoints in some files, by path, methods and place.
-pub fn endpoints(modules: &mut Modules<'_>, files: &[String]) -> Vec<Endpoint> {
-    let mut found = Finder { modules, mounts: BTreeMap::new(), routes: Vec::new() };
-    for file in files {
-        if let Some(model) = found.modules.model(file) {
-            found.look(file, &model);
-        }
-    }
-    let routes = std::mem::take(&mut found.routes);
-    let mut endpoints: Vec<Endpoint> = Vec::new();
-    for route in routes {
-        let ways = match &route.router {
-            Some(router) => found.ways(router, route.framework, &mut Vec::new()),
-            None => vec![Way::default()],
-        };
-        for way in ways {
-            let mut dependencies = way.dependencies.clone();
-            dependencies.extend(route.dependencies.clone());
-            let mut seen = HashSet::new();
-            dependencies.retain(|asked| seen.insert((asked.written.clone(), asked.place.clone())));
-            endpoints.push(Endpoint {
-                framework: route.framework,
-                methods: route.methods.clone(),
-                path: joined(route.framework, &way.prefix, &route.path),
-                handler: route.handler.clone(),
-                file: route.file.clone(),
-                line: route.line,
-                mounted: way.mounted,
-                dependencies,
-            });
-        }
-    }
-    endpoints.sort_by(|a, b| {
-        (&a.path, &a.methods, &a.file, a.line).cmp(&(&b.path, &b.methods, &b.file, b.line))
-    });
-    endpoints
-}
-
-struct Finder<'a, 'b> {
+/// Looks for endpoints, file by file. It holds what it has found, not the files.
+pub struct Finder<'a, 'b> {
     modules: &'a mut Modules<'b>,
     mounts: BTreeMap<Router, Vec<Mount>>,
     routes: Vec<Route>,
+    made: HashMap<Router, Option<Rc<Invocation>>>,
 }
 
-impl Finder<'_, '_> {
-    fn look(&mut self, file: &str, model: &Model) {
+impl<'a, 'b> Finder<'a, 'b> {
+    /// Nothing is looked at yet.
+    pub fn new(modules: &'a mut Modules<'b>) -> Self {
+        Self { modules, mounts: BTreeMap::new(), routes: Vec::new(), made: HashMap::new() }
+    }
+
+    /// Takes what a file says of routes and routers.
+    pub fn look(&mut self, file: &str, contents: &[u8]) -> Option<Problem> {
+        let model = self.modules.insert(file, contents);
         for (index, definition) in model.definitions.iter().enumerate() {
             for decorator in &definition.decorators {
                 let handler = Place { file: file.to_owned(), definition: index };
@@ -166,6 +140,43 @@ impl Finder<'_, '_> {
         for (around, call) in &model.registrations {
             self.registered(file, *around, call);
         }
+        model.outline.problem.clone()
+    }
+
+    /// All endpoints in the files, by path, methods and place.
+    pub fn finish(mut self) -> Vec<Endpoint> {
+        let routes = std::mem::take(&mut self.routes);
+        let mut ways: HashMap<(Option<Router>, Framework), Rc<[Way]>> = HashMap::new();
+        let mut endpoints: Vec<Endpoint> = Vec::new();
+        for route in routes {
+            let key = (route.router.clone(), route.framework);
+            let ways = ways.entry(key).or_insert_with(|| match &route.router {
+                Some(router) => self.ways(router, route.framework, &mut Vec::new()).into(),
+                None => [Way::default()].into(),
+            });
+            for way in ways.iter() {
+                let mut dependencies = way.dependencies.clone();
+                dependencies.extend(route.dependencies.clone());
+                let mut seen = HashSet::new();
+                dependencies
+                    .retain(|asked| seen.insert((asked.written.clone(), asked.place.clone())));
+                endpoints.push(Endpoint {
+                    framework: route.framework,
+                    methods: route.methods.clone(),
+                    path: joined(route.framework, &way.prefix, &route.path),
+                    handler: route.handler.clone(),
+                    names: route.names.clone(),
+                    file: route.file.clone(),
+                    line: route.line,
+                    mounted: way.mounted,
+                    dependencies,
+                });
+            }
+        }
+        endpoints.sort_by(|a, b| {
+            (&a.path, &a.methods, &a.file, a.line).cmp(&(&b.path, &b.methods, &b.file, b.line))
+        });
+        endpoints
     }
 
     /// `@router.get("/path")` and the like.
@@ -220,12 +231,14 @@ impl Finder<'_, '_> {
     ) {
         let mut dependencies = self.listed(file, around, call, By::Route);
         dependencies.extend(self.parameters(&handler));
+        let Some(symbol) = self.modules.symbol(&handler) else { return };
         self.routes.push(Route {
             router,
             framework,
             methods,
             path,
             handler,
+            names: symbol.path,
             file: file.to_owned(),
             line: call.line,
             dependencies,
@@ -415,13 +428,19 @@ impl Finder<'_, '_> {
     }
 
     /// How a router was made.
-    fn made(&mut self, router: &Router) -> Option<Invocation> {
-        let model = self.modules.model(&router.file)?;
-        let scope = match router.around {
-            Some(around) => &model.definitions.get(around)?.scope,
-            None => &model.scope,
-        };
-        scope.routers.get(&router.name).cloned()
+    fn made(&mut self, router: &Router) -> Option<Rc<Invocation>> {
+        if let Some(known) = self.made.get(router) {
+            return known.clone();
+        }
+        let made = self.modules.model(&router.file).and_then(|model| {
+            let scope = match router.around {
+                Some(around) => &model.definitions.get(around)?.scope,
+                None => &model.scope,
+            };
+            scope.routers.get(&router.name).cloned().map(Rc::new)
+        });
+        self.made.insert(router.clone(), made.clone());
+        made
     }
 
     fn framework(&mut self, router: Option<&Router>, name: &str) -> Option<Framework> {
