@@ -10,6 +10,7 @@ mod bindings;
 mod check;
 mod engine;
 mod instance;
+mod queue;
 mod state;
 mod workers;
 

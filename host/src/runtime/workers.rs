@@ -4,15 +4,16 @@
 use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::engine::THREAD_STACK;
 use super::instance::{CallRequest, Stop, call};
+use super::queue::{Queue, SPIN};
 use super::{Prepared, ToolError};
 
 /// How long a call may stay away after its deadline before its thread is given up.
@@ -28,10 +29,11 @@ struct Job {
 
 /// A fixed number of threads that run calls, oldest first.
 pub struct Workers {
-    jobs: Sender<Job>,
-    queue: Receiver<Job>,
+    queue: Arc<Queue<Job>>,
     count: usize,
     timers: Handle,
+    /// How many calls are under way or wait.
+    pending: AtomicUsize,
 }
 
 impl Workers {
@@ -45,8 +47,7 @@ impl Workers {
     /// # Errors
     /// A system that gives no more threads.
     pub fn new(count: usize, timers: Handle) -> io::Result<Self> {
-        let (jobs, queue) = unbounded();
-        let workers = Self { jobs, queue, count, timers };
+        let workers = Self { queue: Arc::default(), count, timers, pending: AtomicUsize::new(0) };
         (0..count).try_for_each(|_| workers.spawn())?;
         Ok(workers)
     }
@@ -57,11 +58,11 @@ impl Workers {
     }
 
     fn spawn(&self) -> io::Result<()> {
-        let (queue, timers) = (self.queue.clone(), self.timers.clone());
+        let (queue, timers) = (Arc::clone(&self.queue), self.timers.clone());
         thread::Builder::new().name("cofferdam-call".to_owned()).stack_size(THREAD_STACK).spawn(
             move || {
                 let _timers = timers.enter();
-                for job in queue {
+                while let Some(job) = queue.next() {
                     if !job.request.surroundings.control.begin() {
                         continue;
                     }
@@ -83,11 +84,15 @@ impl Workers {
     /// # Errors
     /// See [`Stop`].
     pub async fn run(&self, prepared: Arc<Prepared>, request: CallRequest) -> Answer {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let control = Arc::clone(&request.surroundings.control);
         let _cancel = CancelOnDrop(Arc::clone(&control));
-        if self.jobs.send(Job { prepared, request, answer }).is_err() {
-            return Err(Stop::Trap("the host's threads are gone".to_owned()));
+        let pending = Pending::new(&self.pending);
+        self.queue.add(Job { prepared, request, answer });
+        if pending.is_alone()
+            && let Some(answer) = soon(&mut answered).await
+        {
+            return answer;
         }
         let latest = tokio::time::Instant::from_std(control.deadline()) + GRACE;
         match tokio::time::timeout_at(latest, answered).await {
@@ -105,6 +110,46 @@ impl Workers {
                 Err(Stop::Limit("WallClockLimit"))
             }
         }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// The answer, if it comes within [`SPIN`]. Other tasks of the runtime go on meanwhile.
+async fn soon(answered: &mut oneshot::Receiver<Answer>) -> Option<Answer> {
+    let started = Instant::now();
+    while started.elapsed() < SPIN {
+        if let Ok(answer) = answered.try_recv() {
+            return Some(answer);
+        }
+        // The call's thread may have been given this very core.
+        thread::yield_now();
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+/// One of the calls that [`Workers::run`] waits for.
+struct Pending<'a>(&'a AtomicUsize);
+
+impl<'a> Pending<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
