@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use cofferdam::runtime::{self, Engine};
+use cofferdam::runtime::{self, Clock, Engine};
 use cofferdam::workspace::{Opening, Purpose, Quota};
 use serde_json::json;
 use wasmtime::Store;
@@ -33,7 +33,7 @@ impl WasiView for Wasi {
 
 impl Preopens {
     fn new(component: &Path, folder: &Path) -> Self {
-        let engine = Engine::new(1).unwrap();
+        let engine = Engine::new(1, &Clock::start().unwrap()).unwrap();
         let component = Component::from_file(&engine, component).unwrap();
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();

@@ -4,16 +4,12 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
+use super::clock::{Clock, Running};
 use crate::policy::Limits;
-
-/// How often running code looks at the clock.
-pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// The native stack that a plugin may use, in bytes.
 const MAX_STACK: usize = 1536 << 10;
@@ -28,10 +24,12 @@ pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
 /// then every thread of the process waits until all cores have forgotten it.
 const KEEP_RESIDENT: usize = 4 << 20;
 
-/// A wasmtime engine whose clock ticks as long as it lives.
+/// A wasmtime engine with a clock that ticks while it runs something.
+#[derive(Clone)]
 pub struct Engine {
     engine: wasmtime::Engine,
-    stop: Arc<AtomicBool>,
+    clock: Arc<Clock>,
+    running: Arc<AtomicUsize>,
 }
 
 impl Engine {
@@ -39,20 +37,15 @@ impl Engine {
     ///
     /// # Errors
     /// A machine that the engine does not support, or without the address space for its pool.
-    pub fn new(workers: usize) -> Result<Self> {
+    pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
         let engine = wasmtime::Engine::new(&config(workers))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (ticking, stopped) = (engine.weak(), Arc::clone(&stop));
-        thread::Builder::new().name("cofferdam-clock".to_owned()).spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                thread::sleep(TICK);
-                match ticking.upgrade() {
-                    Some(engine) => engine.increment_epoch(),
-                    None => break,
-                }
-            }
-        })?;
-        Ok(Self { engine, stop })
+        let running = clock.add(&engine);
+        Ok(Self { engine, clock: Arc::clone(clock), running })
+    }
+
+    /// To be held while it runs something that has a deadline.
+    pub(super) fn run(&self) -> Running<'_> {
+        self.clock.run(&self.running)
     }
 
     /// Whether this machine can tell which pages of a memory were written, so that memory is
@@ -73,12 +66,6 @@ impl Deref for Engine {
     type Target = wasmtime::Engine;
     fn deref(&self) -> &wasmtime::Engine {
         &self.engine
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -140,7 +140,8 @@ pub(super) fn in_instance<T>(
         return Err(stop);
     }
     let lane = prepared.lane();
-    let mut store = Store::new(lane.engine(), CallState::new(rights, surroundings));
+    let _running = lane.engine.run();
+    let mut store = Store::new(&lane.engine, CallState::new(rights, surroundings));
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(surroundings.limits.transfer);
     store.call_hook(|mut store, hook| match hook {

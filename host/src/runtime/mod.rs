@@ -8,6 +8,7 @@
 mod backends;
 mod bindings;
 mod check;
+mod clock;
 mod engine;
 mod instance;
 mod queue;
@@ -43,6 +44,7 @@ use bindings::PluginPre;
 use bindings::builder::BuildBackendPre;
 use bindings::linter::LinterBackendPre;
 use bindings::test_runner::TestBackendPre;
+pub use clock::Clock;
 pub use engine::Engine;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
@@ -193,7 +195,7 @@ pub struct Prepared {
 
 /// A plugin in one lane: what it exports, as far as its manifest speaks of it.
 struct LaneOfPlugin {
-    engine: wasmtime::Engine,
+    engine: Engine,
     tools: Option<PluginPre<CallState>>,
     linter: Option<LinterBackendPre<CallState>>,
     test_runner: Option<TestBackendPre<CallState>>,
@@ -203,11 +205,15 @@ struct LaneOfPlugin {
 impl LaneOfPlugin {
     /// # Errors
     /// An export that is missing or of another type.
-    fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> wasmtime::Result<Self> {
+    fn new(
+        engine: &Engine,
+        pre: &InstancePre<CallState>,
+        manifest: &Manifest,
+    ) -> wasmtime::Result<Self> {
         let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
         let tools = !manifest.tools.is_empty();
         Ok(Self {
-            engine: pre.engine().clone(),
+            engine: engine.clone(),
             tools: tools.then(|| PluginPre::new(pre.clone())).transpose()?,
             linter: has(BackendKind::Linter)
                 .then(|| LinterBackendPre::new(pre.clone()))
@@ -219,10 +225,6 @@ impl LaneOfPlugin {
                 .then(|| BuildBackendPre::new(pre.clone()))
                 .transpose()?,
         })
-    }
-
-    fn engine(&self) -> &wasmtime::Engine {
-        &self.engine
     }
 
     fn tools(&self) -> wasmtime::Result<&PluginPre<CallState>> {
@@ -273,8 +275,9 @@ impl Runtime {
     /// A machine that the engine does not support, or without the address space for its pool.
     pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
         let count = workers.clamp(1, MAX_LANES);
+        let clock = Clock::start().map_err(|error| RuntimeError(error.to_string()))?;
         let lane = |_| {
-            let engine = Engine::new(workers.div_ceil(count))?;
+            let engine = Engine::new(workers.div_ceil(count), &clock)?;
             let mut linker = Linker::new(&engine);
             capability::add_to_linker(&mut linker)?;
             Ok(Lane { engine, linker })
@@ -321,7 +324,7 @@ impl Runtime {
         };
         let link = |(lane, component): (&Lane, &Component)| {
             let pre = lane.linker.instantiate_pre(component).map_err(mismatch)?;
-            LaneOfPlugin::new(&pre, &plugin.manifest).map_err(world)
+            LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
         };
         let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
         Ok(Prepared { lanes })
