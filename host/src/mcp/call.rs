@@ -85,14 +85,11 @@ impl Server {
 
     fn result(&self, tool: &str, outcome: Outcome) -> CallToolResult {
         let Shared { host, results, .. } = &*self.shared;
+        let (role, budget) = (self.role.as_deref(), host.policy().limits().result);
         match outcome {
-            Outcome::Executed(answer) => {
-                results.result(tool, self.role.as_deref(), answer, host.policy().limits().result)
-            }
+            Outcome::Executed(answer) => results.result(tool, role, answer, budget),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
-                let mut result = failed(&code, &message);
-                result.content.extend(detail.map(|detail| ContentBlock::text(detail.to_string())));
-                result
+                results.failure(tool, role, format!("{code}: {message}"), detail, budget)
             }
         }
     }

@@ -51,11 +51,38 @@ impl Results {
         answer: Value,
         budget: usize,
     ) -> CallToolResult {
-        let text = answer.to_string();
+        let (content, stored) = self.shown(tool, role, answer.to_string(), budget);
+        let mut result = CallToolResult::success(content);
+        result.structured_content = Some(stored.unwrap_or(answer));
+        result
+    }
+
+    /// A failure with what is known of it, which is bounded as an answer is.
+    pub(super) fn failure(
+        &self,
+        tool: &str,
+        role: Option<&str>,
+        message: String,
+        detail: Option<Value>,
+        budget: usize,
+    ) -> CallToolResult {
+        let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
+        if let Some(detail) = detail {
+            result.content.extend(self.shown(tool, role, detail.to_string(), budget).0);
+        }
+        result
+    }
+
+    /// A text as content, and what stands for it as structure if it is kept.
+    fn shown(
+        &self,
+        tool: &str,
+        role: Option<&str>,
+        text: String,
+        budget: usize,
+    ) -> (Vec<ContentBlock>, Option<Value>) {
         if text.len() <= budget {
-            let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-            result.structured_content = Some(answer);
-            return result;
+            return (vec![ContentBlock::text(text)], None);
         }
         let kept = Kept {
             id: Uuid::new_v4().to_string(),
@@ -74,12 +101,9 @@ impl Results {
             resource.uri,
             resource.uri,
         );
-        let content = vec![ContentBlock::text(note), ContentBlock::resource_link(resource.clone())];
-        let mut result = CallToolResult::success(content);
-        result.structured_content =
-            Some(json!({"stored": {"uri": resource.uri, "bytes": kept.text.len()}}));
+        let stored = json!({"stored": {"uri": resource.uri, "bytes": kept.text.len()}});
         self.keep(kept);
-        result
+        (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
     }
 
     fn keep(&self, result: Kept) {
@@ -204,6 +228,25 @@ mod tests {
             let error = read(Some("reader"), &format!("{uri}{query}")).unwrap_err();
             assert!(error.contains(complaint), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_known_of_a_failure_is_kept_as_well() {
+        let results = Results::default();
+        let failure = |detail| {
+            let message = "ExitCode: it failed".to_owned();
+            serde_json::to_value(results.failure("a.b", None, message, detail, 1000)).unwrap()
+        };
+        let short = failure(Some(json!({"stdout": "x"})));
+        assert_eq!(short["isError"], true);
+        assert_eq!(short["content"][1]["text"], r#"{"stdout":"x"}"#);
+        assert_eq!(failure(None)["content"].as_array().unwrap().len(), 1);
+        let detail = json!({"stdout": "x".repeat(20_000)});
+        let long = failure(Some(detail.clone()));
+        assert_eq!(long["content"][0]["text"], "ExitCode: it failed");
+        assert!(long["content"][1]["text"].as_str().unwrap().len() < 5_000);
+        let uri = long["content"][2]["uri"].as_str().unwrap();
+        assert_eq!(results.read(None, uri), Ok(Some(detail.to_string())));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const SHELLS: [&str; 2] = ["bash", "sh"];
 const LONGEST: usize = 128 * 1024 - 1;
 
 /// More than this of a stream, in bytes, is left out of its middle.
-const MOST: usize = 100_000;
+const MOST: usize = 1 << 20;
 
 /// A command that was run.
 #[derive(Debug)]
