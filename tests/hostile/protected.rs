@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use super::files::{Beside, CHANGING, Entry, entries, without_journal};
+use super::files::{Beside, CHANGING, Entry, READING, entries, without_journal};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, said};
 
@@ -141,6 +142,61 @@ fn protected_files_are_not_changed_through_links() {
     trial.attempt("hostile.attempt", "rename", "policy", "policy2").unwrap();
     assert_eq!(trial.place.read(".git/config"), "original");
     assert_eq!(trial.place.read("cofferdam.toml"), "");
+}
+
+/// What the host keeps in the workspace of one role's calls, others don't read, by whatever name
+/// or way; nor do they find it by the way.
+#[test]
+fn the_hosts_own_records_are_not_read() {
+    let beside = Beside::on(place(), ALL);
+    let trial = &beside.trial;
+    let attempt =
+        |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
+    // So that there is something.
+    attempt("write", "inside.txt", "").unwrap();
+    symlink(".", trial.place.workspace().join("sub/deep/top")).unwrap();
+    symlink("../..", trial.place.workspace().join("sub/deep/up")).unwrap();
+    let journal = trial.place.read(".cofferdam/journal.jsonl");
+    let kept = format!(".cofferdam/history/{}", only_commit(&trial.place.workspace()));
+    for place in [
+        ".cofferdam",
+        ".cofferdam/journal.jsonl",
+        "./.cofferdam/journal.jsonl",
+        "sub/../.cofferdam/journal.jsonl",
+        "own",
+        "own/journal.jsonl",
+        "sub/deep/up/.cofferdam/journal.jsonl",
+        &kept,
+        &format!("{kept}/manifest.json"),
+    ] {
+        for what in READING.iter().filter(|what| **what != "readlink") {
+            let tried = attempt(what, place, "");
+            assert!(tried.is_err(), "{what} {place}: {tried:?}");
+        }
+    }
+    let reason = trial.reason("read", "own/journal.jsonl", "");
+    assert!(reason.contains("is protected: the host's own records"), "{reason}");
+    for (what, path) in [
+        ("list", "."),
+        ("list", "sub/deep/up"),
+        ("scan", ""),
+        ("scan-following", ""),
+        ("scan-following", "sub"),
+        ("scan-ignoring", ""),
+        // Where something is staged, the host lists by itself.
+        ("write-and-scan", ""),
+    ] {
+        let told = attempt(what, path, "following").unwrap();
+        assert!(told.contains("sub") || told.contains("file"), "{what} {path}: {told}");
+        let line = journal.lines().next().unwrap();
+        assert!(!told.contains(".cofferdam") && !told.contains(line), "{what} {path}: {told}");
+        assert!(!told.contains("own/"), "{what} {path}: {told}");
+    }
+}
+
+fn only_commit(workspace: &Path) -> String {
+    let mut commits = fs::read_dir(workspace.join(".cofferdam/history")).unwrap();
+    commits.next().unwrap().unwrap().file_name().into_string().unwrap()
 }
 
 /// A directory that holds a repository somewhere below is not moved away, replaced or emptied.

@@ -32,7 +32,7 @@ pub use origin_settings::OriginSettings;
 #[cfg(feature = "engine")]
 pub(crate) use origin_settings::{HeaderPart, header_parts};
 pub use role::Role;
-pub use scope::{Scope, ScopeError, protected};
+pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RoleSettings, SandboxTier, Settings,
 };

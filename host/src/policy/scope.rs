@@ -79,6 +79,16 @@ impl Scope {
     }
 }
 
+/// The host's own directory in a workspace. No call sees it: it holds what other roles' calls and
+/// other plugins have read and written.
+pub const OWN: &str = ".cofferdam";
+
+/// Whether `path` is the host's own, however it is spelled.
+pub fn is_own(path: &str) -> bool {
+    let mut names = path.split('/').filter(|name| !matches!(*name, "" | "."));
+    names.next().is_some_and(|first| folded(first) == OWN)
+}
+
 /// Why no call may change `path`, if that is so: it steers the host, or what git does later.
 ///
 /// Names are compared as file systems that fold case or drop invisible characters would
@@ -87,7 +97,7 @@ pub fn protected(path: &str) -> Option<&'static str> {
     let mut names = path.split('/').filter(|name| !matches!(*name, "" | ".")).map(folded);
     let first = names.next().unwrap_or_default();
     match first.as_str() {
-        ".cofferdam" => return Some("the host's own records"),
+        OWN => return Some("the host's own records"),
         "cofferdam.toml" | "cofferdam.lock" => {
             return Some("the host's policy, which only a person changes");
         }
@@ -179,6 +189,7 @@ mod tests {
             ".//cofferdam.toml",
         ] {
             assert!(protected(path).is_some(), "{path}");
+            assert_eq!(is_own(path), path.to_lowercase().contains(".cofferdam"), "{path}");
         }
         for path in [
             ".gitignore",
@@ -188,7 +199,7 @@ mod tests {
             "a.git/x",
             "git",
         ] {
-            assert!(protected(path).is_none(), "{path}");
+            assert!(protected(path).is_none() && !is_own(path), "{path}");
         }
     }
 }

@@ -54,8 +54,7 @@ pub use overlay::{Opening, Overlay, Savepoint};
 pub use quota::Quota;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
-/// The host's own directory in a workspace.
-pub(crate) const OWN: &str = ".cofferdam";
+pub(crate) use crate::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
 const CACHE: &str = "cache";

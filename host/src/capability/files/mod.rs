@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::policy::{Files, Limits, Scope, protected};
+use crate::policy::{Files, Limits, Scope, is_own, protected};
 use crate::runtime::Rights;
 use crate::workspace::path::{by_names, link_target};
 use crate::workspace::{Overlay, Quota, Refused, Workspace, or_dot};
@@ -99,6 +99,11 @@ impl FileState {
         &self.sight
     }
 
+    /// Whether a place is one that it may read, as far as places go.
+    pub(super) fn sees(&self, place: &str) -> bool {
+        self.sight.allows(place) && !is_own(place)
+    }
+
     /// What counts what is written.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota
@@ -182,7 +187,7 @@ impl FileState {
                 scope.paths().join(", ")
             )));
         }
-        if access.changes()
+        if (access.changes() || is_own(place))
             && let Some(why) = protected(place)
         {
             return Err(Refused::denied(format!("{path} is protected: {why}")));

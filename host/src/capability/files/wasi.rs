@@ -23,7 +23,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 use super::listing::{Listing, descriptor_type};
 use super::writer::{Counted, count_write};
 use super::{Access, FileState, Open};
-use crate::policy::Files;
+use crate::policy::{Files, is_own};
 use crate::runtime::CallState;
 use crate::workspace::path::{Ending, ending};
 use crate::workspace::{Opening, Overlay, Refused};
@@ -348,7 +348,11 @@ impl types::HostDescriptor for FilesView<'_> {
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        let (_, entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
+        let (tree, _) = self.directory(&fd)?;
+        let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
+        if place.is_empty() && Arc::ptr_eq(&tree, self.state.tree()) {
+            entries.retain(|(name, _)| !name.to_str().is_some_and(is_own));
+        }
         // The handle is the bindings' type, what is behind it this host's own.
         let listing = self.wasi.table.push(Listing::new(entries))?;
         Ok(Resource::new_own(listing.rep()))

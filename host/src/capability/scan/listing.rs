@@ -17,7 +17,7 @@ use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
-use crate::workspace::Workspace;
+use crate::workspace::{OWN, Workspace};
 
 /// How many files a listing may hold: about 200 MB of paths.
 pub(super) const MAX_FILES: usize = 1_000_000;
@@ -123,14 +123,15 @@ fn walk_disk(
         let (count, control) = (&count, control);
         Box::new(move |entry| {
             let Ok(entry) = entry else { return WalkState::Continue };
-            if entry.path_is_symlink() && !(follow && stays_inside(workspace, &entry)) {
+            if entry.path_is_symlink() && !(follow && stays_inside(files, &entry)) {
                 return WalkState::Skip;
             }
             if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-                return WalkState::Continue;
+                let is_own = relative(workspace, &entry).is_some_and(|path| path == Path::new(OWN));
+                return if is_own { WalkState::Skip } else { WalkState::Continue };
             }
             if let Some(path) = relative(workspace, &entry)
-                && files.sight().allows(&path.to_string_lossy())
+                && files.sees(&path.to_string_lossy())
                 && !is_too_large(query, &entry)
             {
                 batch.paths.push(path);
@@ -229,8 +230,11 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
 }
 
-fn stays_inside(workspace: &Workspace, entry: &DirEntry) -> bool {
-    relative(workspace, entry).is_some_and(|path| workspace.metadata(&path).is_ok())
+/// Whether a link leads to something that calls may see.
+fn stays_inside(files: &FileState, entry: &DirEntry) -> bool {
+    let path = relative(files.workspace(), entry);
+    let place = path.and_then(|path| files.tree().resolve("", path.to_str()?, true).ok());
+    place.is_some_and(|place| files.sees(&place) && files.tree().stat(&place).is_ok())
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {

@@ -14,6 +14,7 @@ use rustix::fs::FileType;
 use super::listing::MAX_FILES;
 use super::rules::{self, NAMES};
 use crate::capability::FileState;
+use crate::policy::is_own;
 use crate::runtime::Control;
 use crate::runtime::wit::host::scan::Query;
 use crate::workspace::Overlay;
@@ -90,13 +91,14 @@ impl<'a> Walk<'a> {
                 parent => format!("{parent}/{name}"),
             };
             let path = below(path);
-            match self.entry(below(place), kind) {
+            let entry = self.entry(below(place), kind);
+            match entry.filter(|(place, _)| !is_own(place)) {
                 Some((place, FileType::Directory)) if !self.is_hidden(&path, true) => {
                     self.directory(&path, &place)?;
                 }
                 Some((place, FileType::RegularFile))
                     if !self.is_hidden(&path, false)
-                        && self.files.sight().allows(&path)
+                        && self.files.sees(&path)
                         && !self.is_too_large(&place)
                         && self.found.len() <= MAX_FILES =>
                 {

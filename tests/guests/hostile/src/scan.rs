@@ -15,6 +15,10 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
                 .map(|found| found.count().to_string())
                 .map_err(|error| format!("{error:?}"))
         }
+        "write-and-scan" => match std::fs::write("/workspace/staged.txt", "staged") {
+            Ok(()) => scan(&query(path, target == "following")),
+            Err(error) => Err(error.to_string()),
+        },
         "scan-ahead" => ahead(path, target.parse().unwrap_or(0)),
         _ => return None,
     })
