@@ -3,11 +3,13 @@
 //!
 //! [`component`] builds small guests from WebAssembly text; `tests/guests/hostile` is the one
 //! written in Rust. [`engine`] is about what a guest does with its own code and memory,
-//! [`load`] about files that should not load, [`files`], [`links`], [`protected`] and [`race`]
-//! about the workspace, [`mcp`] about a server that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
+//! [`compile`] about what it does to its compiler, [`load`] about files that should not load,
+//! [`files`], [`links`], [`protected`] and [`race`] about the workspace, [`mcp`] about a server
+//! that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
 //! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
 //! [`schemas`] about what it says of itself.
 
+mod compile;
 pub mod component;
 mod engine;
 mod files;

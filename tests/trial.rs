@@ -94,6 +94,22 @@ impl Trial {
         Self::configured(place, plugins, settings, config)
     }
 
+    /// A host that has its plugins compiled by `compiler`, and keeps the code in `cache`.
+    pub fn compiling(
+        place: Place,
+        plugins: Vec<Packed>,
+        settings: &str,
+        cache: PathBuf,
+        compiler: Helper,
+    ) -> Result<Self, OpenError> {
+        let config = Config {
+            sandbox: Some(compiler),
+            cache: Some(cache),
+            ..Config::new(place.workspace())
+        };
+        Self::configured(place, plugins, settings, config)
+    }
+
     fn configured(
         place: Place,
         plugins: Vec<Packed>,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
@@ -354,6 +355,7 @@ impl Executor<'_> {
         contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
     ) -> Outcome {
+        let mut cancelled = std::pin::pin!(cancelled);
         let tool = &call.valid.tool;
         let plugin = &tool.plugin;
         let name = &plugin.manifest.name;
@@ -362,8 +364,14 @@ impl Executor<'_> {
             Some(prepared) => prepared,
             None => {
                 let (runtime, plugin) = (Arc::clone(self.runtime), Arc::clone(plugin));
+                let wanted = CancellationToken::new();
+                let _given_up = wanted.clone().drop_guard();
                 // It may have to be compiled, which takes seconds.
-                blocking(move || runtime.prepare(&plugin, &granted)).await
+                let prepare = move || runtime.prepare(&plugin, &granted, &|| wanted.is_cancelled());
+                tokio::select! {
+                    prepared = blocking(prepare) => prepared,
+                    () = &mut cancelled => Err(LoadError::Cancelled),
+                }
             }
         };
         let prepared = match prepared {
@@ -404,7 +412,7 @@ impl Executor<'_> {
         let mut running = std::pin::pin!(self.workers.run(prepared, request));
         let answer = tokio::select! {
             answer = &mut running => answer,
-            () = cancelled => {
+            () = &mut cancelled => {
                 control.cancel();
                 if control.withdraw() { Err(Stop::Cancelled) } else { running.await }
             }
@@ -478,6 +486,10 @@ fn load_failure(error: &LoadError) -> Failure {
         LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
         LoadError::Changed(_) => (Status::Denied, "PluginChanged"),
         LoadError::Compile(_) => (Status::Trap, "InvalidComponent"),
+        LoadError::CompileLimit { code, .. } => (Status::Limit, *code),
+        LoadError::CompilerCrashed(_) => (Status::Trap, "CompilerCrashed"),
+        LoadError::Compiler(_) => (Status::Failed, "CompilerUnavailable"),
+        LoadError::Cancelled => return cancelled(),
         LoadError::World { .. } => (Status::Trap, "WrongWorld"),
     };
     Failure::new(status, code, error.to_string())

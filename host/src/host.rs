@@ -7,6 +7,7 @@ mod repeats;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ use crate::plugin::registry::{Plugin, Registry, RegistryError};
 use crate::plugin::store::Pinned;
 use crate::policy::{Files, LimitSettings, Policy, PolicyError, Role, Scope, Settings};
 use crate::runtime::{
-    Backends, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers, blocking,
+    Backends, Compiler, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers, blocking,
 };
 use crate::stats::{Stats, Summary};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
@@ -38,8 +39,15 @@ use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, Wor
 pub use approval::{Approver, Proposal, outdated};
 pub use pipeline::{Inputs, PipelineOptions, Source};
 
-/// Starts the sandbox of native programs.
+/// Starts the host's other processes: an executable that calls [`run_if_helper`].
 pub use cofferdam_sandbox::Helper;
+
+/// Does the work of one of the host's other processes, if this process was started as one. An
+/// executable that is named as [`Helper`] calls this first of all in `main`, before it starts a
+/// thread or opens a file, and returns the status that it gets.
+pub fn run_if_helper() -> Option<ExitCode> {
+    cofferdam_sandbox::run_if_helper().or_else(crate::runtime::compile_if_asked)
+}
 
 /// What a host is opened with.
 pub struct Config {
@@ -62,7 +70,9 @@ pub struct Config {
     pub workers: Option<usize>,
     /// Whoever listens to running calls.
     pub observer: Arc<dyn Observer>,
-    /// How the sandbox of native programs is started; `None`: no native program runs.
+    /// How other processes are started: the sandbox of native programs, and the compiler of
+    /// plugins that did not come with the host. `None`: no native program runs, and all plugins
+    /// are compiled in this process, where nothing bounds what that takes.
     pub sandbox: Option<Helper>,
     /// Contracts that agents' answers keep to, beside those that are built in. A later one replaces
     /// an earlier one for the same agent.
@@ -237,7 +247,9 @@ impl Host {
                 .ok()
         });
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
-        let runtime = Arc::new(Runtime::new(workers, cache)?);
+        let helper = config.sandbox.clone();
+        let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
+        let runtime = Arc::new(Runtime::new(workers, cache)?.compiling_with(compiler));
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
         let agents = Agents::new(workspace.path(), config.environment.clone());
         let most = policy.limits().output;
@@ -306,7 +318,7 @@ impl Host {
         let load = |plugin: &Arc<Plugin>| {
             let Manifest { name, requests, .. } = &plugin.manifest;
             let granted = self.policy.capabilities(name, plugin.built_in, requests);
-            self.runtime.prepare(plugin, &granted).err()
+            self.runtime.prepare(plugin, &granted, &|| false).err()
         };
         let plugins = self.registry.plugins().iter();
         plugins.filter_map(|plugin| Some((plugin.manifest.name.as_str(), load(plugin)?))).collect()

@@ -49,6 +49,7 @@ mod run;
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod system;
 mod wire;
+mod worker;
 
 use std::io;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ pub use program::find_program;
 pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report};
 pub use run::{Canceller, Helper, Running, Sandbox};
+pub use worker::{Bounds, WorkError, work_if_asked};
 
 /// The first argument of a helper process.
 const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";

@@ -11,6 +11,28 @@ pub(crate) fn own_executable() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
+/// Limits this process. There is nothing more to be had here.
+///
+/// # Errors
+/// A limit that the system refuses.
+pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    for (resource, most) in [
+        (Resource::As, memory),
+        (Resource::Cpu, cpu_seconds),
+        (Resource::Fsize, 0),
+        (Resource::Core, 0),
+    ] {
+        let most = Some(most.min(getrlimit(resource).maximum.unwrap_or(u64::MAX)));
+        let set = setrlimit(resource, Rlimit { current: most, maximum: most });
+        // macOS refuses one of address space that is below what is mapped already.
+        if let (Err(error), true) = (set, resource != Resource::As) {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
 /// Refuses.
 ///
 /// # Errors

@@ -49,12 +49,18 @@ impl Helper {
         }
     }
 
+    /// The executable, with nothing of the host's environment.
     #[expect(clippy::disallowed_methods, reason = "the one place where the helper is started")]
+    pub(crate) fn command(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.program);
+        command.env_clear().current_dir("/");
+        command
+    }
+
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
-        let mut child = std::process::Command::new(&self.program)
+        let mut child = self
+            .command()
             .arg(HELPER_ARGUMENT)
-            .env_clear()
-            .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

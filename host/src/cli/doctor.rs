@@ -78,7 +78,9 @@ fn load_plugins() -> Result<Loaded, String> {
         Runtime::new(Workers::default_count(), None).map_err(|error| error.to_string())?;
     let mut compiled_here = 0;
     for plugin in registry.plugins() {
-        runtime.prepare(plugin, &plugin.manifest.requests).map_err(|error| error.to_string())?;
+        runtime
+            .prepare(plugin, &plugin.manifest.requests, &|| false)
+            .map_err(|error| error.to_string())?;
         compiled_here += usize::from(!runtime.has_compiled_code(plugin));
     }
     Ok(Loaded { folder, count: registry.plugins().len(), compiled_here, _runtime: runtime })

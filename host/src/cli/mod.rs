@@ -49,7 +49,7 @@ use clap::Parser as _;
 use crate::config::ConfigError;
 use crate::dispatch::Refusal;
 use crate::distribution::FetchError;
-use crate::host::OpenError;
+use crate::host::{OpenError, run_if_helper};
 use crate::install::InstallError;
 use crate::plugin::registry::RegistryError;
 use crate::plugin::store::StoreError;
@@ -60,8 +60,8 @@ use output::Output;
 
 /// Reads the command line, does what it says, and returns the exit status.
 pub fn main() -> ExitCode {
-    // The sandbox for native programs starts this binary anew, as its helper.
-    if let Some(status) = cofferdam_sandbox::run_if_helper() {
+    // The host starts this binary anew, for native programs and for compiling.
+    if let Some(status) = run_if_helper() {
         return status;
     }
     let cli = match Cli::try_parse() {

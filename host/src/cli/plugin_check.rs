@@ -9,10 +9,12 @@ use super::args::Format;
 use super::output::Output;
 use super::setup::Directories;
 use super::{CliError, exit};
+use crate::host::Helper;
 use crate::plugin::cache::CodeCache;
 use crate::plugin::check::{self, Checked, Finding, Place, Severity};
 use crate::plugin::manifest::Manifest;
-use crate::runtime::Runtime;
+use crate::policy::Limits;
+use crate::runtime::{Compiler, Runtime};
 
 /// The manifest of a project's folder.
 pub const MANIFEST: &str = "plugin.toml";
@@ -87,6 +89,8 @@ fn component(path: &Path, bytes: &[u8]) -> Result<(Option<Manifest>, Vec<Finding
     // Without a cache it only takes longer.
     let cache = Directories::find().and_then(|its| CodeCache::open(&its.cache).ok());
     let runtime = Runtime::new(1, cache).map_err(CliError::host)?;
+    let compiler = Compiler::new(Helper::current(), &Limits::DEFAULT);
+    let runtime = runtime.compiling_with(Some(compiler));
     findings.extend(runtime.check(&file, bytes, manifest.as_ref()));
     Ok((manifest, findings))
 }

@@ -46,6 +46,10 @@ pub struct Limits {
     pub envelope: usize,
     /// Calls of an envelope.
     pub calls: usize,
+    /// Wall-clock time of compiling a plugin that did not come with the host.
+    pub compile: Duration,
+    /// Memory of the process that compiles it, in bytes.
+    pub compile_memory: usize,
 }
 
 const KIB: usize = 1 << 10;
@@ -76,6 +80,8 @@ impl Limits {
         messages: 64 * KIB,
         envelope: 16 * MIB,
         calls: 10_000,
+        compile: Duration::from_secs(120),
+        compile_memory: 2048 * MIB,
     };
 
     /// The most memory that an instance can be given: the size of a slot in the engine's pool.
@@ -100,6 +106,8 @@ impl Limits {
             ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
             ("envelope-mb", settings.envelope_mb, 256),
             ("calls", settings.calls, 1_000_000),
+            ("compile-ms", settings.compile_ms, 3_600_000),
+            ("compile-memory-mb", settings.compile_memory_mb, 1 << 20),
         ] {
             let message = match value {
                 Some(0) => "0 is too little; leave the key out for the default".to_owned(),
@@ -144,6 +152,10 @@ impl Limits {
             messages: size(self.messages, settings.messages_kb, KIB),
             envelope: size(self.envelope, settings.envelope_mb, MIB),
             calls: size(self.calls, settings.calls, 1),
+            compile: settings
+                .compile_ms
+                .map_or(self.compile, |set| time(self.compile, Duration::from_millis(set.into()))),
+            compile_memory: size(self.compile_memory, settings.compile_memory_mb, MIB),
             ..self.clone()
         }
     }
@@ -235,4 +247,12 @@ pub struct LimitSettings {
     /// Calls of an envelope (default 10,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
+    /// Wall-clock time of compiling a plugin that did not come with the host, in milliseconds
+    /// (default 120,000). Only `cofferdam.toml` sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_ms: Option<u32>,
+    /// Memory of the process that compiles it, in MiB (default 2,048). Only `cofferdam.toml` sets
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compile_memory_mb: Option<u32>,
 }

@@ -9,7 +9,7 @@ use wasmtime::Store;
 
 use super::engine::THREAD_STACK;
 use super::instance::{Rights, Stop, Surroundings, in_instance};
-use super::state::CallState;
+use super::state::{CallState, Control};
 use super::wit::backend::types::Error;
 use super::wit::backend::{building, linting, testing};
 use super::{LaneOfPlugin, Prepared, Runtime};
@@ -142,9 +142,9 @@ impl Backends {
         })
     }
 
-    fn prepare(&self, entry: &Entry) -> Result<Arc<Prepared>, Error> {
+    fn prepare(&self, entry: &Entry, control: &Control) -> Result<Arc<Prepared>, Error> {
         self.runtime
-            .prepare(&entry.plugin, &entry.granted)
+            .prepare(&entry.plugin, &entry.granted, &|| control.is_cancelled())
             .map_err(|error| Error::Unavailable(error.to_string()))
     }
 
@@ -158,7 +158,7 @@ impl Backends {
         work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T> + Send,
     ) -> Result<T, Error> {
         let entry = self.find(kind, name)?;
-        let prepared = self.prepare(entry)?;
+        let prepared = self.prepare(entry, &surroundings.control)?;
         let rights = entry.rights(caller);
         // A thread of its own, since the caller's stack is in use.
         let timers = Handle::try_current();

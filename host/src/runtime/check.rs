@@ -35,10 +35,14 @@ impl Runtime {
         if let Some(manifest) = manifest {
             findings.extend(unused(file, &manifest.requests, &imports));
         }
-        let components = match self.compiled(component) {
+        let components = match self.compiled(component, self.compiler.as_ref(), &|| false) {
             Ok(components) => components,
             Err(error) => {
-                let cure = "build it for wasm32-wasip2 without threads, garbage-collected types, 64-bit memory, tail calls and several memories: this engine has none of them";
+                let cure = if matches!(error, LoadError::CompileLimit { .. }) {
+                    "split its largest functions, or leave out what it does not need: whoever runs it has limits for compiling"
+                } else {
+                    "build it for wasm32-wasip2 without threads, garbage-collected types, 64-bit memory, tail calls and several memories: this engine has none of them"
+                };
                 let problem = error.to_string();
                 findings.push(Finding::error(Place::file(file), problem, cure));
                 return findings;

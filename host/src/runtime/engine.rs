@@ -69,10 +69,17 @@ impl Deref for Engine {
     }
 }
 
+/// What code runs in.
 fn config(workers: usize) -> Config {
+    let mut config = code();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)));
+    config
+}
+
+/// What code is compiled for.
+pub(super) fn code() -> Config {
     let mut config = Config::new();
     config
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)))
         .memory_init_cow(true)
         .epoch_interruption(true)
         .max_wasm_stack(MAX_STACK)

@@ -9,6 +9,7 @@ mod backends;
 mod bindings;
 mod check;
 mod clock;
+mod compile;
 mod engine;
 mod instance;
 mod queue;
@@ -35,6 +36,8 @@ pub use backends::{BackendError, Backends, Entry as BackendEntry};
 pub(crate) use bindings::cofferdam as wit;
 pub use bindings::cofferdam::backend::linting;
 pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
+pub use compile::Compiler;
+pub(crate) use compile::compile_if_asked;
 pub use instance::{CallRequest, Rights, Stop, Surroundings, call};
 pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
@@ -127,6 +130,23 @@ pub enum LoadError {
     /// The component is not valid, or needs what the engine does not offer.
     #[error("the component can't be compiled: {0}")]
     Compile(String),
+    /// Compiling the component reached a limit.
+    #[error("the component is not compiled: that takes {bound}")]
+    CompileLimit {
+        /// The limit's stable name.
+        code: &'static str,
+        /// What would have been too much.
+        bound: String,
+    },
+    /// The compiler crashed.
+    #[error("the component crashes the compiler: {0}")]
+    CompilerCrashed(String),
+    /// The compiler can't be used.
+    #[error("the compiler of plugins: {0}")]
+    Compiler(String),
+    /// Whoever wanted the plugin does not any more.
+    #[error("loading the plugin was cancelled")]
+    Cancelled,
     /// The component imports what was not granted.
     #[error(
         "the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml"
@@ -171,11 +191,17 @@ pub enum LoadError {
 pub struct Runtime {
     lanes: Vec<Lane>,
     cache: Option<CodeCache>,
-    prepared: Mutex<HashMap<PathBuf, Slot>>,
+    compiler: Option<Compiler>,
+    prepared: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
 /// One plugin's place: filled by the first call, which the others wait for.
-type Slot = Arc<OnceLock<Result<Arc<Prepared>, LoadError>>>;
+#[derive(Default)]
+struct Slot {
+    loaded: OnceLock<Result<Arc<Prepared>, LoadError>>,
+    /// Held by whoever loads it.
+    loading: Mutex<()>,
+}
 
 /// An engine and what its plugins are linked with. Each thread has its own lane, as far as there
 /// are enough: the bookkeeping of one engine's pool is shared memory that every call writes, and
@@ -283,33 +309,59 @@ impl Runtime {
             Ok(Lane { engine, linker })
         };
         let lanes = (0..count).map(lane).collect::<wasmtime::Result<_>>()?;
-        Ok(Self { lanes, cache, prepared: Mutex::default() })
+        Ok(Self { lanes, cache, compiler: None, prepared: Mutex::default() })
     }
 
-    /// The plugin, ready to be called. Loaded at the first time.
+    /// The same, which has plugins that did not come with the host compiled by `compiler`; with
+    /// none, in this process, where nothing bounds what that takes.
+    #[must_use]
+    pub fn compiling_with(self, compiler: Option<Compiler>) -> Self {
+        Self { compiler, ..self }
+    }
+
+    /// The plugin, ready to be called. Loaded at the first time, unless `is_cancelled`, which is
+    /// asked while it is compiled.
     ///
     /// # Errors
-    /// See [`LoadError`]; the same each time.
+    /// See [`LoadError`]; the same each time, but for [`LoadError::Cancelled`].
     pub fn prepare(
         &self,
         plugin: &Plugin,
         granted: &Capabilities,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Arc<Prepared>, LoadError> {
-        self.slot(plugin).get_or_init(|| self.load(plugin, granted).map(Arc::new)).clone()
+        let slot = self.slot(plugin);
+        let _loading = slot.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = slot.loaded.get() {
+            return loaded.clone();
+        }
+        // Somebody else may have been cancelled meanwhile; that is not for all others.
+        match self.load(plugin, granted, is_cancelled) {
+            Err(LoadError::Cancelled) => Err(LoadError::Cancelled),
+            loaded => slot.loaded.get_or_init(|| loaded.map(Arc::new)).clone(),
+        }
     }
 
     /// The same if it has been loaded: this takes no time.
     pub fn prepared(&self, plugin: &Plugin) -> Option<Result<Arc<Prepared>, LoadError>> {
-        self.slot(plugin).get().cloned()
+        self.slot(plugin).loaded.get().cloned()
     }
 
-    fn slot(&self, plugin: &Plugin) -> Slot {
+    fn slot(&self, plugin: &Plugin) -> Arc<Slot> {
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(prepared.entry(plugin.component.clone()).or_default())
     }
 
-    fn load(&self, plugin: &Plugin, granted: &Capabilities) -> Result<Prepared, LoadError> {
-        let components = self.components(plugin)?;
+    fn load(
+        &self,
+        plugin: &Plugin,
+        granted: &Capabilities,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Prepared, LoadError> {
+        if is_cancelled() {
+            return Err(LoadError::Cancelled);
+        }
+        let components = self.components(plugin, is_cancelled)?;
         let name = &plugin.manifest.name;
         for (import, _) in components[0].component_type().imports(self.engine()) {
             check_import(name, import, granted)?;
@@ -332,7 +384,11 @@ impl Runtime {
 
     /// The plugin's code, in each lane.
     #[expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
-    fn components(&self, plugin: &Plugin) -> Result<Vec<Component>, LoadError> {
+    fn components(
+        &self,
+        plugin: &Plugin,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Component>, LoadError> {
         if let Some(compiled) = plugin.compiled.as_deref()
             && let Ok(components) = self.deserialize(compiled)
         {
@@ -345,24 +401,34 @@ impl Runtime {
         if plugin.digest.is_some_and(|digest| digest != Digest::of(&bytes)) {
             return Err(LoadError::Changed(plugin.manifest.name.clone()));
         }
-        self.compiled(&bytes)
+        let compiler = self.compiler.as_ref().filter(|_| !plugin.built_in);
+        self.compiled(&bytes, compiler, is_cancelled)
     }
 
     /// The code of a component, in each lane: from the cache, or compiled now.
-    fn compiled(&self, bytes: &[u8]) -> Result<Vec<Component>, LoadError> {
+    fn compiled(
+        &self,
+        bytes: &[u8],
+        compiler: Option<&Compiler>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Component>, LoadError> {
+        let compile = || match compiler {
+            Some(compiler) => compiler.compile(bytes, is_cancelled),
+            None => self.compile(bytes),
+        };
         let Some(cache) = &self.cache else {
-            let code = self.compile(bytes)?;
+            let code = compile()?;
             let load = |lane: &Lane| {
-                // SAFETY: the code was compiled here and now.
+                // SAFETY: the code was compiled here and now, by this host or its compiler.
                 unsafe { Component::deserialize(&lane.engine, &code) }
             };
             return self.lanes.iter().map(load).collect::<Result<_, _>>().map_err(compile_error);
         };
-        let compile = || self.engine().precompile_component(bytes).map_err(CompileError::Wasm);
-        let file =
-            cache.get(bytes, &self.engine().settings(), compile).map_err(|error| match error {
-                CompileError::Wasm(error) => compile_error(error),
-                CompileError::Io(error) => LoadError::Io {
+        let file = cache
+            .get(bytes, &self.engine().settings(), || compile().map_err(NotCached::Load))
+            .map_err(|error| match error {
+                NotCached::Load(error) => error,
+                NotCached::Io(error) => LoadError::Io {
                     path: "the cache of compiled code".to_owned(),
                     message: error.to_string(),
                 },
@@ -420,12 +486,12 @@ fn check_import(plugin: &str, import: &str, granted: &Capabilities) -> Result<()
     }
 }
 
-enum CompileError {
-    Wasm(wasmtime::Error),
+enum NotCached {
+    Load(LoadError),
     Io(io::Error),
 }
 
-impl From<io::Error> for CompileError {
+impl From<io::Error> for NotCached {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }

@@ -104,7 +104,7 @@ fn close_from(first: libc::c_uint, flags: libc::c_uint) {
 }
 
 /// Gives up all capabilities, and the ways to get some back, which root has by executing a file.
-fn drop_capabilities() -> io::Result<()> {
+pub(super) fn drop_capabilities() -> io::Result<()> {
     // Only who has the capability to do so can shrink the bounding set. For others,
     // NO_NEW_PRIVS keeps it from mattering.
     if rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {

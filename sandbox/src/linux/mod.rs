@@ -7,6 +7,7 @@ mod groups;
 mod mounts;
 mod namespaces;
 mod rules;
+mod seclude;
 mod supervise;
 mod syscalls;
 mod tree;
@@ -27,6 +28,8 @@ use namespaces::Role;
 use supervise::Run;
 use syscalls::Filters;
 use tree::Tree;
+
+pub(crate) use seclude::seclude;
 
 /// See [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {

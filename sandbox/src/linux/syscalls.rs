@@ -175,9 +175,9 @@ impl Denied {
 
 /// A condition on one argument: its index, its width, a comparison, a value.
 #[derive(Clone)]
-struct Argument(u8, SeccompCmpArgLen, SeccompCmpOp, u64);
+pub(super) struct Argument(u8, SeccompCmpArgLen, SeccompCmpOp, u64);
 
-fn is(index: u8, value: u64) -> Argument {
+pub(super) fn is(index: u8, value: u64) -> Argument {
     Argument(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
 }
 
@@ -185,15 +185,15 @@ fn not(index: u8, value: u64) -> Argument {
     Argument(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
 }
 
-fn masked(index: u8, mask: u64, value: u64) -> Argument {
+pub(super) fn masked(index: u8, mask: u64, value: u64) -> Argument {
     Argument(index, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)
 }
 
-fn bits(index: u8, all: u64) -> Argument {
+pub(super) fn bits(index: u8, all: u64) -> Argument {
     masked(index, all, all)
 }
 
-fn rule(all: &[Argument]) -> Result<SeccompRule, BackendError> {
+pub(super) fn rule(all: &[Argument]) -> Result<SeccompRule, BackendError> {
     let conditions: Result<Vec<_>, _> = all
         .iter()
         .cloned()

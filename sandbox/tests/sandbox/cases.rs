@@ -17,6 +17,7 @@ use cofferdam_sandbox::{
 use libtest_mimic::Trial;
 
 use crate::support::{HOST_ARGUMENT, Place, Setting, write};
+use crate::worker;
 
 type Case = fn(&Setting);
 
@@ -64,6 +65,15 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("dangerous_calls_are_refused", dangerous_calls_are_refused),
         ("a_sandbox_that_is_not_there_is_refused", a_sandbox_that_is_not_there_is_refused),
         ("a_start_takes_some_milliseconds", a_start_takes_some_milliseconds),
+        ("a_worker_answers_or_refuses", worker::a_worker_answers_or_refuses),
+        ("a_worker_gets_nothing_else", worker::a_worker_gets_nothing_else),
+        ("a_worker_ends_at_its_limits", worker::a_worker_ends_at_its_limits),
+        ("a_worker_that_crashes_is_told", worker::a_worker_that_crashes_is_told),
+        ("a_cancelled_worker_ends_at_once", worker::a_cancelled_worker_ends_at_once),
+        (
+            "a_worker_that_can_not_be_started_is_told",
+            worker::a_worker_that_can_not_be_started_is_told,
+        ),
     ];
     let of = |(name, case): &(&str, Case)| {
         let (setting, case) = (setting.clone(), *case);

@@ -14,12 +14,17 @@ mod cases;
 mod hostile;
 #[cfg(target_os = "linux")]
 mod support;
+#[cfg(target_os = "linux")]
+mod worker;
 
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
     if let Some(status) = cofferdam_sandbox::run_if_helper() {
+        return status;
+    }
+    if let Some(status) = cofferdam_sandbox::work_if_asked(worker::work) {
         return status;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
