@@ -68,6 +68,46 @@ fn the_journal_has_figures() {
 }
 
 #[test]
+fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
+    let place = Place::new();
+    place.write("a", "A");
+    let write = json!({"path": "b", "content": "x".repeat(5000)}).to_string();
+    assert_eq!(place.run(&["call", "files.write_file", &write]).status, 0);
+    assert_eq!(place.run(&["call", "files.read_file", r#"{"path": "a"}"#]).status, 0);
+    assert_eq!(
+        place.run(&["call", "files.read_file", r#"{"path": "a"}"#, "--memory-mb", "1"]).status,
+        4
+    );
+    let lines = place.read(".cofferdam/journal.jsonl");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let calls: Vec<&Value> = lines.iter().filter(|line| line["tool"].is_string()).collect();
+    for call in &calls[..2] {
+        assert!(call["memory_bytes"].as_u64().unwrap() >= 1 << 20, "{call}");
+        assert!(call["host_calls"].as_u64().unwrap() > 0, "{call}");
+    }
+    assert!(calls[0]["written_bytes"].as_u64().unwrap() >= 5000, "{}", calls[0]);
+    assert_eq!(calls[1].get("written_bytes"), None, "{}", calls[1]);
+    assert_eq!(calls[2]["code"], "MemoryLimit");
+
+    let figures = place.run(&["stats"]).json();
+    let files = &figures["plugins"][0];
+    assert_eq!((&files["name"], &files["calls"]), (&json!("files"), &json!(3)));
+    assert_eq!((&files["errors"], &files["limits"]), (&json!(1), &json!({"MemoryLimit": 1})));
+    for (sum, field) in [("host_calls", "host_calls"), ("written_bytes", "written_bytes")] {
+        let wanted: u64 = calls.iter().filter_map(|call| call[field].as_u64()).sum();
+        assert_eq!(files[sum], wanted, "{sum}");
+    }
+    let peak = calls.iter().filter_map(|call| call["memory_bytes"].as_u64()).max();
+    assert_eq!(files["peak_memory_bytes"].as_u64(), peak);
+
+    // The limits that hold stand beside what is granted.
+    let explained = place.run(&["policy", "explain", "files"]).json();
+    assert_eq!(explained["limits"]["memory-mb"], 256, "{explained}");
+    let explained = place.run(&["policy", "explain", "files.read_file"]).json();
+    assert_eq!(explained["tool"]["limits"]["call-ms"], 30_000, "{explained}");
+}
+
+#[test]
 fn what_can_not_be_a_log_is_refused() {
     let place = Place::new();
     place.write("log.gz", b"\x1f\x8b\x08\0");

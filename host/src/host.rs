@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use self::repeats::Repeats;
 use crate::agent::{Agents, Team};
-use crate::capability::{Contacts, Http, Programs};
+use crate::capability::{Contacts, Http, Programs, Usage};
 use crate::contract::{Contract, ContractError, Contracts};
 use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
@@ -545,6 +545,9 @@ impl Host {
         record.commit = commit;
         record.dry_run = options.dry_run;
         (record.hosts, record.agents) = (contacts.hosts(), contacts.agents());
+        let Usage { memory, host_calls, written } = contacts.usage();
+        (record.memory_bytes, record.host_calls) = (memory, host_calls);
+        record.written_bytes = written;
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };

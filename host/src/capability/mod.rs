@@ -18,7 +18,7 @@ mod wasi;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
-pub use contacts::Contacts;
+pub use contacts::{Contacts, Usage};
 pub(crate) use files::FileState;
 pub(crate) use http::HttpState;
 pub use http::{Answer, Client, ClientError, Http, Request};

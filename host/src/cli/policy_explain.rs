@@ -38,6 +38,7 @@ pub fn execute(
         "came_with_the_host": plugin.built_in,
         "entry": entry_of(&layers, plugin),
         "capabilities": capabilities(host.policy(), &layers, plugin),
+        "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
     });
     if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
         fields.insert("tool".to_owned(), tool);
@@ -59,6 +60,7 @@ fn decision(policy: &Policy, entry: &ToolEntry, role: Option<&crate::policy::Rol
             let gets: Vec<String> =
                 grant.capabilities.each().map(|each| each.to_string()).collect();
             document["gets"] = gets.into();
+            document["limits"] = json!(grant.limits.settings());
         }
         Err(denial) => {
             document["decision"] = "denied".into();

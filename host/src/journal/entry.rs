@@ -278,6 +278,19 @@ pub struct Record {
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
+    /// The linear memory of its largest instance, in bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub memory_bytes: u64,
+    /// Calls from plugins into the host.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host_calls: u64,
+    /// What was written to files, in bytes, whatever became of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub written_bytes: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Record {
@@ -305,6 +318,9 @@ impl Record {
             dry_run: false,
             hosts: Vec::new(),
             agents: Vec::new(),
+            memory_bytes: 0,
+            host_calls: 0,
+            written_bytes: 0,
         };
         record.end(outcome);
         record
@@ -314,6 +330,13 @@ impl Record {
     pub fn outcome(&self) -> Status {
         let said = if self.status == "success" { Status::Executed } else { Status::Error };
         self.outcome.unwrap_or(said)
+    }
+
+    /// The plugin of its tool; none where there is no such tool, or somebody else wrote the line
+    /// and names tools in another way.
+    pub fn plugin(&self) -> Option<&str> {
+        let is_known = !matches!(self.code.as_deref(), Some("UnknownTool" | "AmbiguousTool"));
+        self.tool.split_once('.').map(|(plugin, _)| plugin).filter(|_| is_known)
     }
 
     /// Says how the call ended after all.

@@ -119,6 +119,29 @@ impl Limits {
         Ok(self.combined(settings, |_, set| set, |_, set| set))
     }
 
+    /// These limits as they would be written.
+    pub fn settings(&self) -> LimitSettings {
+        let size = |now: usize, unit: usize| Some(u32::try_from(now / unit).unwrap_or(u32::MAX));
+        let time = |time: Duration| Some(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+        LimitSettings {
+            call_ms: time(self.call),
+            program_call_ms: time(self.program_call),
+            program_memory_mb: size(self.program_memory, MIB),
+            processes: size(self.processes, 1),
+            memory_mb: size(self.memory, MIB),
+            host_calls: size(self.host_calls as usize, 1),
+            write_mb: size(self.write, MIB),
+            files: size(self.files, 1),
+            output_kb: size(self.output, KIB),
+            result_kb: size(self.result, KIB),
+            messages_kb: size(self.messages, KIB),
+            envelope_mb: size(self.envelope, MIB),
+            calls: size(self.calls, 1),
+            compile_ms: time(self.compile),
+            compile_memory_mb: size(self.compile_memory, MIB),
+        }
+    }
+
     /// These limits, lowered where `settings` are lower.
     #[must_use]
     pub fn lowered(&self, settings: &LimitSettings) -> Self {
@@ -255,4 +278,18 @@ pub struct LimitSettings {
     /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_memory_mb: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_as_they_are_read() {
+        let settings = Limits::DEFAULT.settings();
+        assert_eq!(Limits::DEFAULT.with(&settings), Ok(Limits::DEFAULT));
+        let other =
+            Limits { compile_memory: MIB, call: Duration::from_millis(7), ..Limits::DEFAULT };
+        assert_eq!(Limits::DEFAULT.with(&other.settings()), Ok(other));
+    }
 }

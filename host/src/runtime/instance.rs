@@ -38,7 +38,7 @@ pub struct Surroundings {
     pub http: Arc<Http>,
     /// The agents that tasks can be given to.
     pub team: Arc<Team>,
-    /// Whom it asked: where requests were sent, who was given tasks.
+    /// Whom it asked: where requests were sent, who was given tasks; and what it used.
     pub contacts: Arc<Contacts>,
 }
 
@@ -154,7 +154,9 @@ pub(super) fn in_instance<T>(
         Some(_) => Ok(UpdateDeadline::Interrupt),
         None => Ok(UpdateDeadline::Continue(1)),
     });
-    let done = work(&mut store, lane).map_err(|error| stop(&error, &store))?;
+    let done = work(&mut store, lane);
+    surroundings.contacts.add_usage(store.data().usage());
+    let done = done.map_err(|error| stop(&error, &store))?;
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
         Some(limit) => Err(Stop::Limit(limit)),

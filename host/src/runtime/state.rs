@@ -9,7 +9,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::instance::{Rights, Stop, Surroundings};
-use crate::capability::{self, FileState, HttpState, Messages};
+use crate::capability::{self, FileState, HttpState, Messages, Usage};
 use crate::policy::Limits;
 
 /// When a call ends at the latest, and whether somebody wants it to end now.
@@ -154,6 +154,16 @@ impl CallState {
             meter: Meter::new(limits),
             rights: rights.clone(),
             surroundings: surroundings.clone(),
+        }
+    }
+
+    /// What the instance has used so far.
+    pub(super) fn usage(&self) -> Usage {
+        let limits = &self.surroundings.limits;
+        Usage {
+            memory: (limits.memory - self.meter.memory_left) as u64,
+            host_calls: limits.host_calls - self.meter.host_calls_left,
+            written: self.files.written(),
         }
     }
 

@@ -5,7 +5,7 @@ use cofferdam_reporting::inert;
 use cofferdam_reporting::page::{self, Cell};
 use maud::{Markup, html};
 
-use super::text::{COLUMNS, cells, milliseconds};
+use super::text::{COLUMNS, USES, cells, milliseconds, uses};
 use super::{Bucket, Scope, Summary};
 
 /// How many tools the chart of latencies shows: the slowest ones.
@@ -20,6 +20,7 @@ impl Summary {
             h2 { "Calls" }
             (page::table("Calls by tool", &COLUMNS, self.rows()))
             (self.charts())
+            (self.uses())
             h2 { "More" }
             dl { @for (about, value) in self.facts() {
                 div { dt { (about) } dd { (inert::line(&value)) } }
@@ -67,6 +68,19 @@ impl Summary {
                     li class="fallbacks" { "fallbacks" }
                 }
                 (chart::bars("95th percentile of the latency in milliseconds, the slowest tools", &bars))
+            }
+        }
+    }
+
+    fn uses(&self) -> Markup {
+        let row = |plugin: &super::PluginUse| {
+            let name = Cell::Head(html! { bdi { (inert::line(&plugin.name)) } });
+            [name].into_iter().chain(uses(plugin).map(Cell::Number)).collect()
+        };
+        html! {
+            @if !self.plugins.is_empty() {
+                h2 { "Plugins" }
+                (page::table("What plugins have used", &USES, self.plugins.iter().map(row).collect()))
             }
         }
     }

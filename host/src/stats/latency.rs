@@ -81,6 +81,11 @@ impl Latencies {
         }
     }
 
+    /// All of them together.
+    pub fn sum(&self) -> f64 {
+        self.sum
+    }
+
     /// The figures of all of them.
     pub fn figures(&self) -> Figures {
         let [p50, p95, p99] = self.percentiles([50, 95, 99]);

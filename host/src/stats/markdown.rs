@@ -3,8 +3,8 @@
 use cofferdam_reporting::inert;
 use cofferdam_reporting::markdown::{code_span, escape, table};
 
-use super::text::{COLUMNS, NUMBERS, cells};
-use super::{Scope, Summary};
+use super::text::{COLUMNS, NUMBERS, USES, cells, uses};
+use super::{PluginUse, Scope, Summary};
 
 impl Summary {
     /// The figures as Markdown.
@@ -25,6 +25,13 @@ impl Summary {
         };
         let rows: Vec<Vec<String>> = self.tools.iter().chain([&self.total]).map(row).collect();
         blocks.push(table(&COLUMNS, &NUMBERS, &rows));
+        if !self.plugins.is_empty() {
+            blocks.push("## Plugins".to_owned());
+            let row =
+                |plugin: &PluginUse| [line(&plugin.name)].into_iter().chain(uses(plugin)).collect();
+            let rows: Vec<Vec<String>> = self.plugins.iter().map(row).collect();
+            blocks.push(table(&USES, &NUMBERS, &rows));
+        }
         let facts = self.facts();
         let facts = facts.iter().map(|(about, value)| format!("- {about}: {}", line(value)));
         blocks.push(facts.collect::<Vec<_>>().join("\n"));

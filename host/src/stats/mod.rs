@@ -6,6 +6,7 @@
 //! | [`latency`] | percentiles; there is no other place that computes any |
 //! | [`timeline`] | how many calls when |
 //! | [`health`] | the checks of the host's health |
+//! | [`plugin`] | what the calls of each plugin have used |
 //! | [`alert`] | S4's thresholds and what it advises |
 //! | [`html`], [`markdown`], [`text`] | the figures for people |
 //!
@@ -16,6 +17,7 @@ mod health;
 mod html;
 mod latency;
 mod markdown;
+mod plugin;
 mod text;
 mod timeline;
 
@@ -31,12 +33,14 @@ use serde::Serialize;
 pub use alert::{Alert, AlertKind};
 pub use health::HealthSummary;
 pub use latency::Figures;
+pub use plugin::PluginUse;
 pub use timeline::{Bucket, Timeline};
 
 use crate::journal::{Entry, Event, Lines};
 use crate::outcome::{Status, shorten};
 use health::Health;
 use latency::Latencies;
+use plugin::Uses;
 use timeline::Times;
 
 /// How many tools, reasons and sources are told apart. Names are what agents wrote.
@@ -68,6 +72,7 @@ pub struct Stats {
     period: Option<Period>,
     total: Tally,
     tools: BTreeMap<String, Tally>,
+    plugins: BTreeMap<String, Uses>,
     reasons: BTreeMap<String, u64>,
     sources: BTreeMap<String, u64>,
     commits: u64,
@@ -124,6 +129,8 @@ pub struct Summary {
     pub total: Scope,
     /// By tool, in the order of their names.
     pub tools: Vec<Scope>,
+    /// By plugin, in the order of their names; tools without a plugin's name are left out.
+    pub plugins: Vec<PluginUse>,
     /// The fallbacks.
     pub fallbacks: Fallbacks,
     /// The checks of the host's health.
@@ -243,6 +250,9 @@ impl Stats {
                         tally.latencies.add(record.latency_ms);
                     }
                 }
+                if let Some(plugin) = record.plugin() {
+                    named(&mut self.plugins, plugin).add(record);
+                }
                 self.times.call(time, outcome);
             }
             Entry::Event(event) if event.event == Event::FALLBACK => {
@@ -281,6 +291,7 @@ impl Stats {
             period: self.period,
             total,
             tools,
+            plugins: self.plugins.iter().map(|(name, uses)| uses.of(name)).collect(),
             fallbacks: Fallbacks { reasons: self.reasons.clone(), sources },
             health,
             commits: self.commits,

@@ -212,6 +212,54 @@ fn health_checks_are_alerts_when_they_fail_in_a_row() {
 }
 
 #[test]
+fn what_plugins_use_is_summed_up() {
+    let ours = |tool: &str, outcome: &str, code: Option<&str>, used: [u64; 4]| {
+        let status = if outcome == "executed" { "success" } else { "error" };
+        let mut line = json!({
+            "timestamp": "2026-02-08T10:30:00.5Z", "tool": tool, "latency_ms": 1500.0,
+            "status": status, "outcome": outcome, "call": "c", "output_bytes": used[0],
+            "memory_bytes": used[1], "host_calls": used[2], "written_bytes": used[3],
+        });
+        if let Some(code) = code {
+            line["code"] = json!(code);
+        }
+        line.to_string() + "\n"
+    };
+    let text = [
+        ours("files.read", "executed", None, [10, 3 << 20, 5, 0]),
+        ours("files.write_file", "executed", None, [20, 2 << 20, 7, 2000]),
+        ours("files.read", "limit", Some("MemoryLimit"), [0, 256 << 20, u64::MAX, 0]),
+        ours("files.read", "skipped", Some("Skipped"), [0, 0, 0, 0]),
+        ours("grep.grep", "denied", Some("NotGranted"), [0, 0, 0, 0]),
+        // There is no such plugin.
+        ours("nothing.of_ours", "error", Some("UnknownTool"), [0, 0, 0, 0]),
+        // Nor does somebody else's log name any.
+        call("context7_query_docs", 1.0, "success"),
+    ];
+    let summary = summary(&text.concat());
+    let [files, grep] = &summary.plugins[..] else { panic!("{:?}", summary.plugins) };
+    assert_eq!((files.name.as_str(), files.calls, files.errors), ("files", 3, 1));
+    assert_eq!(files.limits, BTreeMap::from([("MemoryLimit".to_owned(), 1)]));
+    assert_eq!((files.time_ms, files.p95_ms), (4500.0, 1500.0));
+    assert_eq!((files.peak_memory_bytes, files.host_calls), (256 << 20, u64::MAX));
+    assert_eq!((files.answered_bytes, files.written_bytes), (30, 2000));
+    assert_eq!((grep.name.as_str(), grep.calls, grep.errors), ("grep", 1, 1));
+    let row = summary.to_text();
+    let row = row.lines().find(|line| line.starts_with("files  ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let host_calls = u64::MAX.to_string();
+    assert_eq!(
+        cells,
+        ["files", "3", "1", "1", "4.5", "1500", "256", host_calls.as_str(), "1", "2"]
+    );
+    for text in [summary.to_text(), summary.to_markdown("T"), summary.to_html("T")] {
+        assert!(text.contains("files: MemoryLimit 1"), "{text}");
+        assert!(text.contains("memory MiB"), "{text}");
+    }
+    assert!(!self::summary(SOURCE).to_html("T").contains("Plugins"));
+}
+
+#[test]
 fn everything_is_shown_and_nothing_acts() {
     let hostile = "<script>alert(1)</script>|\u{1b}[2J\u{202e}`*";
     let text = SOURCE.to_owned()

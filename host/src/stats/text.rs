@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Scope, Summary};
+use super::{PluginUse, Scope, Summary};
 use crate::outcome::neutralise;
 
 /// The columns of the table of tools.
@@ -23,6 +23,20 @@ pub(super) const COLUMNS: [&str; 10] = [
 pub(super) const NUMBERS: [bool; 10] =
     [false, true, true, true, true, true, true, true, true, true];
 
+/// The columns of the table of plugins.
+pub(super) const USES: [&str; 10] = [
+    "plugin",
+    "calls",
+    "errors",
+    "limits",
+    "total s",
+    "p95 ms",
+    "memory MiB",
+    "host calls",
+    "answers KiB",
+    "writes KiB",
+];
+
 /// How wide a name is at least.
 const NAME: usize = 28;
 
@@ -39,6 +53,13 @@ impl Summary {
         let _ = writeln!(text, "\n{}", row(first, columns));
         for scope in self.tools.iter().chain([&self.total]) {
             let _ = writeln!(text, "{}", row(&scope.name, cells(scope)));
+        }
+        if !self.plugins.is_empty() {
+            let [first, columns @ ..] = USES;
+            let _ = writeln!(text, "\n{}", row(first, columns));
+            for plugin in &self.plugins {
+                let _ = writeln!(text, "{}", row(&plugin.name, uses(plugin)));
+            }
         }
         text.push('\n');
         for (about, value) in self.facts() {
@@ -90,6 +111,11 @@ impl Summary {
                 ),
             ));
         }
+        for plugin in self.plugins.iter().filter(|plugin| !plugin.limits.is_empty()) {
+            let limits = plugin.limits.iter().map(|(limit, count)| format!("{limit} {count}"));
+            let limits = limits.collect::<Vec<_>>().join(", ");
+            facts.push(("limits of", format!("{}: {limits}", plugin.name)));
+        }
         facts.push(("commits", self.commits.to_string()));
         if self.total.latency_ms.relative_error > 0.0 {
             let error = self.total.latency_ms.relative_error * 100.0;
@@ -116,6 +142,22 @@ pub(super) fn cells(scope: &Scope) -> [String; 9] {
         milliseconds(latency.p95),
         milliseconds(latency.p99),
         milliseconds(latency.max),
+    ]
+}
+
+/// The cells of a plugin's row, without its name.
+pub(super) fn uses(plugin: &PluginUse) -> [String; 9] {
+    let rounded_up = |bytes: u64, unit: u64| bytes.div_ceil(unit).to_string();
+    [
+        plugin.calls.to_string(),
+        plugin.errors.to_string(),
+        plugin.limits.values().sum::<u64>().to_string(),
+        format!("{:.1}", plugin.time_ms / 1000.0),
+        milliseconds(plugin.p95_ms),
+        rounded_up(plugin.peak_memory_bytes, 1 << 20),
+        plugin.host_calls.to_string(),
+        rounded_up(plugin.answered_bytes, 1 << 10),
+        rounded_up(plugin.written_bytes, 1 << 10),
     ]
 }
 

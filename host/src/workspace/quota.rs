@@ -36,6 +36,11 @@ impl Quota {
         self.exceeded.get().copied()
     }
 
+    /// The bytes that were counted.
+    pub fn taken(&self) -> u64 {
+        self.bytes - self.bytes_left.load(Ordering::Relaxed)
+    }
+
     /// How large a file may be at most, in bytes.
     ///
     /// # Errors

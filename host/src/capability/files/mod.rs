@@ -117,6 +117,11 @@ impl FileState {
         self.allow(&self.tree, place, place, Access::Change)
     }
 
+    /// What was written, in bytes.
+    pub(crate) fn written(&self) -> u64 {
+        self.quota.taken()
+    }
+
     /// The limit of writing that the call has reached.
     pub(crate) fn exceeded(&self) -> Option<&'static str> {
         self.quota.exceeded()
