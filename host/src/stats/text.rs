@@ -162,7 +162,8 @@ pub(super) fn uses(plugin: &PluginUse) -> [String; 9] {
 }
 
 fn row(name: &str, cells: [impl AsRef<str>; 9]) -> String {
-    let cells = cells.each_ref().map(|cell| format!("{:>12}", cell.as_ref()));
+    // However wide a cell is, it stands apart from the one before.
+    let cells = cells.each_ref().map(|cell| format!(" {:>11}", cell.as_ref()));
     format!("{name:<NAME$}{}", cells.concat())
 }
 
