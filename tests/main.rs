@@ -17,6 +17,7 @@ mod contracts;
 mod crash;
 mod docs;
 mod filesystem;
+mod frozen;
 mod hostile;
 mod http;
 mod install;
