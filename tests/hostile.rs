@@ -11,7 +11,7 @@
 
 mod compile;
 pub mod component;
-mod engine;
+pub mod engine;
 mod files;
 mod flood;
 mod links;

@@ -11,6 +11,7 @@ mod trial;
 
 mod authors;
 mod beads;
+mod campaign;
 mod cases;
 mod cli;
 mod contracts;

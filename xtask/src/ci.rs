@@ -6,9 +6,9 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 use crate::{deny, fuzz, generated, tasks};
 
-/// Plugins that are workspaces of their own, which cargo's `--all` does not reach.
-pub const APART: [&str; 3] =
-    ["plugins/backends/deno_lint", "plugins/backends/ruff", "plugins/symbols"];
+/// Crates that are workspaces of their own, which cargo's `--all` does not reach.
+pub const APART: [&str; 4] =
+    ["plugins/backends/deno_lint", "plugins/backends/ruff", "plugins/symbols", "tests/smith"];
 
 /// Runs every check, and stops at the first that fails.
 ///

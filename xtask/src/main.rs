@@ -21,6 +21,7 @@ mod plugins;
 mod process;
 mod programs;
 mod project;
+mod smith;
 mod stamp;
 mod tasks;
 mod tokens;

@@ -7,6 +7,7 @@ use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
 use crate::programs;
 use crate::project::Project;
+use crate::smith;
 
 /// The plugins that come with the host.
 const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
@@ -61,6 +62,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     plugins::build(project, &[BUILT_IN, guests, examples])?;
     programs::provide(project)?;
     authors::provide(project)?;
+    smith::provide(project)?;
     let mut tests = cargo();
     tests
         .current_dir(&project.root)
