@@ -34,3 +34,4 @@ mod tasks;
 mod team;
 mod tools;
 mod transactions;
+mod typed;

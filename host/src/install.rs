@@ -359,7 +359,9 @@ impl Installer<'_> {
     fn changes(&self, candidate: &Candidate) -> Result<Option<Changes>, InstallError> {
         let lock = lock(self.workspace)?;
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
-        let manifest = self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes).ok());
+        let called = &candidate.manifest.name;
+        let manifest =
+            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called).ok());
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 

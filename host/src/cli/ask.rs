@@ -39,7 +39,11 @@ pub fn grants(
         by(candidate.signer.as_ref())
     );
     if !io::stdin().is_terminal() || !person_watches() {
-        let words: String = asked.each().map(|each| format!(" --grant {each}")).collect();
+        let word = |each: Capability| match each {
+            Capability::AnyOrigin => " --grant http=https://HOST".to_owned(),
+            each => format!(" --grant {each}"),
+        };
+        let words: String = asked.each().map(word).collect();
         return Err(CliError::Denied(format!(
             "{head}and there is no terminal to ask on. Grant all of it, or less:\n  \
              {again}{words}\nor nothing of it:\n  {again} --deny"
@@ -48,7 +52,10 @@ pub fn grants(
     say(&head);
     let mut granted = Vec::new();
     for capability in asked.each() {
-        if yes(&format!("Grant {capability}? [y/N/q] "))? {
+        if capability == Capability::AnyOrigin {
+            let name = &manifest.name;
+            say(&format!("`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"));
+        } else if yes(&format!("Grant {capability}? [y/N/q] "))? {
             granted.push(capability);
         }
     }
@@ -76,6 +83,10 @@ pub fn chosen(
                 )));
             }
         }
+    }
+    if granted.any_origin {
+        granted.any_origin = false;
+        tracing::warn!("'{plugin}' names no origins: each is granted as http=https://HOST");
     }
     if granted.scan && !granted.holds(&Capability::Files(crate::policy::Files::Read)) {
         tracing::warn!("scan gives nothing without files=read");

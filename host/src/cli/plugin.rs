@@ -93,7 +93,8 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
     let (bytes, manifest) = if Path::new(name).is_file() {
         let bytes = fs::read(name).map_err(|error| usage(&error))?;
-        let manifest = pack::manifest(&bytes).map_err(|error| usage(&error))?;
+        let called = pack::called(Path::new(name));
+        let manifest = pack::manifest(&bytes, &called).map_err(|error| usage(&error))?;
         (bytes, manifest)
     } else {
         let (host, _timers) = setup::host(global, Some(1))?;

@@ -140,7 +140,7 @@ fn manifest(
     };
     let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
-    let manifest = pack::manifest(&bytes).map_err(|error| usage(&error))?;
+    let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
         let Capabilities { files, scan, backends, .. } = manifest.requests.clone();

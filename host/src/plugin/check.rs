@@ -15,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::manifest::{Manifest, ManifestError, ManifestFile};
 use super::pack::{self, PackError};
+use super::typed::{self, Derived, LeftOut, TypedError};
 use crate::policy::BackendKind;
 use crate::schema::{Problem, Schema};
 
@@ -208,7 +209,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
     let place = Place::file(file);
     let json = match pack::section(component) {
         Ok(Some(json)) => json,
-        Ok(None) => return Checked::only(unusable(place, &PackError::NoManifest)),
+        Ok(None) => return derived(place, component),
         Err(error) => return Checked::only(unusable(place, &error)),
     };
     let document: Value = match serde_json::from_slice(json) {
@@ -232,6 +233,26 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
     checked
 }
 
+/// Checks a component that has no manifest: whether one can be derived, and what that leaves out.
+fn derived(place: Place, component: &[u8]) -> Checked {
+    let called = pack::called(Path::new(&place.file));
+    match typed::derive(component, &called) {
+        Err(error) => Checked::only(unusable(place, &error)),
+        Ok(Derived { manifest, left_out, unread }) => {
+            let left_out = left_out.into_iter().map(|LeftOut { function, why }| {
+                let cure = "nobody can call it; the other functions are tools";
+                Finding::warning(Place::export(&place.file, function), why, cure)
+            });
+            let unread = unread.iter().map(|why| {
+                let problem = format!("its section package-docs can't be read: {why}");
+                let cure = "tools have no descriptions without it; write it anew";
+                Finding::warning(place.clone(), problem, cure)
+            });
+            Checked { findings: left_out.chain(unread).collect(), manifest: Some(manifest) }
+        }
+    }
+}
+
 /// A file that is no packed component, and what makes it one.
 fn unusable(place: Place, error: &PackError) -> Finding {
     let cure = match error {
@@ -240,6 +261,10 @@ fn unusable(place: Place, error: &PackError) -> Finding {
         }
         PackError::CoreModule => {
             "build it for wasm32-wasip2, or turn it into a component with `wasm-tools component new`, then pack it"
+        }
+        PackError::Typed(TypedError::Name(_)) => "rename the file",
+        PackError::Typed(_) => {
+            "export functions whose types JSON has (docs/plugins.md lists them), each with a name of its own"
         }
         PackError::Manifest(_) => {
             "pack the component that the compiler wrote with a manifest that `cofferdam plugin check DIR` finds right"

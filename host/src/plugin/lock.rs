@@ -165,7 +165,7 @@ impl Candidate {
     /// # Errors
     /// Bytes that are no packed component, a manifest or a schema that is none.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
-        let manifest = pack::manifest(&bytes)?;
+        let manifest = pack::manifest(&bytes, &source.called())?;
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
         let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));

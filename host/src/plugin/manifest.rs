@@ -38,6 +38,10 @@ pub struct Manifest<S = Value> {
     /// The capabilities that the plugin asks for.
     #[serde(default)]
     pub requests: Capabilities,
+    /// Whether its tools make do with less access to files and to origins than it requests, as
+    /// much as is granted: for plugins that nobody has said of what they need.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub as_granted: bool,
     /// Limits that the plugin sets itself, below the host's.
     #[serde(default)]
     pub limits: LimitSettings,

@@ -14,3 +14,4 @@ pub mod search;
 pub mod signature;
 pub mod source;
 pub mod store;
+pub mod typed;

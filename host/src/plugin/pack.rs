@@ -10,6 +10,7 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{Manifest, ManifestError, ManifestFile, SECTION, Tool};
+use super::typed::{self, TypedError};
 
 /// What stands before the sections of a component, in bytes: magic number and version.
 const HEADER: usize = 8;
@@ -64,6 +65,9 @@ pub enum PackError {
     /// The manifest is no good.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// There is no manifest, and none can be derived.
+    #[error(transparent)]
+    Typed(#[from] TypedError),
 }
 
 /// Reads `plugin.toml` with the schemas that it names.
@@ -106,6 +110,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
         license: file.license,
         qualified: file.qualified,
         requests: file.requests,
+        as_granted: file.as_granted,
         limits: file.limits,
         backends: file.backends,
     };
@@ -163,13 +168,21 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     }
 }
 
-/// The manifest of a packed component.
+/// The manifest of a component: the one that is packed into it, or else the one that its types are
+/// ([`typed`]). Of the latter, `called` is the name: that of its file or repository.
 ///
 /// # Errors
 /// Bytes that are no component, or one without a good manifest.
-pub fn manifest(component: &[u8]) -> Result<Manifest, PackError> {
-    let json = section(component)?.ok_or(PackError::NoManifest)?;
-    Ok(Manifest::parse(json)?)
+pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
+    match section(component)? {
+        Some(json) => Ok(Manifest::parse(json)?),
+        None => Ok(typed::derive(component, called)?.manifest),
+    }
+}
+
+/// What a file is called.
+pub fn called(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The names of what a component imports: its capability claim.
@@ -263,7 +276,7 @@ mod tests {
     #[test]
     fn the_manifest_comes_back() {
         let packed = pack(EMPTY, &example()).unwrap();
-        assert_eq!(manifest(&packed).unwrap(), example());
+        assert_eq!(manifest(&packed, "x").unwrap(), example());
         let directory = tempfile::tempdir().unwrap();
         let leading = |bytes: &[u8]| {
             let path = directory.path().join("x.wasm");
@@ -278,7 +291,7 @@ mod tests {
         assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
         assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
         let twice = [&packed[..], &packed[HEADER..]].concat();
-        assert!(matches!(manifest(&twice), Err(PackError::Malformed(_))));
+        assert!(matches!(manifest(&twice, "x"), Err(PackError::Malformed(_))));
     }
 
     #[test]
@@ -286,7 +299,7 @@ mod tests {
         let mut outer = EMPTY.to_vec();
         wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
             .append_to_component(&mut outer);
-        assert!(matches!(manifest(&outer), Err(PackError::NoManifest)));
+        assert!(matches!(manifest(&outer, "x"), Err(PackError::NoManifest)));
     }
 
     #[test]
@@ -300,7 +313,7 @@ mod tests {
             (b"\0asm\x01\0\0\0", "a core WebAssembly module"),
             (EMPTY, "the component has no manifest"),
         ] {
-            let error = manifest(bytes).unwrap_err().to_string();
+            let error = manifest(bytes, "x").unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         }
     }

@@ -67,6 +67,7 @@ impl ToolEntry {
             plugin: &manifest.name,
             built_in: self.plugin.built_in,
             requests: &manifest.requests,
+            as_granted: manifest.as_granted,
             limits: manifest.limits,
             tool: &self.tool().name,
             effects: self.tool().effects,
@@ -228,7 +229,7 @@ impl Registry {
             let (name, path) = (name.clone(), path.clone());
             return Err(RegistryError::Changed { name, path, found, accepted });
         }
-        let manifest = pack::manifest(&bytes).map_err(pack)?;
+        let manifest = pack::manifest(&bytes, name).map_err(pack)?;
         if manifest.name != *name {
             return Err(lie(format!("its name is '{}'", manifest.name)));
         }
@@ -248,7 +249,7 @@ impl Registry {
         let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };
         let manifest = match leading {
             Ok(Some(manifest)) => Ok(manifest),
-            Ok(None) => pack::manifest(&fs::read(file).map_err(io)?),
+            Ok(None) => pack::manifest(&fs::read(file).map_err(io)?, &pack::called(file)),
             Err(error) => Err(error),
         };
         let manifest =

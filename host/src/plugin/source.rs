@@ -95,6 +95,17 @@ impl Source {
         }
     }
 
+    /// What a plugin is called that says no name itself: the last part of the path, or of the
+    /// repository.
+    pub fn called(&self) -> String {
+        let path = match self {
+            Self::File(path) => return super::pack::called(path),
+            Self::Web(address) => address.path.split('?').next().unwrap_or_default(),
+            Self::Registry(reference) => &reference.repository,
+        };
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
     /// Whether it names a content that can't become another one.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Registry(Reference { version: Version::Digest(_), .. }))
@@ -312,6 +323,19 @@ mod tests {
         assert!(reference.registry.is_secure());
         let tagged = format!("ghcr.io/ada/lines:1.0@{digest}").parse::<Reference>().unwrap();
         assert_eq!(tagged.to_string(), by_digest);
+    }
+
+    #[test]
+    fn a_plugin_can_be_called_as_its_source_is() {
+        for (text, wanted) in [
+            ("/home/ada/lines.wasm", "lines.wasm"),
+            ("./lines.wasm", "lines.wasm"),
+            ("https://example.org/a/lines.wasm?v=/1", "lines.wasm"),
+            ("oci://ghcr.io/ada/tools/lines:1.0", "lines"),
+            ("oci://localhost:5000/lines:1", "lines"),
+        ] {
+            assert_eq!(text.parse::<Source>().unwrap().called(), wanted);
+        }
     }
 
     #[test]

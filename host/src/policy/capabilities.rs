@@ -94,6 +94,10 @@ pub struct Capabilities {
     /// Origins that may be asked through `wasi:http`, such as `https://context7.com`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub http: BTreeSet<Origin>,
+    /// Whether a plugin asks for origins that it can't name, since it has no manifest of its own:
+    /// those that a person grants it by name. Nobody is granted this itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_origin: bool,
 }
 
 impl Capabilities {
@@ -106,6 +110,7 @@ impl Capabilities {
         cache: false,
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
+        any_origin: false,
     };
 
     /// What both sets hold.
@@ -123,7 +128,12 @@ impl Capabilities {
                 (_, true) => self.agents.clone(),
                 _ => &self.agents & &other.agents,
             },
-            http: &self.http & &other.http,
+            http: match (self.any_origin, other.any_origin) {
+                (true, false) => other.http.clone(),
+                (false, true) => self.http.clone(),
+                _ => &self.http & &other.http,
+            },
+            any_origin: self.any_origin && other.any_origin,
         }
     }
 
@@ -136,6 +146,7 @@ impl Capabilities {
         rest.process.retain(|program| !SHELLS.contains(&program.as_str()));
         rest.agents.clear();
         rest.http.clear();
+        rest.any_origin = false;
         rest
     }
 
@@ -177,6 +188,9 @@ impl fmt::Display for Capabilities {
         }
         for origin in &self.http {
             write!(f, " http={origin}")?;
+        }
+        if self.any_origin {
+            f.write_str(" http=*")?;
         }
         Ok(())
     }
@@ -252,6 +266,11 @@ mod tests {
             assert_eq!(requested.meet(&granted), wanted);
         }
         assert_eq!(requested.unasked(), Capabilities::NONE);
+        let unnamed = Capabilities { any_origin: true, ..Capabilities::NONE };
+        assert_eq!(unnamed.meet(&requested), requested);
+        assert_eq!(requested.meet(&unnamed), requested);
+        assert_eq!(unnamed.meet(&Capabilities::NONE), Capabilities::NONE);
+        assert_eq!(unnamed.unasked(), Capabilities::NONE);
         assert_eq!(set(&["https://a.example"]).to_string(), "files=none http=https://a.example");
     }
 }

@@ -19,6 +19,8 @@ pub enum Capability {
     Backends(BackendKind),
     /// `http=https://example.org`
     Http(Origin),
+    /// `http=*`: asked for by plugins that can't name their origins, and never granted itself.
+    AnyOrigin,
 }
 
 /// Text that is no capability.
@@ -43,6 +45,7 @@ impl fmt::Display for Capability {
             Self::Process(program) => write!(f, "process={program}"),
             Self::Backends(kind) => write!(f, "backends={kind}"),
             Self::Http(origin) => write!(f, "http={origin}"),
+            Self::AnyOrigin => f.write_str("http=*"),
         }
     }
 }
@@ -76,7 +79,7 @@ impl Capability {
             Self::Scan => "scan",
             Self::Process(_) => "process",
             Self::Backends(_) => "backends",
-            Self::Http(_) => "http",
+            Self::Http(_) | Self::AnyOrigin => "http",
         }
     }
 
@@ -98,6 +101,11 @@ impl Capability {
                 "using the builders, which execute what the workspace holds".to_owned()
             }
             Self::Http(origin) => format!("asking {origin}"),
+            Self::AnyOrigin => {
+                "asking origins that it does not name: each has to be granted by name, as \
+                 http=https://HOST"
+                    .to_owned()
+            }
         }
     }
 }
@@ -113,6 +121,7 @@ impl Capabilities {
             .chain(self.process.iter().cloned().map(Capability::Process))
             .chain(self.backends.iter().copied().map(Capability::Backends))
             .chain(self.http.iter().cloned().map(Capability::Http))
+            .chain(self.any_origin.then_some(Capability::AnyOrigin))
     }
 
     /// Whether the set holds a capability, or more of its kind.
@@ -122,7 +131,8 @@ impl Capabilities {
             Capability::Scan => self.scan,
             Capability::Process(program) => self.process.contains(program),
             Capability::Backends(kind) => self.backends.contains(kind),
-            Capability::Http(origin) => self.http.contains(origin),
+            Capability::Http(origin) => self.any_origin || self.http.contains(origin),
+            Capability::AnyOrigin => self.any_origin,
         }
     }
 
@@ -153,6 +163,7 @@ impl Capabilities {
             Capability::Http(origin) => {
                 self.http.remove(origin);
             }
+            Capability::AnyOrigin => self.any_origin = false,
         }
     }
 }
@@ -173,6 +184,7 @@ impl FromIterator<Capability> for Capabilities {
                 Capability::Http(origin) => {
                     set.http.insert(origin);
                 }
+                Capability::AnyOrigin => set.any_origin = true,
             }
         }
         set
@@ -214,6 +226,7 @@ mod tests {
             ("backends=linters", "no capability"),
             ("http=example.org", "begin with https://"),
             ("http=https://*.example", "letters, digits"),
+            ("http=*", "begin with https://"),
         ] {
             let error = text.parse::<Capability>().unwrap_err().to_string();
             assert!(error.contains(wanted), "{text}: {error}");
@@ -232,6 +245,10 @@ mod tests {
             assert_eq!(set(&new).beyond(&old), set(&beyond));
             assert_eq!(set(&new).join(&old).beyond(&old), set(&beyond));
         }
+        let unnamed: Capabilities = [Capability::AnyOrigin].into_iter().collect();
+        let named = set(&["http=https://a.example"]);
+        assert_eq!(named.beyond(&unnamed), Capabilities::NONE);
+        assert_eq!(unnamed.beyond(&named), unnamed);
         for (gone, left) in [
             ("files=write", vec!["files=read", "scan"]),
             ("files=read", vec!["scan"]),

@@ -69,6 +69,8 @@ pub struct Subject<'a> {
     pub built_in: bool,
     /// What the plugin's manifest requests.
     pub requests: &'a Capabilities,
+    /// Whether the plugin makes do with less files and origins than it requests.
+    pub as_granted: bool,
     /// The limits that the manifest sets itself.
     pub limits: LimitSettings,
     /// The tool's short name.
@@ -239,7 +241,8 @@ impl Policy {
     /// # Errors
     /// Why not.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
-        let &Subject { plugin, built_in, requests, limits, tool, effects, asks_agents } = subject;
+        let &Subject { plugin, built_in, requests, as_granted, limits, tool, effects, asks_agents } =
+            subject;
         if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
             return Err(Denial {
                 code: "ToolNotInRole",
@@ -250,6 +253,7 @@ impl Policy {
             });
         }
         let granted = self.capabilities(plugin, built_in, requests);
+        let effects = if as_granted { effects.min(granted.files) } else { effects };
         let mut wanted = Capabilities { files: effects, ..requests.clone() };
         if !asks_agents {
             wanted.agents.clear();
@@ -291,7 +295,7 @@ impl Policy {
             (
                 "http",
                 names(&wanted.http),
-                capabilities.http.is_empty(),
+                capabilities.http.is_empty() && !as_granted,
                 Capabilities { http: wanted.http.clone(), ..granted.clone() },
             ),
         ] {
@@ -389,6 +393,7 @@ mod tests {
                 scan: true,
                 ..Capabilities::NONE
             }),
+            as_granted: false,
             limits: LimitSettings { memory_mb: Some(64), ..LimitSettings::default() },
             tool: "tool",
             asks_agents: false,
@@ -497,6 +502,26 @@ mod tests {
         }
         let granted = policy("[grants.docs]\nhttp = ['https://context7.com']").unwrap();
         assert_eq!(granted.decide(&subject, None).unwrap().capabilities.http, requests.http);
+    }
+
+    #[test]
+    fn who_makes_do_with_less_gets_what_is_granted_and_no_more() {
+        let requests = Capabilities { files: Files::Write, any_origin: true, ..Capabilities::NONE };
+        let subject =
+            Subject { requests: &requests, as_granted: true, ..subject("stranger", Files::Write) };
+        for (toml, files, origins) in [
+            ("", Files::None, 0),
+            ("[grants.stranger]\nfiles = 'read'", Files::Read, 0),
+            ("[grants.stranger]\nfiles = 'write'", Files::Write, 0),
+            ("[grants.stranger]\nhttp = ['https://a.example']", Files::None, 1),
+            ("[grants.other]\nfiles = 'write'\nhttp = ['https://a.example']", Files::None, 0),
+        ] {
+            let granted = policy(toml).unwrap().decide(&subject, None).unwrap().capabilities;
+            assert_eq!((granted.files, granted.http.len()), (files, origins), "{toml}");
+            assert!(!granted.any_origin);
+        }
+        let demanding = Subject { as_granted: false, ..subject };
+        assert_eq!(policy("").unwrap().decide(&demanding, None).unwrap_err().code, "NotGranted");
     }
 
     #[test]

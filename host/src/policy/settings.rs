@@ -136,6 +136,7 @@ impl GrantSettings {
             cache: self.cache,
             agents: self.agents.clone(),
             http: self.http.iter().map(|granted| granted.origin.clone()).collect(),
+            any_origin: false,
         }
     }
 }

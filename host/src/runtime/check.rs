@@ -3,11 +3,10 @@
 
 use wasmtime::component::{Component, Linker};
 
-use super::bindings::PluginPre;
 use super::bindings::builder::BuildBackendPre;
 use super::bindings::linter::LinterBackendPre;
 use super::bindings::test_runner::TestBackendPre;
-use super::{CallState, LoadError, Needs, Runtime, check_import, needs_of, served};
+use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served};
 use crate::plugin::check::{Finding, Place, TOOLS, backend_interface};
 use crate::plugin::manifest::Manifest;
 use crate::plugin::pack;
@@ -27,8 +26,10 @@ impl Runtime {
         for import in &imports {
             let problem = match (manifest, needs_of(import)) {
                 (None, Some(_)) => None,
-                (None, None) => check_import(name, import, &Capabilities::NONE).err(),
-                (Some(manifest), _) => check_import(name, import, &manifest.requests).err(),
+                (None, None) => check_import(name, import, &Capabilities::NONE, false).err(),
+                (Some(Manifest { requests, as_granted, .. }), _) => {
+                    check_import(name, import, requests, *as_granted).err()
+                }
             };
             findings.extend(problem.map(|problem| refused_import(file, import, &problem)));
         }
@@ -84,7 +85,7 @@ impl Runtime {
         };
         let mut findings = Vec::new();
         if !manifest.tools.is_empty() {
-            findings.extend(PluginPre::new(pre.clone()).err().map(|error| finding(TOOLS, error)));
+            findings.extend(Tools::new(&pre, manifest).err().map(|error| finding(TOOLS, error)));
         }
         for kind in [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder] {
             if !has(kind) {

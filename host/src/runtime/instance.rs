@@ -9,7 +9,7 @@ use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
 use super::bindings::cofferdam::tool::types::CallContext;
 use super::state::{CallState, Control, Observer};
-use super::{Backends, LaneOfPlugin, Prepared, ToolError};
+use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
 use crate::policy::{Capabilities, Limits, OriginSettings, Scope};
@@ -106,10 +106,14 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
         deadline_ms: remaining_ms(&surroundings.control),
         scope: rights.scope.paths().to_vec(),
     };
-    let answer = in_instance(prepared, rights, surroundings, |store, lane| {
-        let plugin = lane.tools()?.instantiate(&mut *store)?;
-        plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
-    })?;
+    let answer =
+        in_instance(prepared, rights, surroundings, |store, lane| match lane.tools()? {
+            Tools::Json(plugin) => {
+                let plugin = plugin.instantiate(&mut *store)?;
+                plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
+            }
+            Tools::Typed(functions) => functions.call(store, tool, args),
+        })?;
     // What a call that has to stop is refused, it may report as a failure of its own.
     if let (Err(_), Some(stop)) = (&answer, surroundings.control.stop()) {
         return Err(stop);

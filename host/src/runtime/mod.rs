@@ -14,6 +14,8 @@ mod engine;
 mod instance;
 mod queue;
 mod state;
+mod typed;
+mod value;
 mod workers;
 
 use std::collections::HashMap;
@@ -43,12 +45,12 @@ pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
 pub(crate) use workers::blocking;
 
-use bindings::PluginPre;
 use bindings::builder::BuildBackendPre;
 use bindings::linter::LinterBackendPre;
 use bindings::test_runner::TestBackendPre;
 pub use clock::Clock;
 pub use engine::Engine;
+use typed::Tools;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
 /// imports anything else does not load.
@@ -222,7 +224,7 @@ pub struct Prepared {
 /// A plugin in one lane: what it exports, as far as its manifest speaks of it.
 struct LaneOfPlugin {
     engine: Engine,
-    tools: Option<PluginPre<CallState>>,
+    tools: Option<Tools>,
     linter: Option<LinterBackendPre<CallState>>,
     test_runner: Option<TestBackendPre<CallState>>,
     builder: Option<BuildBackendPre<CallState>>,
@@ -240,7 +242,7 @@ impl LaneOfPlugin {
         let tools = !manifest.tools.is_empty();
         Ok(Self {
             engine: engine.clone(),
-            tools: tools.then(|| PluginPre::new(pre.clone())).transpose()?,
+            tools: tools.then(|| Tools::new(pre, manifest)).transpose()?,
             linter: has(BackendKind::Linter)
                 .then(|| LinterBackendPre::new(pre.clone()))
                 .transpose()?,
@@ -253,7 +255,7 @@ impl LaneOfPlugin {
         })
     }
 
-    fn tools(&self) -> wasmtime::Result<&PluginPre<CallState>> {
+    fn tools(&self) -> wasmtime::Result<&Tools> {
         self.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no tools"))
     }
 
@@ -364,7 +366,7 @@ impl Runtime {
         let components = self.components(plugin, is_cancelled)?;
         let name = &plugin.manifest.name;
         for (import, _) in components[0].component_type().imports(self.engine()) {
-            check_import(name, import, granted)?;
+            check_import(name, import, granted, plugin.manifest.as_granted)?;
         }
         let world = |error: wasmtime::Error| LoadError::World {
             plugin: name.clone(),
@@ -474,9 +476,17 @@ fn needs_of(import: &str) -> Option<Needs> {
     served.map(|(_, needs)| *needs)
 }
 
-fn check_import(plugin: &str, import: &str, granted: &Capabilities) -> Result<(), LoadError> {
+/// Whether a plugin may import this. One that makes do with less than it requests (`as_granted`)
+/// may import `wasi:http` whatever it is granted: each request is decided on by itself.
+fn check_import(
+    plugin: &str,
+    import: &str,
+    granted: &Capabilities,
+    as_granted: bool,
+) -> Result<(), LoadError> {
     let (plugin, name) = (plugin.to_owned(), import.to_owned());
     match needs_of(import) {
+        Some(Needs::Http) if as_granted => Ok(()),
         Some(needs) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
             plugin,
             import: name,
@@ -572,7 +582,8 @@ mod tests {
             ("wasi:http/outgoing-handler@0.2.6", origins, None),
             ("env", granted(Files::Write, true), Some("does not offer")),
         ] {
-            let error = check_import("p", import, &granted).err().map(|error| error.to_string());
+            let error =
+                check_import("p", import, &granted, false).err().map(|error| error.to_string());
             match wanted {
                 None => assert_eq!(error, None, "{import}"),
                 Some(wanted) => {

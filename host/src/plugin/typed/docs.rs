@@ -1,0 +1,134 @@
+//! The comments of WIT files in a component: the custom section `package-docs`, as wit-parser's
+//! `PackageMetadata` writes it: a byte for the version, then JSON.
+//!
+//! wit-parser itself puts it into WIT packages only, not into components, where other hosts'
+//! tools keep it as well; so what is needed of it is read here. What is not known is left alone.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The name of the custom section.
+pub(super) const SECTION: &str = "package-docs";
+
+/// How long it may be, in bytes.
+const MAX: usize = 1 << 20;
+
+/// The versions of the format: functions were bare strings in the first.
+const VERSIONS: [u8; 2] = [0, 1];
+
+/// What is said of a package.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Docs {
+    docs: Option<String>,
+    #[serde(default)]
+    worlds: BTreeMap<String, World>,
+    #[serde(default)]
+    interfaces: BTreeMap<String, Interface>,
+}
+
+/// Of a world. Functions and interfaces stand under exports only where an import has their name.
+#[derive(Debug, Default, Deserialize)]
+struct World {
+    docs: Option<String>,
+    #[serde(default)]
+    types: BTreeMap<String, TypeDocs>,
+    #[serde(default)]
+    funcs: BTreeMap<String, FunctionDocs>,
+    #[serde(default)]
+    func_exports: BTreeMap<String, FunctionDocs>,
+    #[serde(default)]
+    interfaces: BTreeMap<String, Interface>,
+    #[serde(default)]
+    interface_exports: BTreeMap<String, Interface>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Interface {
+    docs: Option<String>,
+    #[serde(default)]
+    types: BTreeMap<String, TypeDocs>,
+    #[serde(default)]
+    funcs: BTreeMap<String, FunctionDocs>,
+}
+
+/// Of a type, and of its fields or cases.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct TypeDocs {
+    /// Of the type.
+    pub(super) docs: Option<String>,
+    /// Of its fields or cases, by name.
+    #[serde(default)]
+    pub(super) items: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum FunctionDocs {
+    Text(Option<String>),
+    Fields { docs: Option<String> },
+}
+
+impl FunctionDocs {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(docs) | Self::Fields { docs } => docs.as_deref(),
+        }
+    }
+}
+
+impl Docs {
+    /// Reads the section.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(super) fn read(section: &[u8]) -> Result<Self, String> {
+        if section.len() > MAX {
+            return Err(format!("it is larger than {MAX} bytes"));
+        }
+        match section.split_first() {
+            Some((version, json)) if VERSIONS.contains(version) => {
+                serde_json::from_slice(json).map_err(|error| error.to_string())
+            }
+            Some((version, _)) => Err(format!("its format has the unknown version {version}")),
+            None => Err("it is empty".to_owned()),
+        }
+    }
+
+    /// Of the component as a whole.
+    pub(super) fn component(&self) -> Option<&str> {
+        let worlds = self.worlds.values().find_map(|world| world.docs.as_deref());
+        let interfaces = || self.interfaces.values().find_map(|of| of.docs.as_deref());
+        worlds.or(self.docs.as_deref()).or_else(interfaces)
+    }
+
+    /// Of an exported function of the component itself, or of one of its interfaces.
+    pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
+        let found = match interface {
+            None => self
+                .worlds
+                .values()
+                .find_map(|world| world.func_exports.get(name).or_else(|| world.funcs.get(name))),
+            Some(interface) => self.interfaces(interface).find_map(|of| of.funcs.get(name)),
+        };
+        found.and_then(FunctionDocs::text).filter(|text| !text.trim().is_empty())
+    }
+
+    /// Of a type of the component itself, or of one of its interfaces.
+    pub(super) fn ty(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
+        match interface {
+            None => self.worlds.values().find_map(|world| world.types.get(name)),
+            Some(interface) => self.interfaces(interface).find_map(|of| of.types.get(name)),
+        }
+    }
+
+    fn interfaces<'a, 'n>(
+        &'a self,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'a Interface> + use<'a, 'n> {
+        let inline = self.worlds.values().flat_map(move |world| {
+            [world.interface_exports.get(name), world.interfaces.get(name)].into_iter().flatten()
+        });
+        self.interfaces.get(name).into_iter().chain(inline)
+    }
+}

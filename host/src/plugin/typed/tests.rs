@@ -1,0 +1,428 @@
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::{Value, json};
+use wasm_encoder::{ComponentSection as _, CustomSection};
+
+use super::*;
+
+/// A component that hands on what it imports: `functions` are the types of its functions `f0`,
+/// `f1`, ... in terms of `types`. It can't be run, and has the same types as one that can.
+fn component(types: &str, functions: &[&str]) -> String {
+    let functions: String = functions
+        .iter()
+        .enumerate()
+        .map(|(index, ty)| {
+            format!("(import \"i{index}\" (func $f{index} {ty})) (export \"f{index}\" (func $f{index}))\n")
+        })
+        .collect();
+    format!("(component {types} {functions})")
+}
+
+fn derive_text(text: &str) -> Result<Derived, String> {
+    let bytes = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
+    derive(&bytes, "example.wasm").map_err(|error| error.to_string())
+}
+
+fn with_section(text: &str, name: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = wat::parse_str(text).unwrap();
+    CustomSection { name: name.into(), data: data.into() }.append_to_component(&mut bytes);
+    bytes
+}
+
+const ADDER: &str = r#"(component
+  (import "add" (func $add (param "x" u32) (param "y" u32) (result u32)))
+  (instance $adder (export "add" (func $add)))
+  (export "docs:adder/add@0.1.0" (instance $adder)))"#;
+
+#[test]
+fn an_exported_interface_is_tools() {
+    let Derived { manifest, left_out, unread } = derive_text(ADDER).unwrap();
+    manifest.check_schemas().unwrap();
+    assert_eq!((left_out, unread), (Vec::new(), None));
+    assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("example", "0.1.0"));
+    assert!(manifest.as_granted);
+    assert_eq!(manifest.requests, Capabilities::NONE);
+    assert_eq!(manifest.description, "A component that exports add_add.");
+    let [tool] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
+    assert_eq!((tool.name.as_str(), tool.title.as_str()), ("add_add", "add"));
+    assert_eq!(tool.description, "The function add of the interface docs:adder/add@0.1.0.");
+    let number = json!({"type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32});
+    assert_eq!(
+        tool.input,
+        json!({
+            "type": "object",
+            "properties": {"x": number, "y": number},
+            "required": ["x", "y"],
+            "additionalProperties": false,
+        })
+    );
+    assert_eq!(
+        tool.output,
+        json!({
+            "type": "object",
+            "properties": {"result": number},
+            "required": ["result"],
+            "additionalProperties": false,
+        })
+    );
+}
+
+#[test]
+fn what_it_imports_is_what_it_requests() {
+    for (imports, files, any_origin) in [
+        ("", Files::None, false),
+        ("(import \"wasi:clocks/wall-clock@0.2.0\" (instance))", Files::None, false),
+        ("(import \"wasi:filesystem/preopens@0.2.0\" (instance))", Files::Write, false),
+        ("(import \"wasi:http/outgoing-handler@0.2.0\" (instance))", Files::None, true),
+    ] {
+        let text = component(imports, &["(result string)"]);
+        let manifest = derive_text(&text).unwrap().manifest;
+        assert_eq!((manifest.requests.files, manifest.requests.any_origin), (files, any_origin));
+        assert_eq!(manifest.tools[0].effects, files);
+    }
+}
+
+/// Each WIT type with its schema.
+#[test]
+fn each_type_has_a_schema() {
+    let between =
+        |least: i64, most: u64| json!({"type": "integer", "minimum": least, "maximum": most});
+    let wrapped = |name: &str, schema: Value| {
+        json!({
+            "type": "object", "properties": {name: schema}, "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    let types = r#"
+      (type $point' (record (field "x-axis" s32) (field "label" (option string))))
+      (import "point" (type $point (eq $point')))
+      (type $shape' (variant (case "dot") (case "circle" f64)))
+      (import "shape" (type $shape (eq $shape')))
+      (type $color' (enum "red" "green"))
+      (import "color" (type $color (eq $color')))
+      (type $style' (flags "bold" "wide"))
+      (import "style" (type $style (eq $style')))
+      (type $strings (list string)) (type $bytes (list u8)) (type $pair (tuple string u8))
+      (type $maybe (option string)) (type $maybe-color (option $color)) (type $maybe-point (option $point))
+      (type $twice (option $maybe)) (type $nested (list (result u8 (error string))))
+      (type $silent (list (result)))
+    "#;
+    for (ty, wanted) in [
+        ("bool", json!({"type": "boolean"})),
+        ("s8", between(-128, 127)),
+        ("u8", between(0, 255)),
+        ("s16", between(-32768, 32767)),
+        ("u16", between(0, 65535)),
+        ("s32", between(-2_147_483_648, 2_147_483_647)),
+        ("u32", between(0, 4_294_967_295)),
+        ("s64", between(i64::MIN, i64::MAX as u64)),
+        ("u64", between(0, u64::MAX)),
+        ("f32", json!({"type": "number", "minimum": -3.402_823_5e38, "maximum": 3.402_823_5e38})),
+        ("f64", json!({"type": "number"})),
+        ("char", json!({"type": "string", "minLength": 1, "maxLength": 1})),
+        ("string", json!({"type": "string"})),
+        (
+            "$point",
+            json!({
+                "type": "object",
+                "properties": {
+                    "x-axis": between(-2_147_483_648, 2_147_483_647),
+                    "label": {"type": ["string", "null"]},
+                },
+                "required": ["x-axis"],
+                "additionalProperties": false,
+            }),
+        ),
+        (
+            "$shape",
+            json!({"oneOf": [
+                wrapped("tag", json!({"const": "dot"})),
+                {
+                    "type": "object",
+                    "properties": {"tag": {"const": "circle"}, "value": {"type": "number"}},
+                    "required": ["tag", "value"],
+                    "additionalProperties": false,
+                },
+            ]}),
+        ),
+        ("$color", json!({"type": "string", "enum": ["red", "green"]})),
+        (
+            "$style",
+            json!({"type": "array", "items": {"enum": ["bold", "wide"]}, "uniqueItems": true}),
+        ),
+        ("$strings", json!({"type": "array", "items": {"type": "string"}})),
+        ("$bytes", json!({"type": "string", "contentEncoding": "base64"})),
+        (
+            "$pair",
+            json!({
+                "type": "array", "prefixItems": [{"type": "string"}, between(0, 255)],
+                "minItems": 2, "maxItems": 2,
+            }),
+        ),
+        ("$maybe", json!({"type": ["string", "null"]})),
+        (
+            "$maybe-color",
+            json!({"anyOf": [{"type": "string", "enum": ["red", "green"]}, {"type": "null"}]}),
+        ),
+        (
+            "$twice",
+            json!({
+                "type": ["object", "null"], "properties": {"some": {"type": ["string", "null"]}},
+                "required": ["some"], "additionalProperties": false,
+            }),
+        ),
+        (
+            "$nested",
+            json!({"type": "array", "items": {"oneOf": [
+                wrapped("ok", between(0, 255)), wrapped("err", json!({"type": "string"})),
+            ]}}),
+        ),
+        (
+            "$silent",
+            json!({"type": "array", "items": {"oneOf": [
+                wrapped("ok", json!({"type": "null"})), wrapped("err", json!({"type": "null"})),
+            ]}}),
+        ),
+    ] {
+        let text = component(types, &[&format!("(param \"it\" {ty}) (result {ty})")]);
+        let manifest = derive_text(&text).unwrap().manifest;
+        manifest.check_schemas().unwrap();
+        let tool = &manifest.tools[0];
+        assert_eq!(tool.input["properties"]["it"], wanted, "{ty}");
+        assert_eq!(tool.output["properties"]["result"], wanted, "{ty}");
+        let is_option = ty.starts_with("$maybe") || ty == "$twice";
+        let required = if is_option { json!([]) } else { json!(["it"]) };
+        assert_eq!(tool.input["required"], required, "{ty}");
+    }
+}
+
+#[test]
+fn a_result_is_an_answer_or_an_error() {
+    let wrapped = |name: &str, ty: &str| schema::wrapped(name, Some(json!({"type": ty})));
+    let nothing = schema::wrapped("result", None);
+    for (result, output, failure) in [
+        ("", nothing.clone(), None),
+        ("(result (result))", nothing.clone(), None),
+        ("(result (result string))", wrapped("result", "string"), None),
+        ("(result (result (error string)))", nothing, Some(wrapped("error", "string"))),
+        (
+            "(result (result bool (error string)))",
+            wrapped("result", "boolean"),
+            Some(wrapped("error", "string")),
+        ),
+    ] {
+        let manifest = derive_text(&component("", &[result])).unwrap().manifest;
+        assert_eq!(manifest.tools[0].output, output, "{result}");
+        assert_eq!(manifest.tools[0].failure, failure, "{result}");
+    }
+}
+
+#[test]
+fn what_can_be_no_tool_is_left_out_with_the_reason() {
+    let resource = "(import \"file\" (type $file (sub resource)))";
+    for (types, function, wanted) in [
+        (
+            resource,
+            "(param \"f\" (own $file))",
+            "takes a resource, which would not outlive a call ('f')",
+        ),
+        (resource, "(param \"f\" (borrow $file))", "takes a resource"),
+        (resource, "(result (own $file))", "answers a resource"),
+        (resource, "(result (result string (error (own $file))))", "answers a resource"),
+        ("", "(result (stream u8))", "answers a stream"),
+        ("", "(result (future u8))", "answers a future"),
+        ("", "async (result u8)", "is asynchronous"),
+        ("", "(param \"m\" (map string u8))", "takes a type that this engine does not have"),
+        (
+            "(type $l (list u8 4))",
+            "(param \"l\" $l)",
+            "takes a type that this engine does not have",
+        ),
+    ] {
+        let error = derive_text(&component(types, &[function])).unwrap_err();
+        assert!(error.contains("no function that it exports can be a tool: f0 "), "{error}");
+        assert!(error.contains(wanted), "{function}: {error}");
+        let derived = derive_text(&component(types, &[function, "(result u8)"])).unwrap();
+        assert_eq!(derived.manifest.tools.len(), 1);
+        assert_eq!(derived.left_out.len(), 1);
+        assert_eq!(derived.left_out[0].function, "f0");
+        assert!(derived.left_out[0].why.starts_with(wanted), "{:?}", derived.left_out);
+    }
+    let command = r#"(component
+      (import "run" (func $run (result (result))))
+      (instance $command (export "run" (func $run)))
+      (export "wasi:cli/run@0.2.6" (instance $command)))"#;
+    assert!(derive_text(command).unwrap_err().contains("wasi:cli/run@0.2.6#run is a command"));
+    let method = r#"(component
+      (import "a:b/c" (instance $i
+        (export "file" (type $file (sub resource)))
+        (export "[method]file.size" (func (param "self" (borrow $file)) (result u8)))))
+      (export "a:b/c" (instance $i)))"#;
+    let error = derive_text(method).unwrap_err();
+    assert!(error.contains("a:b/c#[method]file.size belongs to a resource"), "{error}");
+}
+
+#[test]
+fn names_are_those_of_functions_and_files() {
+    for (interface, function, wanted) in [
+        (None, "get-weather", Some("get-weather")),
+        (None, "get-URL", Some("get-url")),
+        (Some("docs:adder/add@0.1.0"), "add", Some("add_add")),
+        (Some("calculator"), "add", Some("calculator_add")),
+        (Some("a:b/c"), "[method]r.f", None),
+        (Some("unlocked-dep=<a:b>"), "f", None),
+    ] {
+        assert_eq!(tool_name(interface, function).as_deref(), wanted);
+    }
+    for (called, wanted) in [
+        ("weather.wasm", Some("weather")),
+        ("Get Weather.component.wasm", Some("get-weather")),
+        ("time_server--js@1.0.wasm", Some("time_server-js")),
+        ("7zip.wasm", None),
+        ("_a__b_", Some("a_b")),
+        ("", None),
+        ("é.wasm", None),
+        ("../x", None),
+    ] {
+        let found = plugin_name(called);
+        assert_eq!(found.ok().as_deref(), wanted, "{called}");
+    }
+    let long = "x".repeat(60);
+    let text = component("", &["(result u8)"]).replace("f0", &long);
+    assert!(derive_text(&text).unwrap_err().contains("at most 64 characters"));
+}
+
+#[test]
+fn two_functions_of_one_name_are_an_error() {
+    let text = r#"(component
+      (import "f" (func $f (result u8)))
+      (instance $i (export "f" (func $f)))
+      (export "a:b/c@1.0.0" (instance $i))
+      (export "d:e/c@2.0.0" (instance $i)))"#;
+    let error = derive_text(text).unwrap_err();
+    assert!(
+        error.contains("'a:b/c@1.0.0#f' and 'd:e/c@2.0.0#f' would both be the tool 'c_f'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_no_typed_component_has_no_manifest() {
+    for text in [
+        "(component)",
+        "(component (type $t' (record (field \"a\" u8))) (export \"t\" (type $t')))",
+        r#"(component (import "f" (func $f (result u8))) (instance $i (export "call" (func $f)))
+           (export "cofferdam:tool/tools@0.1.0" (instance $i)) (export "g" (func $f)))"#,
+    ] {
+        let error = derive_text(text).unwrap_err();
+        assert_eq!(error, PackError::NoManifest.to_string(), "{text}");
+    }
+    for bytes in [&b""[..], b"\0asm\x0d\0\x01\0\x07\xff", &[0xde; 100]] {
+        assert!(matches!(derive(bytes, "x"), Err(PackError::Malformed(_))));
+    }
+    let whole = wat::parse_str(ADDER).unwrap();
+    // Without its last sections it may be a component as well.
+    let all = derive(&whole, "x").unwrap();
+    for end in 0..whole.len() {
+        if let Ok(some) = derive(&whole[..end], "x") {
+            assert_eq!(some, all);
+        }
+    }
+}
+
+const POINTS: &str = r#"(component
+  (import "a:b/points@1.0.0" (instance $points
+    (type $point' (record (field "x" s32)))
+    (export "point" (type $point (eq $point')))
+    (export "move" (func (param "to" $point)))))
+  (import "g" (func $g (result u8)))
+  (export "a:b/points@1.0.0" (instance $points))
+  (export "get" (func $g)))"#;
+
+#[test]
+fn comments_are_descriptions() {
+    let docs = json!({
+        "worlds": {"w": {
+            "docs": "Moves points.\nAnd more.",
+            "func_exports": {"get": {"docs": "Gets it.", "stability": {"stable": {"since": "1.0.0"}}}},
+        }},
+        "interfaces": {"points": {
+            "funcs": {"move": "Moves there."},
+            "types": {"point": {"docs": "A place.", "items": {"x": "To the right."}}},
+        }},
+    });
+    for version in [0, 1] {
+        let section = [&[version][..], docs.to_string().as_bytes()].concat();
+        let bytes = with_section(POINTS, docs::SECTION, &section);
+        let Derived { manifest, unread, .. } = derive(&bytes, "points.wasm").unwrap();
+        assert_eq!(unread, None);
+        assert_eq!(manifest.description, "Moves points.");
+        let [get, to] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
+        assert_eq!((get.name.as_str(), get.description.as_str()), ("get", "Gets it."));
+        assert_eq!((to.name.as_str(), to.description.as_str()), ("points_move", "Moves there."));
+        let point = &to.input["properties"]["to"];
+        assert_eq!(point["description"], "A place.");
+        assert_eq!(point["properties"]["x"]["description"], "To the right.");
+    }
+    let described = with_section(ADDER, "description", b"Adds numbers.");
+    assert_eq!(derive(&described, "adder").unwrap().manifest.description, "Adds numbers.");
+    let versioned = with_section(ADDER, "version", b"7.0.0-rc.1");
+    assert_eq!(derive(&versioned, "adder").unwrap().manifest.version, "7.0.0-rc.1");
+    let nonsense = with_section(ADDER, "version", b"\x1b[2Jnewest");
+    assert_eq!(derive(&nonsense, "adder").unwrap().manifest.version, "0.1.0");
+}
+
+#[test]
+fn comments_that_cant_be_read_are_said_to_be() {
+    let deep = [b"\x01".to_vec(), b"{\"worlds\":".repeat(10_000)].concat();
+    let large = [&b"\x01{\"docs\":\""[..], &b"x".repeat(2 << 20), b"\"}"].concat();
+    for (section, wanted) in [
+        (&b""[..], "it is empty"),
+        (b"\x02{}", "unknown version 2"),
+        (b"\x01", "EOF while parsing"),
+        (b"\x01{\"worlds\": []}", "invalid type"),
+        (&deep, "EOF while parsing"),
+        (&large, "larger than 1048576 bytes"),
+    ] {
+        let derived = derive(&with_section(ADDER, docs::SECTION, section), "adder").unwrap();
+        let unread = derived.unread.unwrap();
+        assert!(unread.contains(wanted), "{unread}");
+        assert_eq!(derived.manifest.tools.len(), 1);
+    }
+    let long = json!({"interfaces": {"add": {"funcs": {"add": "x".repeat(100_000)}}}});
+    let section = [&b"\x01"[..], long.to_string().as_bytes()].concat();
+    let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder").unwrap();
+    assert!(derived.manifest.tools[0].description.len() <= DESCRIPTION + "...".len());
+}
+
+/// What is large for nothing costs little and is refused.
+#[test]
+fn bombs_are_refused() {
+    let chain = |count: usize, of: &dyn Fn(usize) -> String| -> String {
+        let types: String = (1..=count).map(|n| format!("(type $t{n} {})\n", of(n - 1))).collect();
+        component(
+            &format!("(type $t0 (option u8)) {types}"),
+            &[&format!("(param \"it\" $t{count})")],
+        )
+    };
+    for (text, wanted) in [
+        (chain(30, &|n| format!("(option $t{n})")), "takes types that nest deeper than 24"),
+        (chain(90, &|n| format!("(list $t{n})")), "takes types that nest deeper than 24"),
+        // 2^16 types, as everybody would see them.
+        (
+            chain(16, &|n| format!("(tuple $t{n} $t{n})")),
+            "takes more types than anybody could read",
+        ),
+    ] {
+        let error = derive_text(&text).unwrap_err();
+        assert!(error.contains(wanted), "{error}");
+    }
+    let wide: String = (0..3_000).map(|n| format!("(field \"f{n}\" u8)")).collect();
+    let wide = format!("(type $r' (record {wide})) (import \"r\" (type $r (eq $r')))");
+    let error = derive_text(&component(&wide, &["(param \"it\" $r)"])).unwrap_err();
+    assert!(error.contains("more types than anybody could read"), "{error}");
+    // Nobody may be made to read 10,000 nested options, whoever refuses them first.
+    assert!(derive_text(&chain(10_000, &|n| format!("(option $t{n})"))).is_err());
+    let many: Vec<&str> = std::iter::repeat_n("(result u8)", MAX_FUNCTIONS + 1).collect();
+    assert!(derive_text(&component("", &many)).unwrap_err().contains("more than 1000 functions"));
+}

@@ -1,0 +1,331 @@
+//! Components without a manifest, as people make them for other hosts: they load, list and answer
+//! like any plugin, and get what a person grants them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use wasm_encoder::{ComponentSection as _, CustomSection};
+
+use crate::support::{Ended, Place, guest};
+
+/// The guest as its compiler made it: without the manifest that was packed in front.
+fn bare() -> Vec<u8> {
+    let packed = fs::read(guest("typed")).unwrap();
+    let (header, rest) = packed.split_at(8);
+    assert_eq!(rest[0], 0, "a custom section is first");
+    let digits = 1 + rest[1..].iter().position(|byte| byte & 0x80 == 0).unwrap();
+    let size =
+        rest[1..=digits].iter().rev().fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
+    [header, &rest[1 + digits + size..]].concat()
+}
+
+/// As the component model's book has it: one interface with one function.
+fn adder() -> Vec<u8> {
+    wat::parse_str(
+        r#"(component
+          (core module $m (func (export "add") (param i32 i32) (result i32)
+            (i32.add (local.get 0) (local.get 1))))
+          (core instance $i (instantiate $m))
+          (func $add (param "x" u32) (param "y" u32) (result u32) (canon lift (core func $i "add")))
+          (instance $adder (export "add" (func $add)))
+          (export "docs:adder/add@0.1.0" (instance $adder)))"#,
+    )
+    .unwrap()
+}
+
+/// With its comments beside it, as hosts for agents want them, and an import of the network.
+fn documented() -> Vec<u8> {
+    let mut bytes = wat::parse_str(
+        r#"(component
+          (import "wasi:http/types@0.2.6" (instance))
+          (core module $m (func (export "even") (param i32) (result i32)
+            (i32.eqz (i32.and (local.get 0) (i32.const 1)))))
+          (core instance $i (instantiate $m))
+          (func (export "is-even") (param "number" s32) (result bool)
+            (canon lift (core func $i "even"))))"#,
+    )
+    .unwrap();
+    let docs = json!({"worlds": {"parity": {
+        "docs": "Looks at numbers.",
+        "func_exports": {"is-even": {"docs": "Whether a number can be halved."}},
+    }}});
+    let data = [&b"\x01"[..], docs.to_string().as_bytes()].concat();
+    CustomSection { name: "package-docs".into(), data: data.into() }
+        .append_to_component(&mut bytes);
+    bytes
+}
+
+struct Typed {
+    place: Place,
+    file: PathBuf,
+}
+
+impl Typed {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let place = Place::new();
+        place.write(name, bytes);
+        let file = place.workspace().join(name);
+        Self { place, file }
+    }
+
+    fn file(&self) -> &str {
+        self.file.to_str().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Ended {
+        self.place.run(&[args, &["--plugin", self.file()]].concat())
+    }
+
+    fn call(&self, tool: &str, args: &Value) -> Ended {
+        self.run(&["call", tool, &args.to_string()])
+    }
+
+    fn answers(&self, tool: &str, args: Value, wanted: Value) {
+        let ended = self.call(tool, &args);
+        assert_eq!(ended.status, 0, "{tool} {args}: {ended:?}");
+        assert_eq!(ended.json(), wanted, "{tool} {args}");
+    }
+
+    fn fails(&self, tool: &str, args: Value, wanted: &[&str]) {
+        let ended = self.call(tool, &args);
+        assert_ne!(ended.status, 0, "{tool} {args}: {ended:?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        for wanted in wanted {
+            assert!(said.contains(wanted), "{tool} {args}: '{wanted}' is missing in {said}");
+        }
+    }
+
+    fn grant(&self, grant: &str) {
+        self.place.write("cofferdam.toml", grant);
+    }
+}
+
+#[test]
+fn three_components_of_other_hosts_load_and_answer() {
+    let adder = Typed::new("adder.wasm", &adder());
+    adder.answers(
+        "adder.add_add",
+        json!({"x": 2, "y": 4_000_000_000_u32}),
+        json!({"result": 4_000_000_002_u32}),
+    );
+    adder.fails("add_add", json!({"x": 2}), &["InvalidArguments", "the required field 'y'"]);
+    adder.fails("add_add", json!({"x": 2, "y": -1}), &["InvalidArguments", "at least 0"]);
+
+    let parity = Typed::new("parity.wasm", &documented());
+    parity.answers("is-even", json!({"number": -2}), json!({"result": true}));
+    parity.answers("is-even", json!({"number": 7.0}), json!({"result": false}));
+    let tool = parity.run(&["tools", "is-even"]).json();
+    assert_eq!(tool["description"], "Whether a number can be halved.");
+
+    let shapes = Typed::new("shapes.wasm", &bare());
+    shapes.answers("get-weather", json!({"city": "Oslo"}), json!({"result": "It rains in Oslo."}));
+    shapes.fails("get-weather", json!({"city": ""}), &["FunctionError", "no city"]);
+    shapes.fails("get-weather", json!({"city": "crash"}), &["PluginCrashed"]);
+    shapes.answers("divide", json!({"dividend": 1, "divisor": 8}), json!({"result": 0.125}));
+    shapes.fails(
+        "divide",
+        json!({"dividend": 0, "divisor": 0}),
+        &["UnrepresentableAnswer", "NaN is no number that JSON has"],
+    );
+}
+
+#[test]
+fn every_kind_of_value_goes_in_and_comes_out() {
+    let shapes = Typed::new("shapes.wasm", &bare());
+    let drawing = json!({
+        "shapes": [
+            {"tag": "dot"},
+            {"tag": "circle", "value": 1.5},
+            {"tag": "path", "value": [{"x": -1, "y": 2, "label": "é"}, {"x": 0, "y": 0, "label": null}]},
+        ],
+        "style": ["bold", "wide"],
+        "color": "green",
+        "picture": "AP+A",
+        "ids": [u64::MAX, i64::MIN],
+        "initial": "🦀",
+        "scale": 0.1,
+    });
+    shapes.answers("geometry_echo", json!({"drawing": drawing}), json!({"result": drawing}));
+    let mut without = drawing.clone();
+    without.as_object_mut().unwrap().shift_remove("color");
+    let mut answered = drawing.clone();
+    answered["color"] = Value::Null;
+    shapes.answers("geometry_echo", json!({"drawing": without}), json!({"result": answered}));
+    for (pointer, wrong, wanted) in [
+        ("/color", json!("blue"), "/drawing/color"),
+        ("/style", json!(["thin"]), "/drawing/style/0"),
+        ("/ids", json!([1]), "/drawing/ids"),
+        ("/initial", json!("ab"), "/drawing/initial"),
+        ("/picture", json!("???"), "expected bytes as base64"),
+        ("/shapes/1/tag", json!("square"), "/drawing/shapes/1"),
+    ] {
+        let mut drawing = drawing.clone();
+        *drawing.pointer_mut(pointer).unwrap() = wrong;
+        shapes.fails("geometry_echo", json!({"drawing": drawing}), &["InvalidArguments", wanted]);
+    }
+    shapes.answers(
+        "geometry_area",
+        json!({"shape": {"tag": "circle", "value": 2}}),
+        json!({"result": 12.0}),
+    );
+    // Errors that are variants have their cases as codes, and all of them as the failure document.
+    let ended = shapes.call("geometry_area", &json!({"shape": {"tag": "circle", "value": -2}}));
+    assert_eq!(ended.json(), json!({"error": {"tag": "negative", "value": -2.0}}));
+    let envelope = json!({"tool": "geometry_area", "args": {"shape": {"tag": "dot"}}});
+    shapes.place.write("envelope.json", envelope.to_string());
+    let ended = shapes.run(&["run", "envelope.json"]);
+    assert!(ended.stdout.contains("no-area"), "{ended:?}");
+}
+
+#[test]
+fn limits_hold_as_for_every_plugin() {
+    let shapes = Typed::new("shapes.wasm", &bare());
+    shapes.grant("[limits]\ncall-ms = 500\n");
+    shapes.fails("spin", json!({}), &["WallClockLimit"]);
+    shapes.grant("");
+    shapes.fails("flood", json!({"count": 9_000}), &["OutputLimit"]);
+    shapes.fails("flood", json!({"count": 50_000}), &["TransferLimit"]);
+    let ended = shapes.call("flood", &json!({"count": 3}));
+    assert_eq!(ended.json()["result"].as_array().unwrap().len(), 3, "{ended:?}");
+}
+
+#[test]
+fn files_are_what_a_person_grants() {
+    let shapes = Typed::new("shapes.wasm", &bare());
+    shapes.place.write("note.txt", "hello");
+    let read = json!({"path": "note.txt"});
+    let write = json!({"path": "new.txt", "text": "x"});
+    let hints = || {
+        let tools = shapes.run(&["tools", "--format", "mcp"]).json();
+        let tools = tools.as_array().unwrap_or_else(|| tools["tools"].as_array().unwrap()).clone();
+        let tool = tools.iter().find(|tool| tool["name"] == "shapes__read-note").unwrap();
+        tool["annotations"]["readOnlyHint"].as_bool().unwrap()
+    };
+    // Nothing is granted by itself.
+    shapes.fails("read-note", read.clone(), &["FunctionError"]);
+    shapes.fails("write-note", write.clone(), &["FunctionError"]);
+    assert!(hints());
+    shapes.grant("[grants.shapes]\nfiles = 'read'\n");
+    shapes.answers("read-note", read.clone(), json!({"result": "hello"}));
+    shapes.fails("write-note", write.clone(), &["FunctionError"]);
+    shapes.fails("read-note", json!({"path": "../outside"}), &["FunctionError"]);
+    assert!(hints());
+    shapes.grant("[grants.shapes]\nfiles = 'write'\n");
+    assert!(!hints());
+    shapes.answers("write-note", write, json!({}));
+    assert_eq!(shapes.place.read("new.txt"), "x");
+}
+
+#[test]
+fn a_typed_component_is_checked_inspected_and_listed() {
+    let shapes = Typed::new("shapes.wasm", &bare());
+    let place = &shapes.place;
+    let checked = place.run(&["plugin", "check", "shapes.wasm", "--json"]);
+    assert_eq!(checked.status, 0, "{checked:?}");
+    let checked = checked.json();
+    assert_eq!(checked["plugin"], "shapes");
+    let findings = checked["findings"].as_array().unwrap();
+    let left_out: Vec<&str> =
+        findings.iter().filter_map(|finding| finding["place"]["export"].as_str()).collect();
+    let interface = "example:shapes/geometry@1.2.0";
+    assert_eq!(left_out, [format!("{interface}#[method]canvas.draw"), format!("{interface}#open")]);
+    let inspected = place.run(&["plugin", "inspect", "shapes.wasm"]).json();
+    assert_eq!(inspected["version"], "1.2.0");
+    assert_eq!(inspected["asks_for"], json!(["reading and changing files of the workspace"]));
+    let names: Vec<&str> = inspected["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "divide",
+            "flood",
+            "geometry_area",
+            "geometry_echo",
+            "get-weather",
+            "read-note",
+            "spin",
+            "write-note"
+        ]
+    );
+    let listed = shapes.run(&["tools", "get-weather"]).json();
+    assert_eq!(listed["input"]["properties"], json!({"city": {"type": "string"}}));
+}
+
+#[test]
+fn a_typed_component_is_installed_under_its_files_name() {
+    let place = Place::new();
+    let file = place.home_file("parity.wasm");
+    fs::write(&file, documented()).unwrap();
+    let file = file.to_str().unwrap();
+    let refused = place.run(&["plugin", "install", file]);
+    assert_ne!(refused.status, 0);
+    assert!(refused.stderr.contains("--grant http=https://HOST"), "{refused:?}");
+    let installed = place.run(&["plugin", "install", file, "--grant", "http=https://a.example"]);
+    assert_eq!(installed.status, 0, "{installed:?}");
+    let installed = &installed.json()["plugins"][0];
+    assert_eq!(installed["plugin"], "parity");
+    assert_eq!(installed["granted"]["http"], json!(["https://a.example"]));
+    fs::remove_file(file).unwrap();
+    let ended = place.run(&["call", "parity.is-even", "{\"number\": 4}"]);
+    assert_eq!(ended.json(), json!({"result": true}), "{ended:?}");
+    assert_eq!(place.run(&["plugin", "install"]).json()["plugins"][0]["state"], "unchanged");
+    let all = place.run(&["policy", "grant", "parity", "all"]);
+    assert!(all.stderr.contains("each is granted as http=https://HOST"), "{all:?}");
+    let more = place.run(&["policy", "grant", "parity", "http=https://b.example"]);
+    assert_eq!(more.json()["granted"]["http"], json!(["https://a.example", "https://b.example"]));
+}
+
+#[test]
+fn a_manifest_says_more_than_types_can() {
+    let typed = Typed { place: Place::new(), file: guest("typed") };
+    typed.answers(
+        "typed.get-weather",
+        json!({"city": "Rome"}),
+        json!({"result": "It rains in Rome."}),
+    );
+    typed.fails("get-weather", json!({"city": "x".repeat(101)}), &["InvalidArguments", "100"]);
+    typed.fails("divide", json!({}), &["UnknownTool"]);
+    let tested = typed.place.run(&["plugin", "test", typed.file()]);
+    assert_eq!(tested.status, 0, "{tested:?}");
+}
+
+#[test]
+fn components_that_cant_be_plugins_say_why() {
+    let stream =
+        r#"(component (import "f" (func $f (result (stream u8)))) (export "f" (func $f)))"#;
+    let clash = r#"(component
+      (core module $m (func (export "f")))
+      (core instance $m (instantiate $m))
+      (func $f (canon lift (core func $m "f")))
+      (instance $i (export "f" (func $f)))
+      (export "a:b/c" (instance $i))
+      (export "d:e/c" (instance $i)))"#;
+    for (name, text, wanted) in [
+        ("s.wasm", stream, "no function that it exports can be a tool: f answers a stream"),
+        ("c.wasm", clash, "'a:b/c#f' and 'd:e/c#f' would both be the tool 'c_f'"),
+        ("1.wasm", clash, "'1.wasm' gives no name"),
+    ] {
+        let typed = Typed::new(name, &wat::parse_str(text).unwrap());
+        for args in [
+            &["tools", "--plugin", name][..],
+            &["plugin", "inspect", name],
+            &["plugin", "check", name],
+        ] {
+            let ended = typed.place.run(args);
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(ended.status != 0 && said.contains(wanted), "{args:?}: {ended:?}");
+        }
+    }
+    let sockets = r#"(component
+      (import "wasi:sockets/tcp@0.2.6" (instance))
+      (core module $m (func (export "f")))
+      (core instance $m (instantiate $m))
+      (func (export "f") (canon lift (core func $m "f"))))"#;
+    let typed = Typed::new("s.wasm", &wat::parse_str(sockets).unwrap());
+    typed.fails("f", json!({}), &["UnknownImport", "wasi:sockets/tcp@0.2.6"]);
+}
