@@ -96,8 +96,11 @@ impl Typed {
         }
     }
 
-    fn grant(&self, grant: &str) {
-        self.place.write("cofferdam.toml", grant);
+    /// Sets the person's own settings.
+    fn settings(&self, settings: &str) {
+        let file = self.place.home_file(".config/cofferdam/cofferdam.toml");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, settings).unwrap();
     }
 }
 
@@ -172,7 +175,7 @@ fn every_kind_of_value_goes_in_and_comes_out() {
     // Errors that are variants have their cases as codes, and all of them as the failure document.
     let ended = shapes.call("geometry_area", &json!({"shape": {"tag": "circle", "value": -2}}));
     assert_eq!(ended.json(), json!({"error": {"tag": "negative", "value": -2.0}}));
-    let envelope = json!({"tool": "geometry_area", "args": {"shape": {"tag": "dot"}}});
+    let envelope = json!({"tool": "geometry_area", "shape": {"tag": "dot"}});
     shapes.place.write("envelope.json", envelope.to_string());
     let ended = shapes.run(&["run", "envelope.json"]);
     assert!(ended.stdout.contains("no-area"), "{ended:?}");
@@ -181,9 +184,9 @@ fn every_kind_of_value_goes_in_and_comes_out() {
 #[test]
 fn limits_hold_as_for_every_plugin() {
     let shapes = Typed::new("shapes.wasm", &bare());
-    shapes.grant("[limits]\ncall-ms = 500\n");
+    shapes.settings("[limits]\ncall-ms = 500\n");
     shapes.fails("spin", json!({}), &["WallClockLimit"]);
-    shapes.grant("");
+    shapes.settings("");
     shapes.fails("flood", json!({"count": 9_000}), &["OutputLimit"]);
     shapes.fails("flood", json!({"count": 50_000}), &["TransferLimit"]);
     let ended = shapes.call("flood", &json!({"count": 3}));
@@ -206,12 +209,12 @@ fn files_are_what_a_person_grants() {
     shapes.fails("read-note", read.clone(), &["FunctionError"]);
     shapes.fails("write-note", write.clone(), &["FunctionError"]);
     assert!(hints());
-    shapes.grant("[grants.shapes]\nfiles = 'read'\n");
+    shapes.settings("[grants.shapes]\nfiles = 'read'\n");
     shapes.answers("read-note", read.clone(), json!({"result": "hello"}));
     shapes.fails("write-note", write.clone(), &["FunctionError"]);
     shapes.fails("read-note", json!({"path": "../outside"}), &["FunctionError"]);
     assert!(hints());
-    shapes.grant("[grants.shapes]\nfiles = 'write'\n");
+    shapes.settings("[grants.shapes]\nfiles = 'write'\n");
     assert!(!hints());
     shapes.answers("write-note", write, json!({}));
     assert_eq!(shapes.place.read("new.txt"), "x");
@@ -221,7 +224,7 @@ fn files_are_what_a_person_grants() {
 fn a_typed_component_is_checked_inspected_and_listed() {
     let shapes = Typed::new("shapes.wasm", &bare());
     let place = &shapes.place;
-    let checked = place.run(&["plugin", "check", "shapes.wasm", "--json"]);
+    let checked = place.run(&["plugin", "check", "shapes.wasm"]);
     assert_eq!(checked.status, 0, "{checked:?}");
     let checked = checked.json();
     assert_eq!(checked["plugin"], "shapes");

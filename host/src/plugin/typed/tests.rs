@@ -426,3 +426,21 @@ fn bombs_are_refused() {
     let many: Vec<&str> = std::iter::repeat_n("(result u8)", MAX_FUNCTIONS + 1).collect();
     assert!(derive_text(&component("", &many)).unwrap_err().contains("more than 1000 functions"));
 }
+
+/// Whatever a bit is changed to: a manifest that holds, or an error.
+#[test]
+fn damaged_components_do_no_harm() {
+    for text in [ADDER, POINTS] {
+        let docs = br#"\x01{"interfaces":{"points":{"funcs":{"move":"Moves."}}}}"#;
+        let whole = with_section(text, docs::SECTION, docs);
+        for place in 0..whole.len() {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[place] ^= 1 << bit;
+                if let Ok(derived) = derive(&damaged, "x") {
+                    derived.manifest.check_schemas().unwrap();
+                }
+            }
+        }
+    }
+}
