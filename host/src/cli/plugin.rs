@@ -7,11 +7,16 @@ use serde_json::{Value, json};
 
 use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
+use super::setup::Directories;
 use super::{CliError, exit, setup};
 use crate::install;
 use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::plugin::pack;
 use crate::plugin::registry::Plugin;
+use crate::plugin::signature::Signer;
+use crate::plugin::store::Store;
+use crate::plugin::typed::{self, wit};
 use crate::policy::{Capabilities, Capability, Files};
 use crate::runtime::{Runtime, Workers};
 
@@ -111,6 +116,13 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     };
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
     let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
+    let wit = wit::text(&bytes).map_err(|error| usage(&error))?;
+    let is_packed = pack::is_packed(&bytes).map_err(|error| usage(&error))?;
+    let left_out = if is_packed {
+        Vec::new()
+    } else {
+        typed::derive(&bytes, &manifest.name).map_err(|error| usage(&error))?.left_out
+    };
     output.document(&json!({
         "name": manifest.name,
         "version": manifest.version,
@@ -118,6 +130,8 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "license": manifest.license,
         "asks_for": in_words(&manifest.requests),
         "limits": manifest.limits,
+        "has_manifest": is_packed,
+        "signer": accepted_signer(&Digest::of(&bytes))?,
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
             "title": tool.title,
@@ -125,13 +139,23 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
             "effects": tool.effects,
             "examples": tool.examples.iter().map(|example| &example.name).collect::<Vec<_>>(),
         })).collect::<Vec<Value>>(),
+        "left_out": left_out,
         "backends": manifest.backends,
         "imports": imports,
         "exports": exports,
+        "wit": wit,
         "bytes": bytes.len(),
         "sha256": digest(&bytes),
     }))?;
     Ok(exit::OK)
+}
+
+/// Whose signature was checked when the person installed this file, in this workspace or another.
+fn accepted_signer(digest: &Digest) -> Result<Option<Signer>, CliError> {
+    // Nobody gets a store for having looked at a file.
+    let store = Directories::find().map(|its| its.plugins).filter(|store| store.is_dir());
+    let Some(store) = store else { return Ok(None) };
+    Ok(Store::open(&store)?.acceptances()?.signer(digest).cloned())
 }
 
 /// A set of capabilities for a person who decides about it.

@@ -173,6 +173,12 @@ impl Acceptances {
         self.plugins.insert(name, accepted);
     }
 
+    /// Whose signature a file had when it was accepted.
+    pub fn signer(&self, digest: &Digest) -> Option<&Signer> {
+        let mut files = self.plugins.values().flat_map(|accepted| &accepted.files);
+        files.find(|file| file.digest == *digest)?.signer.as_ref()
+    }
+
     /// Whether the plugin that a lock names was accepted.
     ///
     /// # Errors

@@ -180,6 +180,14 @@ pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
     }
 }
 
+/// Whether a component has a manifest packed into it.
+///
+/// # Errors
+/// Bytes that are no component.
+pub fn is_packed(component: &[u8]) -> Result<bool, PackError> {
+    Ok(section(component)?.is_some())
+}
+
 /// What a file is called.
 pub fn called(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()

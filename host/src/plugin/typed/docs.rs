@@ -114,6 +114,11 @@ impl Docs {
         found.and_then(FunctionDocs::text).filter(|text| !text.trim().is_empty())
     }
 
+    /// Of an interface.
+    pub(super) fn interface(&self, name: &str) -> Option<&str> {
+        self.interfaces(name).find_map(|of| of.docs.as_deref())
+    }
+
     /// Of a type of the component itself, or of one of its interfaces.
     pub(super) fn ty(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
         match interface {

@@ -8,6 +8,7 @@
 
 mod docs;
 mod schema;
+pub mod wit;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -437,10 +437,94 @@ fn damaged_components_do_no_harm() {
             for bit in 0..8 {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1 << bit;
+                let _ = wit::text(&damaged);
                 if let Ok(derived) = derive(&damaged, "x") {
                     derived.manifest.check_schemas().unwrap();
                 }
             }
         }
     }
+}
+
+#[test]
+fn a_component_is_written_as_wit() {
+    let text = r#"(component
+      (import "wasi:cli/exit@0.2.6" (instance))
+      (import "a:b/canvas" (instance $canvas
+        (type $color' (enum "red" "green"))
+        (export "color" (type $color (eq $color')))))
+      (alias export $canvas "color" (type $color))
+      (import "a:b/points@1.0.0" (instance $points
+        (alias outer 1 $color (type $color'))
+        (export "color" (type $color (eq $color')))
+        (type $point' (record (field "x" s32) (field "color" $color)))
+        (export "point" (type $point (eq $point')))
+        (type $many' (list $point)) (export "many" (type $many (eq $many')))
+        (export "file" (type $file (sub resource)))
+        (export "[constructor]file" (func (param "name" string) (result (own $file))))
+        (export "[method]file.size" (func (param "self" (borrow $file)) (result u64)))
+        (export "[static]file.open" (func (param "name" (option string)) (result (own $file))))
+        (export "move" (func (param "all" $many) (param "by" (tuple s32 s32)) (result (result (error $color)))))))
+      (import "f" (func $f (param "x" (list u8)) (result (result string (error (list string))))))
+      (export "a:b/points@1.0.0" (instance $points))
+      (export "get-it" (func $f)))"#;
+    let docs = json!({
+        "worlds": {"w": {"docs": "All of it.", "funcs": {"get-it": "Gets it.\n\nNow."}}},
+        "interfaces": {"points": {
+            "docs": "Points.",
+            "funcs": {"move": "Moves \u{1b}[2J."},
+            "types": {"point": {"docs": "A place.", "items": {"x": "To the right."}}},
+        }},
+    });
+    let section = [&b"\x01"[..], docs.to_string().as_bytes()].concat();
+    let written = wit::text(&with_section(text, docs::SECTION, &section)).unwrap();
+    assert_eq!(
+        written,
+        "\
+/// All of it.
+world root {
+  import wasi:cli/exit@0.2.6;
+  import a:b/canvas;
+  import a:b/points@1.0.0;
+  import f: func(x: list<u8>) -> result<string, list<string>>;
+  export a:b/points@1.0.0;
+  /// Gets it.
+  ///
+  /// Now.
+  export get-it: func(x: list<u8>) -> result<string, list<string>>;
+}
+
+package a:b@1.0.0 {
+  /// Points.
+  interface points {
+    use a:b/canvas.{color};
+    /// A place.
+    record point {
+      /// To the right.
+      x: s32,
+      color: color,
+    }
+    type many = list<point>;
+    resource file {
+      constructor(name: string);
+      size: func() -> u64;
+      open: static func(name: option<string>) -> file;
+    }
+    /// Moves \u{1b}[2J.
+    move: func(all: many, by: tuple<s32, s32>) -> result<_, color>;
+  }
+}
+"
+    );
+    for bytes in [&b""[..], &[0xde; 100]] {
+        assert!(wit::text(bytes).is_err());
+    }
+    assert_eq!(wit::text(&wat::parse_str("(component)").unwrap()).unwrap(), "world root {\n}\n");
+    let bomb = (1..20).map(|n| format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1));
+    let bomb = component(
+        &format!("(type $t0 (tuple u8)) {}", bomb.take(15).collect::<String>()),
+        &["(param \"it\" $t15)"],
+    );
+    let written = wit::text(&wat::parse_str(&bomb).unwrap()).unwrap();
+    assert!(written.contains("/* ... */") && written.len() < 1 << 20);
 }
