@@ -5,6 +5,7 @@ mod client;
 mod conformance;
 mod conversation;
 mod http;
+mod roles;
 mod server;
 
 use std::fs;

@@ -205,6 +205,7 @@ pub struct Host {
     programs: Arc<Programs>,
     agents: Agents,
     team: Arc<Team>,
+    contracts: Contracts,
     http: Arc<Http>,
     repeats: Repeats,
     workers: Workers,
@@ -266,6 +267,7 @@ impl Host {
             programs: Arc::new(programs),
             agents,
             team: Arc::new(team),
+            contracts,
             http: Arc::new(http),
             repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
@@ -285,6 +287,12 @@ impl Host {
     /// Who may do what.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// What agents' answers keep to: the built-in contracts, and those that the host was opened
+    /// with.
+    pub fn contracts(&self) -> &Contracts {
+        &self.contracts
     }
 
     /// The figures of this process' calls.

@@ -12,11 +12,11 @@ use super::{plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
-fn list(path: &str) -> Request {
+pub fn list(path: &str) -> Request {
     Request::post(path, "tools/list", &json!({}))
 }
 
-fn call(path: &str, tool: &str, arguments: &Value) -> Request {
+pub fn call(path: &str, tool: &str, arguments: &Value) -> Request {
     Request::post(path, "tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
@@ -203,6 +203,6 @@ fn document(body: &str) -> Value {
     serde_json::from_str(line.strip_prefix("data:").unwrap_or(line)).unwrap()
 }
 
-fn result(body: &str) -> Value {
+pub fn result(body: &str) -> Value {
     document(body)["result"].take()
 }

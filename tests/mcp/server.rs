@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, plugin};
 use crate::support::Place;
+
+/// What starts a server over HTTP.
+pub const SERVE: &[&str] = &["serve", "--http", "127.0.0.1:0"];
 
 pub struct Server {
     child: Child,
@@ -19,8 +22,12 @@ pub struct Server {
 impl Server {
     /// Serves a place with the guest, and waits until it does.
     pub fn new(place: &Place, options: &[&str]) -> Self {
-        let mut command = place.command(&["serve", "--http", "127.0.0.1:0"]);
-        let child = command.args(plugin()).args(options).spawn().unwrap();
+        Self::started(place.command(SERVE).args(plugin()).args(options))
+    }
+
+    /// The server of a command that begins with [`SERVE`].
+    pub fn started(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
         let mut server = Self { child, address: ([127, 0, 0, 1], 0).into() };
         let errors = BufReader::new(server.child.stderr.take().unwrap());
         let (sender, listening) = mpsc::channel();

@@ -134,6 +134,7 @@ Examples:
 Examples:
   cofferdam serve --workspace ~/project
   cofferdam serve --role reader
+  cofferdam serve --role lint_agent.yaml --target src/app.py
   cofferdam serve --http 127.0.0.1:8080
   cofferdam serve --http 0.0.0.0:8080 --token-file token.txt --allow-host tools.example.com")]
     Serve(Serve),
@@ -385,9 +386,12 @@ pub struct Serve {
     /// Listen here for streamable HTTP, in place of standard input and output
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// Serve only what this role includes
-    #[arg(long)]
+    /// Serve only what this role, or agent definition (.yaml), includes
+    #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
+    /// The file that an agent definition is bound to, relative to the workspace
+    #[arg(long, value_name = "PATH", requires = "role")]
+    pub target: Option<String>,
     /// Take only requests that bring the token in this file (`Authorization: Bearer ...`)
     #[arg(long, value_name = "FILE", requires = "http")]
     pub token_file: Option<PathBuf>,
@@ -417,9 +421,12 @@ Examples:
 pub struct McpConfig {
     /// The client
     pub client: Client,
-    /// The role that it acts under
-    #[arg(long, conflicts_with = "url")]
+    /// The role that it acts under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE", conflicts_with = "url")]
     pub role: Option<String>,
+    /// The file that an agent definition is bound to, relative to the workspace
+    #[arg(long, value_name = "PATH", requires = "role")]
+    pub target: Option<String>,
     /// The address of a server that runs already (`cofferdam serve --http`)
     #[arg(long)]
     pub url: Option<String>,

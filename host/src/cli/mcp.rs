@@ -1,6 +1,7 @@
 //! `cofferdam mcp`
 
 use std::env;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toml::Table;
@@ -30,14 +31,22 @@ fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
     if let Some(url) = &args.url {
         return Ok(Reached::At(url.clone()));
     }
-    let text = |path: std::path::PathBuf| {
+    let text = |path: PathBuf| {
         path.into_os_string()
             .into_string()
             .map_err(|path| CliError::Usage(format!("{} is not UTF-8", path.display())))
     };
     let workspace = text(setup::workspace(global)?.path().to_owned())?;
     let mut words = vec!["serve".to_owned(), "--workspace".to_owned(), workspace];
-    words.extend(args.role.iter().flat_map(|role| ["--role".to_owned(), role.clone()]));
+    if let Some(role) = &args.role {
+        // The client starts the server elsewhere.
+        let role = match setup::agent(role)? {
+            Some(_) => text(Path::new(role).canonicalize()?)?,
+            None => role.clone(),
+        };
+        words.extend(["--role".to_owned(), role]);
+    }
+    words.extend(args.target.iter().flat_map(|path| ["--target".to_owned(), path.clone()]));
     Ok(Reached::Started { command: text(env::current_exe()?)?, args: words })
 }
 

@@ -3,8 +3,8 @@
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Global, Serve};
+use super::setup::Use;
 use super::{CliError, exit, setup};
-use crate::contract::Contracts;
 use crate::mcp::{self, Access, HttpError, Server};
 
 pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
@@ -16,10 +16,12 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         return Err(CliError::Usage("the file of the token is empty".to_owned()));
     }
     // One client is served sooner where nothing changes threads.
-    let (host, runtime) = match args.http {
-        None => setup::host(global, None)?,
-        Some(_) => setup::server(global)?,
+    let runtime = match args.http {
+        None => setup::waiting()?,
+        Some(_) => setup::serving()?,
     };
+    let usage = Use::Calling { target: args.target.as_deref() };
+    let (host, runtime, role) = setup::host_in(global, None, args.role.as_deref(), usage, runtime)?;
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();
@@ -28,8 +30,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
             interrupted.cancel();
         }
     });
-    let contracts = Contracts::built_in().map_err(CliError::host)?;
-    let server = Server::new(host, &contracts, args.role.as_deref(), stopping)?;
+    let server = Server::new(host, role.as_deref(), stopping)?;
     match args.http {
         None => runtime.block_on(server.serve_stdio()).map_err(CliError::host)?,
         Some(address) => {

@@ -114,32 +114,34 @@ pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
 /// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
 /// that it waits in.
 pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
-    host_with(global, workers, None, waiting()?)
-}
-
-/// A host for many clients at a time, and the runtime that serves them.
-pub fn server(global: &Global) -> Result<(Host, Runtime), CliError> {
-    host_with(global, None, None, Builder::new_multi_thread().enable_all().build()?)
+    open(config_with(global, workers, None)?, waiting()?)
 }
 
 /// A runtime that only waits: calls have threads of their own.
-fn waiting() -> Result<Runtime, CliError> {
+pub fn waiting() -> Result<Runtime, CliError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-fn host_with(
+/// A runtime that serves many clients at a time.
+pub fn serving() -> Result<Runtime, CliError> {
+    Ok(Builder::new_multi_thread().enable_all().build()?)
+}
+
+fn config_with(
     global: &Global,
     workers: Option<usize>,
     role: Option<Role>,
-    timers: Runtime,
-) -> Result<(Host, Runtime), CliError> {
+) -> Result<Config, CliError> {
     let layers = layers(global, &workspace(global)?)?;
-    let config = Config {
+    Ok(Config {
         observer: Arc::new(Person::new(global)),
         workers,
         role,
         ..config(global, &global.workspace, layers.settings)?
-    };
+    })
+}
+
+fn open(config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
     let host = {
         let _timers = timers.enter();
         Host::open(config)?
@@ -171,15 +173,37 @@ pub fn in_file(file: &str, error: &AgentError) -> CliError {
     CliError::Usage(format!("{file}: {error}"))
 }
 
-/// As [`host`], for a command that acts under a role: one of the settings', or an agent
-/// definition's. An agent that another host asked has the role that it was given. Answers the
-/// role's name as well.
+/// As [`host`], for a command that acts under a role. Answers the role's name as well.
 pub fn host_under(
     global: &Global,
     workers: Option<usize>,
     role: Option<&str>,
     usage: Use<'_>,
 ) -> Result<(Host, Runtime, Option<String>), CliError> {
+    host_in(global, workers, role, usage, waiting()?)
+}
+
+/// As [`host_under`], in a runtime of the command's own.
+pub fn host_in(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<&str>,
+    usage: Use<'_>,
+    timers: Runtime,
+) -> Result<(Host, Runtime, Option<String>), CliError> {
+    let (config, name) = config_under(global, workers, role, usage)?;
+    let (host, timers) = open(config, timers)?;
+    Ok((host, timers, name))
+}
+
+/// What a host under a role is opened with: one of the settings', or an agent definition's. An
+/// agent that another host asked has the role that it was given. Answers the role's name as well.
+pub fn config_under(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<&str>,
+    usage: Use<'_>,
+) -> Result<(Config, Option<String>), CliError> {
     let given = env::var(ROLE).ok().filter(|given| !given.is_empty());
     let role = match (role, &given) {
         (Some(role), Some(given)) if role != given => {
@@ -196,8 +220,7 @@ pub fn host_under(
                 "--target binds an agent definition; --role names none (a .yaml file)".to_owned(),
             ));
         }
-        let (host, timers) = host(global, workers)?;
-        return Ok((host, timers, role.map(str::to_owned)));
+        return Ok((config_with(global, workers, None)?, role.map(str::to_owned)));
     };
     let role = match usage {
         Use::Looking => agent.role(None),
@@ -218,8 +241,7 @@ pub fn host_under(
         }
     }
     let name = role.name().to_owned();
-    let (host, timers) = host_with(global, workers, Some(role), waiting()?)?;
-    Ok((host, timers, Some(name)))
+    Ok((config_with(global, workers, Some(role))?, Some(name)))
 }
 
 /// The installed plugins that the workspace's lock names.

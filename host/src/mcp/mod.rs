@@ -30,7 +30,6 @@ use tokio_util::sync::CancellationToken;
 use self::approval::Pending;
 use self::page::page;
 use self::results::Results;
-use crate::contract::Contracts;
 use crate::dispatch::Refusal;
 use crate::host::Host;
 use crate::plugin::export::Exported;
@@ -87,15 +86,14 @@ impl Server {
     /// A role that is none.
     pub fn new(
         host: Host,
-        contracts: &Contracts,
         role: Option<&str>,
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
         let most = host.workers() + WAITING;
         let tools = tools(&host, host.role(role)?);
         let shared = Shared {
+            prompts: prompts::all(host.contracts()),
             host,
-            prompts: prompts::all(contracts),
             slots: Semaphore::new(most),
             most,
             results: Results::default(),
