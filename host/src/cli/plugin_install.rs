@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use super::args::{Accepted, Global, Granting, Install};
 use super::output::Output;
@@ -40,7 +40,7 @@ impl Session {
             workspace: Arc::new(setup::workspace(global)?),
             store: Store::open(&directories.plugins)?,
             directories,
-            timers: Builder::new_current_thread().enable_all().build()?,
+            timers: setup::waiting()?,
             distribution: setup::distribution(),
             built_in: built_in()?,
         })

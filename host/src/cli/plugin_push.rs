@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use tokio::runtime::Builder;
 
 use super::output::Output;
 use super::{CliError, exit, setup};
@@ -40,7 +39,7 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         license: manifest.license.as_deref(),
         imports: &imports,
     };
-    let timers = Builder::new_current_thread().enable_all().build()?;
+    let timers = setup::waiting()?;
     let digest = timers
         .block_on(setup::distribution().push(&reference, &artifact))
         .map_err(InstallError::from)?;

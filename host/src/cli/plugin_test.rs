@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
 
 use super::args::{Format, Global};
 use super::output::Output;
@@ -23,7 +22,7 @@ pub fn execute(
     output: &Output,
 ) -> Result<u8, CliError> {
     let layers = setup::layers(global, &setup::workspace(global)?)?;
-    let timers = Builder::new_current_thread().enable_all().build()?;
+    let timers = setup::waiting()?;
     let _timers = timers.enter();
     let file = packed(Path::new(name))?;
     let (manifest, settings) =

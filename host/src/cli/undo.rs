@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::runtime::Builder;
 
 use super::args::{Format, Global, Undo};
 use super::output::Output;
@@ -18,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
     let journal = Journal::new(Arc::clone(&workspace));
-    let timers = Builder::new_current_thread().enable_time().build()?;
+    let timers = setup::waiting()?;
     let begun = timers.block_on(Transaction::begin(&workspace, PATIENCE));
     let (transaction, recovered) = begun.map_err(CliError::host)?;
     for commit in recovered {
