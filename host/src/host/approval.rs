@@ -1,6 +1,7 @@
 //! Calls that a person has to say yes to.
 
 use std::fmt;
+use std::future::pending;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -70,7 +71,7 @@ impl Host {
         };
         let mut cancel = options.cancel.clone();
         let ask = async {
-            let diff = self.preview(executor, id, call, options).await?;
+            let diff = self.preview(executor, id, call).await?;
             let proposal = Proposal { tool, args: call.args().clone(), diff };
             approver.approve(&proposal).await.map(|()| proposal.diff)
         };
@@ -92,23 +93,21 @@ impl Host {
         }
     }
 
-    /// What a call would change. None where running it would do something else as well.
+    /// What a call would change. None where running it would do something else as well. Ends with
+    /// whoever waits for it.
     async fn preview(
         &self,
         executor: &Executor<'_>,
         id: &str,
         call: &GrantedCall,
-        options: &RunOptions,
     ) -> Result<Option<Vec<u8>>, Failure> {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
         let begun = self.begin(call.time()).await;
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
-        let mut cancel = options.cancel.clone();
         let (tree, contacts) = (transaction.overlay(), Contacts::default().into());
-        let tried =
-            executor.execute(id, call.clone(), tree, &contacts, cancelled(&mut cancel)).await;
+        let tried = executor.execute(id, call.clone(), tree, &contacts, pending()).await;
         if let Outcome::Failed(failure) = tried {
             return Err(failure);
         }
