@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -359,7 +359,7 @@ impl Host {
         role: Option<&str>,
     ) -> Result<(Envelope, Vec<ValidCall>), Refusal> {
         let role = self.role(role)?;
-        self.check_size(text, "an envelope")?;
+        self.check_size(text.len(), "an envelope")?;
         let mut envelope = envelope::decode(text, mode)?;
         let most = self.policy.limits().calls;
         if envelope.calls.len() > most {
@@ -398,8 +398,35 @@ impl Host {
         args: &str,
         options: &RunOptions,
     ) -> Result<Single, Refusal> {
+        let sized = self.check_size(args.len(), "arguments");
+        let args = sized.and_then(|()| Ok(envelope::arguments(args)?));
+        self.call_checked(tool, args, options).await
+    }
+
+    /// The same with arguments that have been parsed: what reads them sees to it that no key stood
+    /// twice.
+    ///
+    /// # Errors
+    /// A call that is not taken: nothing was run.
+    pub async fn call_parsed(
+        &self,
+        tool: &str,
+        args: Map<String, Value>,
+        options: &RunOptions,
+    ) -> Result<Single, Refusal> {
+        let args = envelope::parsed_arguments(args);
+        let sized = self.check_size(envelope::size(&args), "arguments");
+        self.call_checked(tool, sized.map(|()| args), options).await
+    }
+
+    async fn call_checked(
+        &self,
+        tool: &str,
+        args: Result<Value, Refusal>,
+        options: &RunOptions,
+    ) -> Result<Single, Refusal> {
         let role = options.role.as_deref();
-        let checked = self.check_call(tool, args, role);
+        let checked = args.and_then(|args| self.check_call(tool, args, role));
         let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let (mut answers, diff) = self.run_calls(vec![call], self.role(role)?, options).await?;
         let answer =
@@ -481,24 +508,27 @@ impl Host {
         Ok((ended.into_iter().map(record).collect(), diff))
     }
 
-    fn check_call(&self, tool: &str, args: &str, role: Option<&str>) -> Result<ValidCall, Refusal> {
+    fn check_call(
+        &self,
+        tool: &str,
+        args: Value,
+        role: Option<&str>,
+    ) -> Result<ValidCall, Refusal> {
         let role = self.role(role)?;
-        self.check_size(args, "arguments")?;
-        let args = envelope::arguments(args)?;
         let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
         let mut valid = dispatch::resolve(&self.registry, vec![call], role)?;
         valid.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))
     }
 
-    fn check_size(&self, text: &str, what: &str) -> Result<(), Refusal> {
+    fn check_size(&self, bytes: usize, what: &str) -> Result<(), Refusal> {
         let most = self.policy.limits().envelope;
-        if text.len() <= most {
+        if bytes <= most {
             return Ok(());
         }
         Err(Refusal::whole(
             "TooLarge",
             format!("at most {most} bytes (limits.envelope-mb)"),
-            format!("{what} of {} bytes", text.len()),
+            format!("{what} of {bytes} bytes"),
         ))
     }
 

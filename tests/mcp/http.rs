@@ -145,6 +145,18 @@ fn a_request_that_is_too_large_is_refused() {
     assert_eq!(server.ask(&list("/mcp")).0, 200);
 }
 
+/// Addresses that name nothing here, whatever they are made of.
+#[test]
+fn an_address_of_no_resource_is_refused() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    for uri in ["file:///%ff", "file:///etc/passwd", "file://elsewhere/a", "http://a", "a", ""] {
+        let request = Request::post("/mcp", "resources/read", &json!({"uri": uri}));
+        let (_, _, body) = server.ask(&request.with("Mcp-Name", uri));
+        assert_eq!(document(&body)["error"]["data"]["uri"], uri, "{body}");
+    }
+}
+
 /// Since 2026-07-28 that is an error of the protocol, with the status that it asks for.
 #[test]
 fn a_client_that_can_not_ask_is_told_what_is_missing() {

@@ -1,7 +1,7 @@
 //! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
 //! its values would be lost silently.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -17,6 +17,24 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
+/// How long a document is as JSON, in bytes.
+pub fn size(document: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Neither a value nor the counter can fail.
+    let _ = serde_json::to_writer(&mut count, document);
+    count.0
+}
+
 /// A text at whose beginning no document stands.
 #[derive(Debug)]
 pub struct NoDocument {
@@ -24,6 +42,12 @@ pub struct NoDocument {
     pub message: String,
     /// About how many bytes were looked at; the last one is at fault.
     pub looked_at: usize,
+}
+
+/// The value that the text of this one would be parsed as.
+pub fn normal(value: Value) -> Value {
+    let strict: Result<Value, serde_json::Error> = Strict.deserialize(&value);
+    strict.unwrap_or(value)
 }
 
 /// Parses the one JSON document that starts at the beginning of `text`; returns it with its
@@ -122,6 +146,17 @@ impl<'de> Visitor<'de> for Strict {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_parsed_value_becomes_what_its_text_would_be() {
+        for text in
+            ["null", "[1.0, -2.0, 3.5, 1e300, 18446744073709551615]", r#"{"a": {"b": [1.0]}}"#]
+        {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(normal(value.clone()).to_string(), parse(text).unwrap().to_string());
+            assert_eq!(size(&value), value.to_string().len(), "{text}");
+        }
+    }
 
     #[test]
     fn everything_that_serde_json_takes_comes_out_the_same() {

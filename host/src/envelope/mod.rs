@@ -15,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use json::size;
+
 use crate::outcome::{Failure, Outcome};
 use crate::schema::{Problem, nearest};
 
@@ -213,6 +215,11 @@ pub fn arguments(text: &str) -> Result<Value, DecodeError> {
             Err(DecodeError::one("arguments, which are one JSON object", error.to_string()))
         }
     }
+}
+
+/// The same of arguments that have been parsed. What read them sees to keys that stand twice.
+pub fn parsed_arguments(args: Map<String, Value>) -> Value {
+    json::normal(Value::Object(args))
 }
 
 fn dialect(object: &Map<String, Value>) -> Option<Dialect> {

@@ -203,7 +203,7 @@ impl Host {
 
     /// A text that is not longer than an envelope may be.
     fn sized<'a>(&self, text: &'a str) -> Result<&'a str, Blocked> {
-        match self.check_size(text, "a document") {
+        match self.check_size(text.len(), "a document") {
             Ok(()) => Ok(text),
             Err(refusal) => {
                 let problems = refusal.problems.into_iter().map(|wrong| wrong.problem);

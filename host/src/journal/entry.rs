@@ -3,14 +3,13 @@
 //! Calls and events are as S4's "Log Format for MCP Calls" has them, with more fields of our own;
 //! S4's own lines can be read as they stand.
 
-use std::io;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::envelope::size;
 use crate::outcome::{Failure, Outcome, Status, neutralise, shorten};
 use crate::workspace::{Manifest, summary};
 
@@ -353,24 +352,6 @@ impl Record {
 pub fn library(args: &Value) -> (Option<String>, Option<String>) {
     let text = |name| args.get(name)?.as_str().map(|text| neutralise(&shorten(text, MAX_NAME)));
     (text("libraryName"), text("libraryId"))
-}
-
-/// How long a document is as JSON, in bytes.
-fn size(document: &Value) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Neither a value nor the counter can fail.
-    let _ = serde_json::to_writer(&mut count, document);
-    count.0
 }
 
 #[cfg(test)]

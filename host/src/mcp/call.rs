@@ -9,7 +9,6 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +40,7 @@ impl Server {
         };
         let pending = Arc::clone(&shared.pending);
         let person = Arc::new(Person::new(pending, &mut request, &context));
-        let args = Value::Object(request.arguments.unwrap_or_default()).to_string();
+        let args = request.arguments.unwrap_or_default();
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(REPORTS);
         let options = RunOptions {
@@ -55,7 +54,7 @@ impl Server {
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
         let ended = {
-            let mut call = std::pin::pin!(shared.host.call(&request.name, &args, &options));
+            let mut call = std::pin::pin!(shared.host.call_parsed(&request.name, args, &options));
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,

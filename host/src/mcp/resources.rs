@@ -3,9 +3,11 @@
 //! Files are read by the tools `files.glob` and `files.read_file`, as an agent would: what the role
 //! does not include, or its scope does not hold, is not there.
 
+use std::path::Path;
+
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::Server;
@@ -30,14 +32,14 @@ impl Server {
                     .with_mime_type("application/jsonl"),
             );
         }
-        let found = self.ask("files.glob", json!({"pattern": "**/*"})).await.unwrap_or_default();
+        let found = self.ask("files.glob", "pattern", "**/*").await.unwrap_or_default();
         let mut files: Vec<&str> =
             found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         files.sort_unstable();
         let workspace = self.shared.host.workspace().path();
         resources.extend(files.into_iter().filter_map(|path| {
             let uri = Url::from_file_path(path).ok()?;
-            let name = std::path::Path::new(path).strip_prefix(workspace).ok()?;
+            let name = Path::new(path).strip_prefix(workspace).ok()?;
             Some(Resource::new(uri, name.to_string_lossy()))
         }));
         resources
@@ -73,20 +75,21 @@ impl Server {
             return text(kept, "application/json");
         }
         let path = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
-        let Some(path) = path.and_then(|url| url.to_file_path().ok()) else {
+        let path = path.and_then(|url| url.to_file_path().ok());
+        let Some(path) = path.as_deref().and_then(Path::to_str) else {
             return Err(unknown(format!("there is no resource {uri} here")));
         };
-        let read = self.ask("files.read_file", json!({"path": path})).await;
-        match read {
+        match self.ask("files.read_file", "path", path).await {
             Ok(file) => text(file["content"].as_str().unwrap_or_default().to_owned(), "text/plain"),
             Err(failure) => Err(unknown(format!("{}: {}", failure.code, failure.message))),
         }
     }
 
     /// The answer of a tool that the server itself calls, under its role.
-    async fn ask(&self, tool: &str, args: Value) -> Result<Value, Failure> {
+    async fn ask(&self, tool: &str, name: &str, value: &str) -> Result<Value, Failure> {
+        let args = Map::from_iter([(name.to_owned(), value.into())]);
         let options = RunOptions { role: self.role.clone(), ..RunOptions::default() };
-        match self.shared.host.call(tool, &args.to_string(), &options).await {
+        match self.shared.host.call_parsed(tool, args, &options).await {
             Ok(single) => match single.answer.outcome {
                 Outcome::Executed(answer) => Ok(answer),
                 Outcome::Failed(failure) => Err(failure),
