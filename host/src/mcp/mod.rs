@@ -20,7 +20,7 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
     Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, Prompt, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    ReadResourceResponse, Resource, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, ServerInitializeError, ServiceExt as _};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::approval::Pending;
-use self::page::page;
+use self::page::{Listings, page};
 use self::results::Results;
 use crate::dispatch::Refusal;
 use crate::host::Host;
@@ -74,6 +74,7 @@ struct Shared {
     slots: Semaphore,
     most: usize,
     results: Results,
+    listings: Listings<Resource>,
     pending: Arc<Pending>,
     /// Ends every call.
     stopping: CancellationToken,
@@ -97,6 +98,7 @@ impl Server {
             slots: Semaphore::new(most),
             most,
             results: Results::default(),
+            listings: Listings::default(),
             pending: Arc::default(),
             stopping,
         };
@@ -205,8 +207,11 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let all = self.resources().await;
-        let (resources, next_cursor) = page(&all, request, |resource| resource.uri.clone())?;
+        let (listings, role) = (&self.shared.listings, self.role.as_deref());
+        let (resources, next_cursor) = match request.and_then(|request| request.cursor) {
+            Some(cursor) => listings.next(role, &cursor)?,
+            None => listings.first(role, self.resources().await),
+        };
         let result = ListResourcesResult::with_all_items(resources);
         Ok(ListResourcesResult { next_cursor, ..result })
     }

@@ -1,7 +1,11 @@
 //! Lists, a page at a time.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, PaginatedRequestParams};
+use uuid::Uuid;
 
 /// How many items a page has. Clients differ in whether they ask for a second one.
 const PAGE: usize = 500;
@@ -22,18 +26,86 @@ pub(super) fn page<T: Clone>(
         None => 0,
         Some(cursor) => {
             let last = items.iter().position(|item| name(item) == cursor);
-            last.ok_or_else(|| {
-                let message = format!(
-                    "the cursor {cursor:?} is not one of this list; begin without a cursor"
-                );
-                ErrorData::invalid_params(message, None)
-            })? + 1
+            last.ok_or_else(|| no_cursor(&cursor))? + 1
         }
     };
     let rest = &items[start..];
     let page = &rest[..rest.len().min(PAGE)];
     let next = page.last().filter(|_| page.len() < rest.len()).map(name);
     Ok((page.to_vec(), next))
+}
+
+/// Lists that take work to make, for the clients that turn their pages.
+pub(super) struct Listings<T>(Mutex<VecDeque<Listing<T>>>);
+
+struct Listing<T> {
+    id: String,
+    role: Option<String>,
+    items: Arc<[T]>,
+}
+
+/// How many lists are kept; the oldest one is forgotten.
+const LISTINGS: usize = 8;
+
+impl<T> Default for Listings<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Listings<T> {
+    /// The first page of a role's list, which is kept if there is another one.
+    pub(super) fn first(&self, role: Option<&str>, items: Vec<T>) -> (Vec<T>, Option<String>) {
+        if items.len() <= PAGE {
+            return (items, None);
+        }
+        let listing = Listing {
+            id: Uuid::new_v4().to_string(),
+            role: role.map(str::to_owned),
+            items: items.into(),
+        };
+        let first = listing.page(0);
+        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listings.push_back(listing);
+        if listings.len() > LISTINGS {
+            listings.pop_front();
+        }
+        first
+    }
+
+    /// The page of a role's list that a cursor names.
+    ///
+    /// # Errors
+    /// A cursor that names none, or one of a list that is kept no more.
+    pub(super) fn next(
+        &self,
+        role: Option<&str>,
+        cursor: &str,
+    ) -> Result<(Vec<T>, Option<String>), ErrorData> {
+        let listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = cursor.split_once(':').and_then(|(id, start)| {
+            let of_role =
+                |listing: &&Listing<T>| listing.id == id && listing.role.as_deref() == role;
+            let listing = listings.iter().find(of_role)?;
+            let start = start.parse().ok().filter(|start| *start <= listing.items.len())?;
+            Some(listing.page(start))
+        });
+        named.ok_or_else(|| no_cursor(cursor))
+    }
+}
+
+impl<T: Clone> Listing<T> {
+    fn page(&self, start: usize) -> (Vec<T>, Option<String>) {
+        let rest = &self.items[start..];
+        let end = rest.len().min(PAGE);
+        let next = (end < rest.len()).then(|| format!("{}:{}", self.id, start + end));
+        (rest[..end].to_vec(), next)
+    }
+}
+
+fn no_cursor(cursor: &str) -> ErrorData {
+    let message = format!("the cursor {cursor:?} is not one of this list; begin without a cursor");
+    ErrorData::invalid_params(message, None)
 }
 
 #[cfg(test)]
@@ -65,5 +137,36 @@ mod tests {
         let request = PaginatedRequestParams::default().with_cursor(Some("elsewhere".to_owned()));
         let error = page::<String>(&[], Some(request), String::clone).unwrap_err();
         assert!(error.message.contains("elsewhere"), "{error:?}");
+    }
+
+    #[test]
+    fn a_listing_is_made_once_for_all_of_its_pages() {
+        let listings = Listings::default();
+        for count in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
+            let items: Vec<usize> = (0..count).collect();
+            let (mut found, mut cursor) = listings.first(Some("a"), items.clone());
+            while let Some(next) = cursor {
+                assert!(listings.next(None, &next).is_err());
+                assert!(listings.next(Some("b"), &next).is_err());
+                let (page, more) = listings.next(Some("a"), &next).unwrap();
+                assert!(!page.is_empty() && page.len() <= PAGE);
+                found.extend(page);
+                cursor = more;
+            }
+            assert_eq!(found, items);
+        }
+        let (_, cursor) = listings.first(None, vec![0; 2 * PAGE]);
+        let cursor = cursor.unwrap();
+        let id = cursor.split_once(':').unwrap().0;
+        for wrong in ["", "a", ":", &format!("{id}:x"), &format!("{id}:-1"), &format!("{id}:1001")]
+        {
+            let error = listings.next(None, wrong).unwrap_err();
+            assert!(error.message.contains(&format!("{wrong:?}")), "{error:?}");
+        }
+        for _ in 0..LISTINGS {
+            assert!(listings.next(None, &cursor).is_ok());
+            listings.first(None, vec![0; 2 * PAGE]);
+        }
+        assert!(listings.next(None, &cursor).is_err());
     }
 }
