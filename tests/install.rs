@@ -24,25 +24,25 @@ pub struct Plugin {
 
 impl Plugin {
     /// A plugin that asks for nothing.
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let mut manifest = manifest();
         manifest["name"] = json!(name);
         manifest["requests"] = json!({});
         Self { manifest, call: "(call $answer (i32.const 0) (i32.const 2))".to_owned() }
     }
 
-    fn version(mut self, version: &str) -> Self {
+    pub fn version(mut self, version: &str) -> Self {
         self.manifest["version"] = json!(version);
         self
     }
 
-    fn requests(mut self, requests: Value) -> Self {
+    pub fn requests(mut self, requests: Value) -> Self {
         self.manifest["requests"] = requests;
         self
     }
 
     /// A tool more.
-    fn tool(mut self, name: &str, description: &str) -> Self {
+    pub fn tool(mut self, name: &str, description: &str) -> Self {
         let mut tool = self.manifest["tools"][0].clone();
         tool["name"] = json!(name);
         tool["description"] = json!(description);
@@ -50,7 +50,7 @@ impl Plugin {
         self
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let component = Component::new(&self.call).build();
         let manifest = self.manifest.to_string();
         let manifest = cofferdam::plugin::manifest::Manifest::parse(manifest.as_bytes()).unwrap();
@@ -60,14 +60,14 @@ impl Plugin {
 
 impl Place {
     /// Puts a plugin's file beside the workspace.
-    fn beside(&self, name: &str, plugin: &Plugin) -> PathBuf {
+    pub fn beside(&self, name: &str, plugin: &Plugin) -> PathBuf {
         let file = self.home_file(name);
         fs::write(&file, plugin.bytes()).unwrap();
         file
     }
 
     /// Runs a command that is expected to work.
-    fn works(&self, args: &[&str]) -> Value {
+    pub fn works(&self, args: &[&str]) -> Value {
         let ended = self.run(args);
         assert_eq!(ended.status, 0, "{args:?}: {ended:?}");
         ended.json()

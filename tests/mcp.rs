@@ -5,6 +5,7 @@ mod client;
 mod conformance;
 mod conversation;
 mod http;
+mod renewal;
 mod roles;
 mod server;
 

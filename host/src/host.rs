@@ -5,8 +5,8 @@ mod backends;
 mod pipeline;
 mod repeats;
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +26,7 @@ use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, CommitRecord, Entry, Event, Journal, Record};
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::cache::CodeCache;
+use crate::plugin::digest::Digest;
 use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::{Plugin, Registry, RegistryError};
 use crate::plugin::store::Pinned;
@@ -123,6 +124,12 @@ pub enum OpenError {
     /// The system gives no threads.
     #[error("no thread for calls: {0}")]
     Threads(std::io::Error),
+    /// A plugin's file in the workspace is not what it was when the host was opened.
+    #[error(
+        "{} is in the workspace, and was changed since this host was opened; open it again to use it, \
+         or keep it elsewhere", .0.display()
+    )]
+    InWorkspace(PathBuf),
     /// Opened outside of a tokio runtime.
     #[error("a host needs a tokio runtime, where it waits for deadlines: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
@@ -207,13 +214,25 @@ pub struct Host {
     team: Arc<Team>,
     contracts: Contracts,
     http: Arc<Http>,
-    repeats: Repeats,
-    workers: Workers,
+    repeats: Arc<Repeats>,
+    workers: Arc<Workers>,
     workspace: Arc<Workspace>,
-    journal: Journal,
-    stats: Mutex<Stats>,
+    journal: Arc<Journal>,
+    stats: Arc<Mutex<Stats>>,
     observer: Arc<dyn Observer>,
-    commits: AtomicU64,
+    commits: Arc<AtomicU64>,
+}
+
+/// What hosts that follow each other on a workspace have in common.
+struct Standing {
+    runtime: Runtime,
+    repeats: Arc<Repeats>,
+    workers: Arc<Workers>,
+    workspace: Arc<Workspace>,
+    journal: Arc<Journal>,
+    stats: Arc<Mutex<Stats>>,
+    observer: Arc<dyn Observer>,
+    commits: Arc<AtomicU64>,
 }
 
 impl Host {
@@ -225,6 +244,85 @@ impl Host {
     pub fn open(config: Config) -> Result<Self, OpenError> {
         let timers = Handle::try_current()?;
         let workspace = Arc::new(Workspace::open(&config.workspace)?);
+        // Without a cache everything works, only slower: a home that can't be written is no
+        // reason to refuse.
+        let cache = config.cache.as_deref().and_then(|directory| {
+            CodeCache::open(directory)
+                .map_err(|error| tracing::warn!("compiled code is not kept: {error}"))
+                .ok()
+        });
+        let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
+        let standing = Standing {
+            runtime: Runtime::new(workers, cache)?,
+            repeats: Arc::default(),
+            workers: Arc::new(Workers::new(workers, timers).map_err(OpenError::Threads)?),
+            journal: Arc::new(Journal::new(Arc::clone(&workspace))),
+            workspace,
+            stats: Arc::default(),
+            observer: Arc::clone(&config.observer),
+            commits: Arc::default(),
+        };
+        Self::with(standing, config)
+    }
+
+    /// A host that takes this one's place, with other settings and plugins: it goes on with the
+    /// same workspace, threads, observer, journal, figures and counts. Calls of both run beside
+    /// each other; what only this one has loaded is released with it.
+    ///
+    /// A file of a plugin that is in the workspace, where an agent may have changed it, has to be
+    /// what it was.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn renewed(&self, config: Config) -> Result<Self, OpenError> {
+        let standing = Standing {
+            runtime: self.runtime.renewed(),
+            repeats: Arc::clone(&self.repeats),
+            workers: Arc::clone(&self.workers),
+            workspace: Arc::clone(&self.workspace),
+            journal: Arc::clone(&self.journal),
+            stats: Arc::clone(&self.stats),
+            observer: Arc::clone(&self.observer),
+            commits: Arc::clone(&self.commits),
+        };
+        let named = config.plugins.clone();
+        let host = Self::with(standing, config)?;
+        let was = |path: &Path| self.registry.plugins().iter().find(|was| was.component == path);
+        for plugin in host.registry.plugins() {
+            let path = &plugin.component;
+            if named.contains(path)
+                && self.workspace.holds(path)
+                && was(path).is_none_or(|was| was.digest != plugin.digest)
+            {
+                return Err(OpenError::InWorkspace(path.clone()));
+            }
+        }
+        host.append(Entry::Event(Event::new(Event::RENEWED, host.since(self))));
+        Ok(host)
+    }
+
+    /// Which plugins are other ones than another host has, in words.
+    fn since(&self, before: &Self) -> String {
+        let of = |host: &Self| -> BTreeMap<String, (String, Option<Digest>)> {
+            let plugin = |plugin: &Arc<Plugin>| {
+                let Manifest { name, version, .. } = &plugin.manifest;
+                (name.clone(), (version.clone(), plugin.digest))
+            };
+            host.registry.plugins().iter().map(plugin).collect()
+        };
+        let (old, new) = (of(before), of(self));
+        let added = new.keys().filter(|name| !old.contains_key(*name));
+        let changed = new.iter().filter(|(name, is)| old.get(*name).is_some_and(|was| was != *is));
+        let removed = old.keys().filter(|name| !new.contains_key(*name));
+        let words: Vec<String> = added
+            .map(|name| format!("{name} added"))
+            .chain(changed.map(|(name, _)| format!("{name} changed")))
+            .chain(removed.map(|name| format!("{name} removed")))
+            .collect();
+        words.join(", ")
+    }
+
+    fn with(standing: Standing, config: Config) -> Result<Self, OpenError> {
         let mut policy = Policy::new(&config.settings)?;
         if let Some(role) = config.role {
             policy = policy.with_role(role);
@@ -240,19 +338,11 @@ impl Host {
         for pattern in policy.ask_without_tools(&registry.names()) {
             tracing::warn!("nobody is asked for '{pattern}' (`ask`): there is no such tool here");
         }
-        // Without a cache everything works, only slower: a home that can't be written is no
-        // reason to refuse.
-        let cache = config.cache.as_deref().and_then(|directory| {
-            CodeCache::open(directory)
-                .map_err(|error| tracing::warn!("compiled code is not kept: {error}"))
-                .ok()
-        });
-        let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
         let helper = config.sandbox.clone();
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
-        let runtime = Arc::new(Runtime::new(workers, cache)?.compiling_with(compiler));
+        let runtime = Arc::new(standing.runtime.compiling_with(compiler));
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
-        let agents = Agents::new(workspace.path(), config.environment.clone());
+        let agents = Agents::new(standing.workspace.path(), config.environment.clone());
         let most = policy.limits().output;
         let mut contracts = Contracts::built_in()?;
         config.contracts.into_iter().for_each(|contract| contracts.add(contract));
@@ -269,13 +359,13 @@ impl Host {
             team: Arc::new(team),
             contracts,
             http: Arc::new(http),
-            repeats: Repeats::default(),
-            workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
-            journal: Journal::new(Arc::clone(&workspace)),
-            workspace,
-            stats: Mutex::default(),
-            observer: config.observer,
-            commits: AtomicU64::new(0),
+            repeats: standing.repeats,
+            workers: standing.workers,
+            workspace: standing.workspace,
+            journal: standing.journal,
+            stats: standing.stats,
+            observer: standing.observer,
+            commits: standing.commits,
         })
     }
 

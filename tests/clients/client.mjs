@@ -14,10 +14,24 @@ const say = (answer) => console.log(JSON.stringify(answer));
 const failure = (error) => ({ error: { code: error.code ?? null, message: String(error.message) } });
 
 const person = { action: 'decline', asked: [] };
+
+// Hears that the list of tools has changed.
+const changes = { heard: 0, waiting: null };
+function onChanged() {
+    changes.heard += 1;
+    changes.waiting?.();
+}
+async function change() {
+    if (changes.heard === 0) await new Promise((resolve) => (changes.waiting = resolve));
+    changes.heard -= 1;
+    return null;
+}
+
 const client = new Client(
     { name: 'tests', version: '0' },
     {
         capabilities: wanted.elicitation ? { elicitation: {} } : {},
+        ...(wanted.listens && { listChanged: { tools: { autoRefresh: false, onChanged } } }),
         versionNegotiation: { mode: wanted.era === 'legacy' ? 'legacy' : { pin: '2026-07-28' } },
     },
 );
@@ -68,6 +82,8 @@ async function call(request) {
 
 async function answer(request) {
     switch (request.do) {
+        case 'change':
+            return change();
         case 'tools': {
             const page = await client.listTools();
             return { tools: page.tools, more: page.nextCursor !== undefined };

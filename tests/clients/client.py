@@ -5,6 +5,7 @@ one line: {"ok": ...}, or {"error": {"code": ..., "message": ...}} for what the 
 """
 
 import json
+import math
 import sys
 
 import anyio
@@ -47,8 +48,27 @@ async def call(client, person, request):
     return {"result": result, "progress": progress, "asked": person.asked}
 
 
-async def do(client, person, request):
+class Changes:
+    """Hears that the list of tools has changed."""
+
+    def __init__(self):
+        self.sender, self.receiver = anyio.create_memory_object_stream(math.inf)
+
+    async def handle(self, message):
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            await self.sender.send(None)
+
+    async def listen(self, client, *, task_status):
+        async with client.listen(tools_list_changed=True) as subscription:
+            task_status.started()
+            async for _event in subscription:
+                await self.sender.send(None)
+
+
+async def do(client, person, changes, request):
     match request["do"]:
+        case "change":
+            return await changes.receiver.receive()
         case "tools":
             page = await client.list_tools()
             return {"tools": plain(page)["tools"], "more": page.next_cursor is not None}
@@ -100,18 +120,23 @@ def transport(wanted):
 async def main():
     wanted = json.loads(sys.argv[1])
     person = Person()
+    changes = Changes()
     client = Client(
         transport(wanted),
         mode="legacy" if wanted["era"] == "legacy" else "auto",
         elicitation_callback=person.answer if wanted["elicitation"] else None,
+        message_handler=changes.handle,
     )
-    async with client:
+    async with client, anyio.create_task_group() as tasks:
+        if wanted["listens"] and wanted["era"] != "legacy":
+            await tasks.start(changes.listen, client)
         say({"ok": {"revision": client.protocol_version, "server": client.server_info.name}})
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
             try:
-                say({"ok": await do(client, person, json.loads(line))})
+                say({"ok": await do(client, person, changes, json.loads(line))})
             except Exception as error:
                 say(failure(error))
+        tasks.cancel_scope.cancel()
 
 
 try:

@@ -29,6 +29,8 @@ pub struct Connection {
     pub era: Era,
     /// Whether it can ask the person.
     pub elicitation: bool,
+    /// Whether it wants to hear of other tools.
+    pub listens: bool,
     /// Without one, it starts a server of its own.
     pub url: Option<String>,
     pub token: Option<String>,
@@ -47,10 +49,11 @@ impl Client {
     /// Connects, and says which revision it came to with which server.
     #[expect(clippy::disallowed_methods, reason = "clients are no part of the host")]
     pub fn connect(place: &Place, connection: &Connection) -> Result<(Self, Value), Value> {
-        let Connection { sdk, era, elicitation, url, token } = connection;
+        let Connection { sdk, era, elicitation, listens, url, token } = connection;
         let mut wanted = json!({
             "era": if *era == Era::Sessions { "legacy" } else { "modern" },
             "elicitation": elicitation,
+            "listens": listens,
             "token": token,
             "modules": installed("npm/package.json"),
         });

@@ -40,7 +40,7 @@ fn converse(sdk: Sdk, http: bool, era: Era) {
     place.write("large.txt", "0123456789abcde\n".repeat(16 << 10));
     let server = http.then(|| Server::new(&place, &[]));
     let url = server.as_ref().map(|server| server.url("/mcp"));
-    let connection = Connection { sdk, era, elicitation: true, url, token: None };
+    let connection = Connection { sdk, era, elicitation: true, listens: false, url, token: None };
     let (mut client, connected) = Client::connect(&place, &connection).unwrap();
     let revision = if era == Era::Sessions { "2025-11-25" } else { "2026-07-28" };
     assert_eq!(connected, json!({"revision": revision, "server": "cofferdam"}));

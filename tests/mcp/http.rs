@@ -51,6 +51,7 @@ fn a_token_is_asked_for_where_there_is_one() {
                 sdk,
                 era: Era::Stateless,
                 elicitation: false,
+                listens: false,
                 url: Some(server.url("/mcp")),
                 token: Some(token.to_owned()),
             };

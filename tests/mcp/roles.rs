@@ -44,7 +44,8 @@ fn an_agent_definition_is_a_role() {
     ] {
         let ended = place.run(&[&["serve"], arguments].concat());
         assert_eq!(ended.status, 2, "{ended:?}");
-        assert!(ended.stderr.contains(wanted), "{ended:?}");
+        let said = ended.stderr.clone() + &ended.stdout;
+        assert!(said.contains(wanted), "{ended:?}");
     }
     place.write("agent.yaml", fs::read(lint()).unwrap());
     let ended = place.run(&["serve", "--role", "agent.yaml", "--target", "src/app.py"]);

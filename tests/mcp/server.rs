@@ -16,6 +16,7 @@ pub const SERVE: &[&str] = &["serve", "--http", "127.0.0.1:0"];
 
 pub struct Server {
     child: Child,
+    said: mpsc::Receiver<String>,
     pub address: SocketAddr,
 }
 
@@ -27,23 +28,31 @@ impl Server {
 
     /// The server of a command that begins with [`SERVE`].
     pub fn started(command: &mut Command) -> Self {
-        let child = command.spawn().unwrap();
-        let mut server = Self { child, address: ([127, 0, 0, 1], 0).into() };
-        let errors = BufReader::new(server.child.stderr.take().unwrap());
-        let (sender, listening) = mpsc::channel();
+        let mut child = command.spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, said) = mpsc::channel();
         std::thread::spawn(move || {
             // To the end: a full pipe would hold up the server.
             for line in errors.lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
         });
-        while server.address.port() == 0 {
-            let line = listening.recv_timeout(PATIENCE).expect("the server does not serve");
-            if let Some((_, address)) = line.split_once("serving http://") {
-                server.address = address.trim_end_matches("/mcp").parse().unwrap();
+        let mut server = Self { child, said, address: ([127, 0, 0, 1], 0).into() };
+        let line = server.says("serving http://");
+        let (_, address) = line.split_once("serving http://").unwrap();
+        server.address = address.trim_end_matches("/mcp").parse().unwrap();
+        server
+    }
+
+    /// Waits until it says something on standard error: the line.
+    pub fn says(&self, words: &str) -> String {
+        loop {
+            let line = self.said.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("the server does not say {words:?}"));
+            if line.contains(words) {
+                return line;
             }
         }
-        server
     }
 
     pub fn url(&self, path: &str) -> String {

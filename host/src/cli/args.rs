@@ -43,7 +43,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
     /// The directory that calls work on
     #[arg(long, short = 'C', global = true, value_name = "DIR", default_value = ".")]

@@ -31,6 +31,7 @@ mod plugin_update;
 mod policy;
 mod policy_explain;
 mod policy_grant;
+mod renew;
 mod report;
 mod role;
 mod run;
@@ -155,9 +156,10 @@ impl From<OpenError> for CliError {
             OpenError::Registry(RegistryError::Changed { .. } | RegistryError::Lie { .. }) => {
                 Self::Denied(error.to_string())
             }
-            OpenError::Workspace(_) | OpenError::Policy(_) | OpenError::Registry(_) => {
-                Self::Usage(error.to_string())
-            }
+            OpenError::Workspace(_)
+            | OpenError::Policy(_)
+            | OpenError::Registry(_)
+            | OpenError::InWorkspace(_) => Self::Usage(error.to_string()),
             OpenError::Contract(_)
             | OpenError::Runtime(_)
             | OpenError::Threads(_)

@@ -49,7 +49,9 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let lock = install::lock(host.workspace())?;
     // What was named with --plugin is not what the lock has.
     let installed = |plugin: &Plugin| {
-        lock.plugins.get(&plugin.manifest.name).filter(|_| plugin.digest.is_some())
+        lock.plugins
+            .get(&plugin.manifest.name)
+            .filter(|locked| plugin.digest == Some(locked.digest))
     };
     if output.format() == Format::Text {
         let line = |plugin: &Plugin| {

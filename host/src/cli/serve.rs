@@ -3,6 +3,7 @@
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Global, Serve};
+use super::renew::{self, Source};
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::mcp::{self, Access, HttpError, Server};
@@ -21,7 +22,10 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         Some(_) => setup::serving()?,
     };
     let usage = Use::Calling { target: args.target.as_deref() };
-    let (host, runtime, role) = setup::host_in(global, None, args.role.as_deref(), usage, runtime)?;
+    let source = Source::look(global)?;
+    let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
+    let source = source.of(&config);
+    let (host, runtime) = setup::open(config, runtime)?;
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();
@@ -31,6 +35,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         }
     });
     let server = Server::new(host, role.as_deref(), stopping)?;
+    runtime.spawn(renew::follow(server.clone(), source));
     match args.http {
         None => runtime.block_on(server.serve_stdio()).map_err(CliError::host)?,
         Some(address) => {

@@ -141,7 +141,8 @@ fn config_with(
     })
 }
 
-fn open(config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
+/// Opens a host in the runtime that it waits in.
+pub fn open(config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
     let host = {
         let _timers = timers.enter();
         Host::open(config)?
@@ -180,19 +181,8 @@ pub fn host_under(
     role: Option<&str>,
     usage: Use<'_>,
 ) -> Result<(Host, Runtime, Option<String>), CliError> {
-    host_in(global, workers, role, usage, waiting()?)
-}
-
-/// As [`host_under`], in a runtime of the command's own.
-pub fn host_in(
-    global: &Global,
-    workers: Option<usize>,
-    role: Option<&str>,
-    usage: Use<'_>,
-    timers: Runtime,
-) -> Result<(Host, Runtime, Option<String>), CliError> {
     let (config, name) = config_under(global, workers, role, usage)?;
-    let (host, timers) = open(config, timers)?;
+    let (host, timers) = open(config, waiting()?)?;
     Ok((host, timers, name))
 }
 

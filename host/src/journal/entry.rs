@@ -104,7 +104,10 @@ impl Event {
     /// A person has changed what a plugin is granted.
     pub const GRANTED: &str = "grant_changed";
 
-    /// Something that a person has done.
+    /// A server goes on with other settings or plugins; `reason` names the plugins that are others.
+    pub const RENEWED: &str = "host_renewed";
+
+    /// Something that happened to the host, or that a person has done.
     pub fn new(event: &str, reason: impl Into<String>) -> Self {
         Self {
             timestamp: Timestamp::now(),

@@ -12,8 +12,8 @@ use rmcp::{ErrorData, RoleServer};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::Server;
 use super::approval::Person;
-use super::{Server, Shared};
 use crate::dispatch::Refusal;
 use crate::host::{Approver, RunOptions};
 use crate::outcome::{Failure, Outcome};
@@ -33,7 +33,7 @@ impl Server {
         mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let shared = &self.shared;
+        let (shared, offer) = (&self.shared, self.offer());
         let Ok(_slot) = shared.slots.try_acquire() else {
             let message = "the server has as many calls as it can take; try again later";
             return Ok(failed("Busy", message).into());
@@ -46,7 +46,7 @@ impl Server {
         let options = RunOptions {
             role: self.role.clone(),
             cancel: Some(cancelled),
-            observer: Some(Arc::new(Relay { progress, next: Arc::clone(shared.host.observer()) })),
+            observer: Some(Arc::new(Relay { progress, next: Arc::clone(offer.host.observer()) })),
             approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
             ..RunOptions::default()
         };
@@ -54,7 +54,7 @@ impl Server {
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
         let ended = {
-            let mut call = std::pin::pin!(shared.host.call_parsed(&request.name, args, &options));
+            let mut call = std::pin::pin!(offer.host.call_parsed(&request.name, args, &options));
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,
@@ -77,18 +77,20 @@ impl Server {
             return reply.map(CallToolResponse::from);
         }
         match ended {
-            Ok(single) => Ok(self.result(&request.name, single.answer.outcome).into()),
+            Ok(single) => {
+                let most = offer.host.policy().limits().result;
+                Ok(self.result(&request.name, single.answer.outcome, most).into())
+            }
             Err(refusal) => refused(&request.name, refusal).map(CallToolResponse::from),
         }
     }
 
-    fn result(&self, tool: &str, outcome: Outcome) -> CallToolResult {
-        let Shared { host, results, .. } = &*self.shared;
-        let (role, budget) = (self.role.as_deref(), host.policy().limits().result);
+    fn result(&self, tool: &str, outcome: Outcome, most: usize) -> CallToolResult {
+        let (results, role) = (&self.shared.results, self.role.as_deref());
         match outcome {
-            Outcome::Executed(answer) => results.result(tool, role, answer, budget),
+            Outcome::Executed(answer) => results.result(tool, role, answer, most),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
-                results.failure(tool, role, format!("{code}: {message}"), detail, budget)
+                results.failure(tool, role, format!("{code}: {message}"), detail, most)
             }
         }
     }

@@ -5,16 +5,17 @@
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
 //! proxy's business.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -98,27 +99,58 @@ fn router(server: &Server, access: &Access, port: u16) -> Router {
         .with_allowed_hosts(loopback.into_iter().chain(access.hosts.iter().cloned()))
         .with_allowed_origins(own.into_iter().chain(access.origins.iter().cloned()))
         .enforce_origin_validation()
-        .with_max_request_body_bytes(server.shared.host.policy().limits().envelope)
+        .with_max_request_body_bytes(server.offer().host.policy().limits().envelope)
         .with_cancellation_token(server.shared.stopping.clone());
-    let service = |server: Server| {
-        let sessions = Arc::new(LocalSessionManager::default());
-        StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
-    };
-    let roles = server.shared.host.policy().roles().filter(|_| server.role.is_none());
-    let roles = roles.map(|role| role.name().to_owned());
-    // The role is one of the host's own.
-    let roles = roles.filter_map(|role| Some((server.under(&role).ok()?, role)));
-    let mcp = roles
-        .fold(Router::new(), |router, (server, role)| {
-            router.route_service(&format!("/mcp/{role}"), service(server))
-        })
-        .route_service("/mcp", service(server.clone()));
+    let whole = service(server.clone(), &config);
+    let mut mcp = Router::new().route_service("/mcp", whole);
+    if server.role.is_none() {
+        let roles = Roles { server: server.clone(), config, services: Mutex::default() };
+        mcp = mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)));
+    }
     let wanted = access.token.as_deref().map(digest);
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Whether it is there, anybody may ask.
     mcp.layer(middleware::from_fn_with_state(wanted, authorize))
         .route("/health", get(|| async { "ok\n" }))
         .layer(middleware::from_fn_with_state(rate, slow_down))
+}
+
+type Service = StreamableHttpService<Server, LocalSessionManager>;
+
+fn service(server: Server, config: &StreamableHttpServerConfig) -> Service {
+    let sessions = Arc::new(LocalSessionManager::default());
+    StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
+}
+
+/// The servers of the roles that somebody has asked for.
+struct Roles {
+    server: Server,
+    config: StreamableHttpServerConfig,
+    services: Mutex<HashMap<String, Service>>,
+}
+
+impl Roles {
+    /// The server of a role that there is now.
+    fn service(&self, role: &str) -> Option<Service> {
+        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(server) = self.server.under(role) else {
+            services.remove(role);
+            return None;
+        };
+        let known = services.entry(role.to_owned());
+        Some(known.or_insert_with(|| service(server, &self.config)).clone())
+    }
+}
+
+async fn under_role(
+    State(roles): State<Arc<Roles>>,
+    Path(role): Path<String>,
+    request: Request,
+) -> Response {
+    match roles.service(&role) {
+        Some(service) => service.handle(request).await.into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 /// Lets requests pass as long as their address does not send too many.

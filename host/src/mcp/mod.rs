@@ -7,7 +7,9 @@
 
 mod approval;
 mod call;
+mod changes;
 mod http;
+mod offer;
 mod page;
 mod prompts;
 mod resources;
@@ -20,21 +22,24 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
     Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, Prompt, ReadResourceRequestParams,
-    ReadResourceResponse, Resource, ServerCapabilities, ServerConfig, Tool,
+    ReadResourceResponse, Resource, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, ServerInitializeError, ServiceExt as _};
+use rmcp::service::{
+    NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
+    SubscriptionContext,
+};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::approval::Pending;
+use self::changes::Sessions;
+use self::offer::Offer;
 use self::page::{Listings, page};
 use self::results::Results;
 use crate::dispatch::Refusal;
-use crate::host::Host;
-use crate::plugin::export::Exported;
-use crate::plugin::registry::ToolEntry;
-use crate::policy::Role;
+use crate::host::{Config, Host, OpenError};
+use crate::runtime::blocking;
 
 pub use http::{Access, HttpError, serve_http};
 
@@ -44,8 +49,9 @@ const WAITING: usize = 64;
 /// How long calls that are still running when the server stops get to end.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// How long a client may keep a list, in milliseconds: it changes only with the server.
-const FRESH: u64 = 5 * 60 * 1000;
+/// How long a client may keep a list, in milliseconds. It changes when a person changes the
+/// settings or the plugins; clients that listen hear of that at once.
+const FRESH: u64 = 60 * 1000;
 
 /// A server that ended because something was wrong.
 #[derive(Debug, thiserror::Error)]
@@ -58,18 +64,28 @@ pub enum ServeError {
     Task(#[from] tokio::task::JoinError),
 }
 
+/// A server that goes on as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The settings or the plugins can't be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The role that is served is gone.
+    #[error("{0}")]
+    Role(#[from] Refusal),
+}
+
 /// A host as an MCP server, under one role. Clones serve the same host.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
     role: Option<String>,
-    tools: Arc<[Tool]>,
 }
 
 /// What the servers of all roles have in common.
 struct Shared {
-    host: Host,
-    prompts: Vec<(Prompt, String)>,
+    offer: watch::Sender<Arc<Offer>>,
+    sessions: Sessions,
     /// One for each call that runs or waits.
     slots: Semaphore,
     most: usize,
@@ -91,10 +107,11 @@ impl Server {
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
         let most = host.workers() + WAITING;
-        let tools = tools(&host, host.role(role)?);
+        let offer = Offer::new(host);
+        offer.tools(role)?;
         let shared = Shared {
-            prompts: prompts::all(host.contracts()),
-            host,
+            offer: watch::Sender::new(Arc::new(offer)),
+            sessions: Sessions::default(),
             slots: Semaphore::new(most),
             most,
             results: Results::default(),
@@ -102,7 +119,7 @@ impl Server {
             pending: Arc::default(),
             stopping,
         };
-        Ok(Self { shared: Arc::new(shared), role: role.map(str::to_owned), tools: tools.into() })
+        Ok(Self { shared: Arc::new(shared), role: role.map(str::to_owned) })
     }
 
     /// The same server under another role, with which it shares its workers.
@@ -110,10 +127,38 @@ impl Server {
     /// # Errors
     /// A role that is none.
     pub fn under(&self, role: &str) -> Result<Self, Refusal> {
-        let host = &self.shared.host;
-        let tools = tools(host, host.role(Some(role))?);
-        let shared = Arc::clone(&self.shared);
-        Ok(Self { shared, role: Some(role.to_owned()), tools: tools.into() })
+        self.offer().host.role(Some(role))?;
+        Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
+    }
+
+    /// What is served now. Whoever began with it ends with it.
+    fn offer(&self) -> Arc<Offer> {
+        Arc::clone(&self.shared.offer.borrow())
+    }
+
+    /// The tools of its role now.
+    fn tools(&self) -> Result<Arc<[Tool]>, ErrorData> {
+        let tools = self.offer().tools(self.role.as_deref());
+        tools.map_err(|refusal| ErrorData::invalid_request(refusal.feedback, None))
+    }
+
+    /// Goes on with other settings and plugins, and tells the clients whose lists have changed.
+    /// Calls that have begun end with what they began with.
+    ///
+    /// # Errors
+    /// See [`Host::renewed`]; settings that have the server's own role no more. The server goes on
+    /// as it was then.
+    pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
+        let (old, role) = (self.offer(), self.role.clone());
+        let renewed = blocking(move || {
+            let new = Offer::new(old.host.renewed(config)?);
+            new.tools(role.as_deref())?;
+            Ok::<_, RenewError>((old, Arc::new(new)))
+        });
+        let (old, new) = renewed.await?;
+        self.shared.offer.send_replace(Arc::clone(&new));
+        self.shared.sessions.tell(&old, &new).await;
+        Ok(())
     }
 
     /// Serves one client on standard input and output, until it closes them or the server is
@@ -146,38 +191,16 @@ impl Server {
     }
 }
 
-/// What a role can call, by name: always in the same order.
-fn tools(host: &Host, role: Option<&Role>) -> Vec<Tool> {
-    let tool = |entry| {
-        let exported = Exported::new(host.registry(), entry, role)?;
-        match serde_json::from_value(results::widened(exported.mcp(host.policy()))) {
-            Ok(tool) => Some(tool),
-            Err(error) => {
-                tracing::error!("nobody is told of {}: {error}", exported.name);
-                None
-            }
-        }
-    };
-    // Nobody is told of what is not granted: every call of it would be denied.
-    let granted = |entry: &&Arc<ToolEntry>| host.policy().decide(&entry.subject(), role).is_ok();
-    let mut tools: Vec<Tool> = host
-        .registry()
-        .tools(role)
-        .filter(granted)
-        .filter_map(|entry| tool(entry.as_ref()))
-        .collect();
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
-    tools
-}
-
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let instructions = "Paths are relative to the workspace, or absolute inside of it. A call \
                             that changes files does so as a whole, or not at all.";
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_resources()
             .enable_prompts()
+            .enable_prompts_list_changed()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
@@ -189,7 +212,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (tools, next_cursor) = page(&self.tools, request, |tool| tool.name.to_string())?;
+        let (tools, next_cursor) = page(&self.tools()?, request, |tool| tool.name.to_string())?;
         let result = ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) };
         Ok(result.with_ttl_ms(FRESH).with_cache_scope(page::SCOPE))
     }
@@ -238,7 +261,7 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let all: Vec<Prompt> =
-            self.shared.prompts.iter().map(|(prompt, _)| prompt.clone()).collect();
+            self.offer().prompts.iter().map(|(prompt, _)| prompt.clone()).collect();
         let (prompts, next_cursor) = page(&all, request, |prompt| prompt.name.clone())?;
         let result =
             ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) };
@@ -250,6 +273,23 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(&self.shared.prompts, &request).map(GetPromptResponse::from)
+        prompts::get(&self.offer().prompts, &request).map(GetPromptResponse::from)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.shared.sessions.add(context.peer, self.role.clone());
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        // Of what is asked for, the library takes what the capabilities name.
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        changes::listen(self, &context).await;
+        Ok(())
     }
 }

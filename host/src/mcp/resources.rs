@@ -36,7 +36,8 @@ impl Server {
         let mut files: Vec<&str> =
             found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         files.sort_unstable();
-        let workspace = self.shared.host.workspace().path();
+        let offer = self.offer();
+        let workspace = offer.host.workspace().path();
         resources.extend(files.into_iter().filter_map(|path| {
             let uri = Url::from_file_path(path).ok()?;
             let name = Path::new(path).strip_prefix(workspace).ok()?;
@@ -46,7 +47,7 @@ impl Server {
     }
 
     pub(super) fn resource_templates(&self) -> Vec<ResourceTemplate> {
-        let workspace = Url::from_directory_path(self.shared.host.workspace().path());
+        let workspace = Url::from_directory_path(self.offer().host.workspace().path());
         let file = workspace.ok().map(|workspace| {
             ResourceTemplate::new(format!("{workspace}{{+path}}"), "File")
                 .with_description("A text file of the workspace.")
@@ -64,7 +65,7 @@ impl Server {
             Ok(ReadResourceResult::new(vec![contents]))
         };
         if uri == JOURNAL && self.role.is_none() {
-            let latest = self.shared.host.journal().latest(ENTRIES, |_| true);
+            let latest = self.offer().host.journal().latest(ENTRIES, |_| true);
             let (entries, _) = latest.map_err(|error| unknown(error.to_string()))?;
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
@@ -89,7 +90,7 @@ impl Server {
     async fn ask(&self, tool: &str, name: &str, value: &str) -> Result<Value, Failure> {
         let args = Map::from_iter([(name.to_owned(), value.into())]);
         let options = RunOptions { role: self.role.clone(), ..RunOptions::default() };
-        match self.shared.host.call_parsed(tool, args, &options).await {
+        match self.offer().host.call_parsed(tool, args, &options).await {
             Ok(single) => match single.answer.outcome {
                 Outcome::Executed(answer) => Ok(answer),
                 Outcome::Failed(failure) => Err(failure),

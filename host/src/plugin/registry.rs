@@ -31,7 +31,8 @@ pub struct Plugin {
     pub compiled: Option<PathBuf>,
     /// Whether it came with the host.
     pub built_in: bool,
-    /// What its file has to be whenever it is read; none: whatever it is then.
+    /// What its file has to be whenever it is read; none: whatever it is then, for plugins that came
+    /// with the host.
     pub digest: Option<Digest>,
 }
 
@@ -247,14 +248,19 @@ impl Registry {
             return Err(RegistryError::TooLarge { path: file.to_owned(), size });
         }
         let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };
+        let mut digest = None;
         let manifest = match leading {
             Ok(Some(manifest)) => Ok(manifest),
-            Ok(None) => pack::manifest(&fs::read(file).map_err(io)?, &pack::called(file)),
+            Ok(None) => {
+                let bytes = fs::read(file).map_err(io)?;
+                digest = (!built_in).then(|| Digest::of(&bytes));
+                pack::manifest(&bytes, &pack::called(file))
+            }
             Err(error) => Err(error),
         };
         let manifest =
             manifest.map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
-        self.take_in(manifest, file, built_in, None)
+        self.take_in(manifest, file, built_in, digest)
     }
 
     fn take_in(

@@ -105,6 +105,11 @@ impl Store {
         StoreError::Io { path: self.directory.join(name), source }
     }
 
+    /// What changes in a store's directory when a plugin is installed, updated or removed.
+    pub fn changing(directory: &Path) -> [PathBuf; 2] {
+        [directory.join(ACCEPTED), directory.join(FILES)]
+    }
+
     /// Waits until nobody else changes something, and keeps others from it until the answer is
     /// dropped.
     ///

@@ -124,9 +124,9 @@ pub enum LoadError {
         /// Why.
         message: String,
     },
-    /// The file of an installed plugin is not what was accepted any more.
+    /// The file of a plugin is not what the host has taken in any more.
     #[error(
-        "the file of the plugin '{0}' was changed since it was loaded; `cofferdam plugin install {0}` gets what was accepted again"
+        "the file of the plugin '{0}' was changed since this host took it in; if it is an installed one, `cofferdam plugin install {0}` gets what was accepted again"
     )]
     Changed(String),
     /// The component is not valid, or needs what the engine does not offer.
@@ -191,8 +191,8 @@ pub enum LoadError {
 
 /// Loads plugins and runs their calls.
 pub struct Runtime {
-    lanes: Vec<Lane>,
-    cache: Option<CodeCache>,
+    lanes: Arc<[Lane]>,
+    cache: Option<Arc<CodeCache>>,
     compiler: Option<Compiler>,
     prepared: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
@@ -311,7 +311,15 @@ impl Runtime {
             Ok(Lane { engine, linker })
         };
         let lanes = (0..count).map(lane).collect::<wasmtime::Result<_>>()?;
+        let cache = cache.map(Arc::new);
         Ok(Self { lanes, cache, compiler: None, prepared: Mutex::default() })
+    }
+
+    /// A runtime with the same engines in which no plugin is loaded yet. What only this one has
+    /// loaded is released with it.
+    pub fn renewed(&self) -> Self {
+        let (lanes, cache) = (Arc::clone(&self.lanes), self.cache.clone());
+        Self { lanes, cache, compiler: self.compiler.clone(), prepared: Mutex::default() }
     }
 
     /// The same, which has plugins that did not come with the host compiled by `compiler`; with

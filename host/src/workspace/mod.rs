@@ -149,6 +149,13 @@ impl Workspace {
         &self.path
     }
 
+    /// Whether a path leads through the workspace or into it, by its names or by links.
+    #[expect(clippy::disallowed_methods, reason = "nothing is opened")]
+    pub fn holds(&self, path: &Path) -> bool {
+        let (named, real) = (std::path::absolute(path), path.canonicalize());
+        [named, real].into_iter().flatten().any(|path| path.starts_with(&self.path))
+    }
+
     /// The absolute path as text.
     pub fn name(&self) -> &str {
         &self.name

@@ -1,7 +1,9 @@
 //! The tools that the MCP conformance suite calls by name, as far as a tool can be so here: it
 //! answers with JSON, fails, reports progress, logs. Whether a person is asked first is the
-//! operator's decision, and no tool's. One more never ends, for calls that are cancelled.
+//! operator's decision, and no tool's. Two more: one never ends, for calls that are cancelled, and
+//! one ends when a file is there.
 
+use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_sdk::{Context, ToolError, log, plugin, progress};
@@ -21,6 +23,12 @@ struct Wait {
 enum How {
     Compute,
     Sleep,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Until {
+    file: String,
 }
 
 impl Conformance {
@@ -53,6 +61,15 @@ impl Conformance {
             }
         }
     }
+
+    fn until(args: Until, _: &Context) -> Result<Value, ToolError> {
+        progress::report(1, None, "waiting");
+        let file = Path::new("/workspace").join(args.file);
+        while !file.exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(json!({"text": "The guest that waited."}))
+    }
 }
 
 plugin!(Conformance {
@@ -68,4 +85,5 @@ plugin!(Conformance {
     test_input_required_result_tampered_state = say,
     test_missing_capability = say,
     wait,
+    until,
 });
