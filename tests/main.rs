@@ -32,6 +32,7 @@ mod roles;
 mod symbols;
 mod tasks;
 mod team;
+mod telemetry;
 mod tools;
 mod transactions;
 mod typed;

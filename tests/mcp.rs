@@ -4,10 +4,10 @@
 mod client;
 mod conformance;
 mod conversation;
-mod http;
+pub mod http;
 mod renewal;
 mod roles;
-mod server;
+pub mod server;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -35,6 +35,7 @@ use crate::runtime::{
     Backends, Compiler, LoadError, Observer, Quiet, Runtime, RuntimeError, Workers, blocking,
 };
 use crate::stats::{Stats, Summary};
+use crate::telemetry::{self, Origin, Telemetry};
 use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
 
 pub use approval::{Approver, Proposal, outdated};
@@ -75,6 +76,8 @@ pub struct Config {
     /// plugins that did not come with the host. `None`: no native program runs, and all plugins
     /// are compiled in this process, where nothing bounds what that takes.
     pub sandbox: Option<Helper>,
+    /// Where telemetry of the calls goes; `None`: nowhere.
+    pub telemetry: Option<telemetry::Settings>,
     /// Contracts that agents' answers keep to, beside those that are built in. A later one replaces
     /// an earlier one for the same agent.
     pub contracts: Vec<Contract>,
@@ -97,6 +100,7 @@ impl Config {
             workers: None,
             observer: Arc::new(Quiet),
             sandbox: None,
+            telemetry: None,
             contracts: Vec::new(),
             environment: HashMap::new(),
         }
@@ -158,6 +162,8 @@ pub struct RunOptions {
     pub observer: Option<Arc<dyn Observer>>,
     /// Whoever can ask a person; `None`: calls that need a person's yes are denied.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Where the calls come from, for telemetry.
+    pub origin: Origin,
 }
 
 /// An envelope and how its calls ended, in its order.
@@ -221,6 +227,7 @@ pub struct Host {
     stats: Arc<Mutex<Stats>>,
     observer: Arc<dyn Observer>,
     commits: Arc<AtomicU64>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 /// What hosts that follow each other on a workspace have in common.
@@ -233,6 +240,7 @@ struct Standing {
     stats: Arc<Mutex<Stats>>,
     observer: Arc<dyn Observer>,
     commits: Arc<AtomicU64>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 impl Host {
@@ -241,7 +249,7 @@ impl Host {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(config: Config) -> Result<Self, OpenError> {
+    pub fn open(mut config: Config) -> Result<Self, OpenError> {
         let timers = Handle::try_current()?;
         let workspace = Arc::new(Workspace::open(&config.workspace)?);
         // Without a cache everything works, only slower: a home that can't be written is no
@@ -261,12 +269,13 @@ impl Host {
             stats: Arc::default(),
             observer: Arc::clone(&config.observer),
             commits: Arc::default(),
+            telemetry: config.telemetry.take().map(|it| Telemetry::start(it, workers)),
         };
         Self::with(standing, config)
     }
 
     /// A host that takes this one's place, with other settings and plugins: it goes on with the
-    /// same workspace, threads, observer, journal, figures and counts. Calls of both run beside
+    /// same workspace, threads, observer, journal, telemetry, figures and counts. Calls of both run beside
     /// each other; what only this one has loaded is released with it.
     ///
     /// A file of a plugin that is in the workspace, where an agent may have changed it, has to be
@@ -284,6 +293,7 @@ impl Host {
             stats: Arc::clone(&self.stats),
             observer: Arc::clone(&self.observer),
             commits: Arc::clone(&self.commits),
+            telemetry: self.telemetry.clone(),
         };
         let named = config.plugins.clone();
         let host = Self::with(standing, config)?;
@@ -366,6 +376,7 @@ impl Host {
             stats: standing.stats,
             observer: standing.observer,
             commits: standing.commits,
+            telemetry: standing.telemetry,
         })
     }
 
@@ -377,6 +388,11 @@ impl Host {
     /// Who may do what.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// What takes telemetry, where it is on.
+    pub fn telemetry(&self) -> Option<&Arc<Telemetry>> {
+        self.telemetry.as_ref()
     }
 
     /// What agents' answers keep to: the built-in contracts, and those that the host was opened
@@ -591,7 +607,7 @@ impl Host {
         }
         let record = |ended: Ended| {
             if let Some(record) = ended.record {
-                self.record(record);
+                self.record(record, &options.origin);
             }
             ended.answer
         };
@@ -682,7 +698,7 @@ impl Host {
         if shared.is_some() {
             return Ended { answer, record: Some(record), is_staged };
         }
-        self.record(record);
+        self.record(record, &options.origin);
         Ended { answer, record: None, is_staged }
     }
 
@@ -785,8 +801,14 @@ impl Host {
         }
         Ok(Some(commit.id))
     }
-    /// The journal and the figures see every exit.
-    fn record(&self, record: Record) {
+
+    /// The journal, the figures and telemetry see every exit.
+    fn record(&self, record: Record, origin: &Origin) {
+        if let Some(telemetry) = &self.telemetry {
+            let role = record.role.as_deref().and_then(|role| self.policy.role(role));
+            let tool = self.registry.resolve(&record.tool, role).ok();
+            telemetry.ended(&record, tool.map(|tool| tool.qualified_name()).as_deref(), origin);
+        }
         let fallback = self.fallback(&record);
         self.append(Entry::Call(record));
         if let Some(event) = fallback {
@@ -812,7 +834,8 @@ impl Host {
             let outcome = Outcome::Failed(Failure::new(Status::Error, *code, problem.to_string()));
             let tool = tool.as_deref().unwrap_or("-");
             let id = uuid::Uuid::now_v7().to_string();
-            self.record(Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0));
+            let record = Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0);
+            self.record(record, &options.origin);
         }
     }
 }

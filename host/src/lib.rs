@@ -47,4 +47,6 @@ pub mod schema;
 #[cfg(feature = "engine")]
 pub mod stats;
 #[cfg(feature = "engine")]
+pub mod telemetry;
+#[cfg(feature = "engine")]
 pub mod workspace;

@@ -9,7 +9,8 @@ use crate::support::Place;
 use crate::trial::configure;
 
 /// No call that a test cancels would end by itself.
-const SETTINGS: &str = "ask = ['files.write_file']\n[limits]\ncall-ms = 600000\n";
+const SETTINGS: &str = "ask = ['files.write_file']\n[limits]\ncall-ms = 600000\n\
+                        [grants.conformance]\nfiles = 'read'\n";
 
 macro_rules! conversations {
     ($($name:ident: $sdk:ident, $http:literal, $era:ident;)+) => {

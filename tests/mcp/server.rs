@@ -130,6 +130,15 @@ impl Request {
         self
     }
 
+    /// The same with something more that it says of itself.
+    pub fn with_meta(mut self, name: &str, value: &Value) -> Self {
+        let body = self.body.as_mut().unwrap();
+        let mut message: Value = serde_json::from_str(body).unwrap();
+        message["params"]["_meta"][name] = value.clone();
+        *body = message.to_string();
+        self
+    }
+
     fn text(&self) -> String {
         let Self { path, headers, body } = self;
         let method = if body.is_some() { "POST" } else { "GET" };

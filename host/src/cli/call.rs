@@ -10,7 +10,7 @@ use super::run::{limits, print_diff};
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::envelope;
-use crate::host::{RunOptions, Single};
+use crate::host::{Host, RunOptions, Single};
 
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
     let text =
@@ -26,8 +26,23 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };
-    let Single { answer, diff } = timers.block_on(host.call(&args.tool, &text, &options))?;
-    let role = host.role(options.role.as_deref())?;
+    let single = timers.block_on(host.call(&args.tool, &text, &options));
+    let role = options.role.as_deref();
+    let ended =
+        single.map_err(CliError::from).and_then(|single| show(&host, args, role, single, output));
+    setup::end(&host, &timers);
+    ended
+}
+
+fn show(
+    host: &Host,
+    args: &Call,
+    role: Option<&str>,
+    single: Single,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let Single { answer, diff } = single;
+    let role = host.role(role)?;
     let (dialect, has_failure) = host
         .registry()
         .resolve(&args.tool, role)

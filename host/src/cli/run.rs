@@ -5,7 +5,7 @@ use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use crate::envelope::{Answer, Mode};
-use crate::host::RunOptions;
+use crate::host::{self, Host, RunOptions};
 use crate::outcome::{Failure, Outcome};
 use crate::policy::LimitSettings;
 
@@ -24,7 +24,13 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };
-    let run = timers.block_on(host.run(&text, mode(args.strict), &options))?;
+    let run = timers.block_on(host.run(&text, mode(args.strict), &options));
+    let ended = run.map_err(CliError::from).and_then(|run| show(&host, &run, output));
+    setup::end(&host, &timers);
+    ended
+}
+
+fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
     for figures in host.stats().tools {
         let outcomes = figures.outcomes.iter();
         let outcomes: Vec<String> =

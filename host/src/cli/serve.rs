@@ -36,6 +36,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     });
     let server = Server::new(host, role.as_deref(), stopping)?;
     runtime.spawn(renew::follow(server.clone(), source));
+    let telemetry = server.telemetry();
     match args.http {
         None => runtime.block_on(server.serve_stdio()).map_err(CliError::host)?,
         Some(address) => {
@@ -52,6 +53,9 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
                 HttpError::Serve(_) => CliError::host(error),
             })?;
         }
+    }
+    if let Some(telemetry) = telemetry {
+        runtime.block_on(telemetry.stop());
     }
     // Standard input can't be waited for: a read of it may still be under way.
     runtime.shutdown_background();

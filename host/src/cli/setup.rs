@@ -28,6 +28,7 @@ use crate::plugin::lock;
 use crate::plugin::store::Pinned;
 use crate::policy::{Role, Settings};
 use crate::runtime::Observer;
+use crate::telemetry;
 use crate::workspace::Workspace;
 
 /// Sends the host's own messages to standard error.
@@ -141,13 +142,25 @@ fn config_with(
     })
 }
 
-/// Opens a host in the runtime that it waits in.
-pub fn open(config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
+/// Opens a host in the runtime that it waits in, with telemetry where the environment says so.
+pub fn open(mut config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
+    config.telemetry =
+        telemetry::Settings::from_variables(&config.environment).unwrap_or_else(|error| {
+            tracing::warn!("telemetry is off: {error}");
+            None
+        });
     let host = {
         let _timers = timers.enter();
         Host::open(config)?
     };
     Ok((host, timers))
+}
+
+/// Ends a host: what is left of its telemetry is sent, as far as that works soon.
+pub fn end(host: &Host, timers: &Runtime) {
+    if let Some(telemetry) = host.telemetry() {
+        timers.block_on(telemetry.stop());
+    }
 }
 
 /// What a command does with a role.

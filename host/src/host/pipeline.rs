@@ -25,6 +25,7 @@ use crate::pipeline::work_order::Step;
 use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
 use crate::plugin::cache::digest;
 use crate::policy::{AgentCommand, LimitSettings, Scope};
+use crate::telemetry::Origin;
 use crate::workspace::{Overlay, Transaction};
 
 /// A touched file above this is not compared with invariants, in bytes.
@@ -242,7 +243,8 @@ impl Host {
         let reason = blocked.problems.first().map(ToString::to_string).unwrap_or_default();
         let failure = Failure::new(Status::Error, "Blocked", reason);
         let id = uuid::Uuid::now_v7().to_string();
-        self.record(Record::new(&id, "-", None, &Outcome::Failed(failure), 0.0));
+        let record = Record::new(&id, "-", None, &Outcome::Failed(failure), 0.0);
+        self.record(record, &Origin::default());
         if let Some(stage) = round.stages.pop() {
             round.stages.push(stage.invalid(blocked));
         }
@@ -440,7 +442,7 @@ impl Host {
             round.stages.push(verdict(clock.stop(), round.commit.is_none() && failed));
         }
         for record in ended.into_iter().filter_map(|ended| ended.record) {
-            self.record(record);
+            self.record(record, &Origin::default());
         }
         if failed { Err(Stopped(State::Failed)) } else { Ok(()) }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
     ProgressNotificationParam, ProgressToken,
@@ -18,6 +19,7 @@ use crate::dispatch::Refusal;
 use crate::host::{Approver, RunOptions};
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::Observer;
+use crate::telemetry::{McpRequest, Origin, Parent};
 
 /// How many reports of progress may wait for a client that is slow; what comes then is left out.
 const REPORTS: usize = 64;
@@ -34,10 +36,14 @@ impl Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (shared, offer) = (&self.shared, self.offer());
+        let telemetry = offer.host.telemetry();
         let Ok(_slot) = shared.slots.try_acquire() else {
+            telemetry.inspect(|telemetry| telemetry.busy());
             let message = "the server has as many calls as it can take; try again later";
             return Ok(failed("Busy", message).into());
         };
+        let _held = telemetry.map(|telemetry| telemetry.hold());
+        let origin = telemetry.map(|_| origin(&context)).unwrap_or_default();
         let pending = Arc::clone(&shared.pending);
         let person = Arc::new(Person::new(pending, &mut request, &context));
         let args = request.arguments.unwrap_or_default();
@@ -48,6 +54,7 @@ impl Server {
             cancel: Some(cancelled),
             observer: Some(Arc::new(Relay { progress, next: Arc::clone(offer.host.observer()) })),
             approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
+            origin,
             ..RunOptions::default()
         };
         let token = context.meta.get_progress_token();
@@ -94,6 +101,27 @@ impl Server {
             }
         }
     }
+}
+
+/// Which request asks for a call, and the span that the client made it in: that of the message, or
+/// that of the HTTP request around it.
+fn origin(context: &RequestContext<RoleServer>) -> Origin {
+    let head = context.extensions.get::<Parts>();
+    let header = |name| head?.headers.get(name)?.to_str().ok();
+    let (meta, http) = (
+        (context.meta.get_traceparent(), context.meta.get_tracestate()),
+        (header("traceparent"), header("tracestate")),
+    );
+    let parent = [meta, http].into_iter().find_map(|(parent, state)| {
+        let parent: Parent = parent?.parse().ok()?;
+        Some(parent.with_state(state))
+    });
+    let request = McpRequest {
+        id: context.id.to_string(),
+        revision: context.protocol_version().map(|version| version.as_str().to_owned()),
+        http: head.is_some(),
+    };
+    Origin { parent, request: Some(request) }
 }
 
 /// What a call reports: how much is done, of how much, and a word about it.

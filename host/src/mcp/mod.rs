@@ -40,6 +40,7 @@ use self::results::Results;
 use crate::dispatch::Refusal;
 use crate::host::{Config, Host, OpenError};
 use crate::runtime::blocking;
+use crate::telemetry::Telemetry;
 
 pub use http::{Access, HttpError, serve_http};
 
@@ -129,6 +130,11 @@ impl Server {
     pub fn under(&self, role: &str) -> Result<Self, Refusal> {
         self.offer().host.role(Some(role))?;
         Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
+    }
+
+    /// What takes telemetry of its calls, where that is on.
+    pub fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        self.offer().host.telemetry().cloned()
     }
 
     /// What is served now. Whoever began with it ends with it.

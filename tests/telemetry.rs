@@ -1,0 +1,299 @@
+//! Telemetry as a collector sees it: which spans and figures come, what is in them and what is not,
+//! and that a collector that does not take them holds nothing up.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::mcp::http::call;
+use crate::mcp::server::{SERVE, Server};
+use crate::support::{Ended, Place};
+use crate::trial::configure;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const SECRET: &str = "a-secret-argument";
+
+/// How long something may take that has to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A request that a collector got.
+struct Sent {
+    path: String,
+    head: String,
+    body: Value,
+}
+
+/// What a process sends its telemetry to.
+struct Collector {
+    address: SocketAddr,
+    sent: Receiver<Sent>,
+}
+
+impl Collector {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, sent) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let _ = sender.send(receive(stream));
+            }
+        });
+        Self { address, sent }
+    }
+
+    /// Has a command send its telemetry here, as soon as it can.
+    fn of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))
+            .env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key")
+            .env("OTEL_RESOURCE_ATTRIBUTES", "team=tools")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+            .env("OTEL_METRIC_EXPORT_INTERVAL", "50")
+    }
+
+    /// The next spans.
+    fn spans(&self) -> Vec<Value> {
+        loop {
+            let sent = self.sent.recv_timeout(PATIENCE).expect("no spans");
+            assert!(sent.head.contains("\r\napi-key: a key\r\n"), "{}", sent.head);
+            assert!(sent.head.contains("content-type: application/json"), "{}", sent.head);
+            if sent.path == "/v1/traces" {
+                let about = &sent.body["resourceSpans"][0];
+                assert_eq!(attribute(&about["resource"], "service.name"), "cofferdam");
+                assert_eq!(attribute(&about["resource"], "team"), "tools");
+                return about["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+            }
+        }
+    }
+
+    /// The next span, which comes alone.
+    fn span(&self) -> Value {
+        let mut spans = self.spans();
+        assert_eq!(spans.len(), 1, "{spans:?}");
+        spans.remove(0)
+    }
+
+    /// The figures, once they are as wanted.
+    fn figures(&self, wanted: impl Fn(&[Value]) -> bool) {
+        loop {
+            let sent = self.sent.recv_timeout(PATIENCE).expect("no figures of that kind");
+            if sent.path == "/v1/metrics" {
+                let scope = &sent.body["resourceMetrics"][0]["scopeMetrics"][0];
+                if wanted(scope["metrics"].as_array().unwrap()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn receive(stream: TcpStream) -> Sent {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+    stream.get_mut().write_all(answer).unwrap();
+    let path = head.split(' ').nth(1).unwrap().to_owned();
+    assert!(!String::from_utf8_lossy(&body).contains(SECRET));
+    Sent { path, head, body: serde_json::from_slice(&body).unwrap() }
+}
+
+/// The value of an attribute, as text.
+fn attribute<'a>(of: &'a Value, name: &str) -> &'a str {
+    let attributes = of["attributes"].as_array().unwrap();
+    let found = attributes.iter().find(|attribute| attribute["key"] == name);
+    let value = found.map(|attribute| attribute["value"].as_object().unwrap());
+    value.and_then(|value| value.values().next()?.as_str()).unwrap_or_default()
+}
+
+fn ended(command: &mut Command) -> Ended {
+    let output = command.output().unwrap();
+    Ended {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A span for each call, with the caller's as its parent.
+#[test]
+fn calls_of_clients_are_spans() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
+    let collector = Collector::new();
+    let server = Server::started(collector.of(&mut place.command(SERVE)));
+    let read = |path: &str| call("/mcp", "files__read_file", &json!({"path": path}));
+    let header = read("a.txt").with("traceparent", PARENT).with("tracestate", "rojo=1");
+    assert_eq!(server.ask(&header).0, 200);
+    let span = collector.span();
+    assert_eq!(span["name"], "tools/call files.read_file");
+    assert_eq!(
+        (&span["traceId"], &span["parentSpanId"]),
+        (&json!(TRACE), &json!("00f067aa0ba902b7"))
+    );
+    assert_eq!((&span["kind"], &span["traceState"]), (&json!(2), &json!("rojo=1")));
+    assert_eq!(span["status"], json!({}));
+    assert_eq!(span["spanId"].as_str().unwrap().len(), 16);
+    let time = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"), "{span}");
+    for (name, value) in [
+        ("mcp.method.name", "tools/call"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "files.read_file"),
+        ("jsonrpc.request.id", "1"),
+        ("mcp.protocol.version", "2026-07-28"),
+        ("network.transport", "tcp"),
+        ("cofferdam.outcome", "executed"),
+    ] {
+        assert_eq!(attribute(&span, name), value, "{span}");
+    }
+    // The message's own context comes before that of the HTTP request around it.
+    let other = PARENT.replace("4bf9", "5bf9");
+    let both = read("a.txt").with_meta("traceparent", &json!(PARENT)).with("traceparent", &other);
+    server.ask(&both);
+    assert_eq!(collector.span()["traceId"], TRACE);
+    // One that is none begins a trace.
+    server.ask(&read("a.txt").with("traceparent", "none"));
+    let span = collector.span();
+    assert_eq!(span.get("parentSpanId"), None);
+    assert_ne!(span["traceId"], TRACE);
+    // A caller that does not record its trace wants no part of it.
+    server.ask(&read("a.txt").with("traceparent", &PARENT.replace("-01", "-00")));
+    // Neither arguments, nor messages, nor names that are no tool's.
+    server.ask(&read(SECRET));
+    let span = collector.span();
+    assert_eq!(attribute(&span, "error.type"), "FileNotFoundError", "{span}");
+    assert_eq!(
+        (attribute(&span, "cofferdam.outcome"), &span["status"]),
+        ("error", &json!({"code": 2}))
+    );
+    server.ask(&call("/mcp", SECRET, &json!({})));
+    let span = collector.span();
+    assert_eq!(
+        (&span["name"], attribute(&span, "error.type")),
+        (&json!("tools/call _OTHER"), "UnknownTool")
+    );
+    server.ask(&call("/mcp/lister", "files__read_file", &json!({"path": SECRET})));
+    let span = collector.span();
+    assert_eq!(
+        (attribute(&span, "cofferdam.role"), attribute(&span, "cofferdam.outcome")),
+        ("lister", "denied")
+    );
+    collector.figures(|figures| {
+        let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);
+        assert_eq!(
+            named("cofferdam.calls.running").unwrap()["gauge"]["dataPoints"][0]["asInt"],
+            "0"
+        );
+        assert_eq!(
+            named("cofferdam.calls.waiting").unwrap()["gauge"]["dataPoints"][0]["asInt"],
+            "0"
+        );
+        assert_eq!(named("cofferdam.calls.busy").unwrap()["sum"]["dataPoints"][0]["asInt"], "0");
+        let durations = &named("cofferdam.call.duration").unwrap()["histogram"];
+        assert_eq!(durations["aggregationTemporality"], 2);
+        let count = |outcome: &str| {
+            let points = durations["dataPoints"].as_array().unwrap().iter();
+            let of = |point: &&Value| {
+                attribute(point, "gen_ai.tool.name") == "files.read_file"
+                    && attribute(point, "cofferdam.outcome") == outcome
+            };
+            let point = points.clone().find(of)?;
+            let buckets = point["bucketCounts"].as_array().unwrap();
+            assert_eq!(buckets.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
+            let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+            assert_eq!(buckets.iter().map(number).sum::<u64>(), number(&point["count"]));
+            Some(number(&point["count"]))
+        };
+        (count("executed"), count("error"), count("denied")) == (Some(4), Some(1), Some(1))
+    });
+}
+
+#[test]
+fn a_command_sends_what_it_has_before_it_ends() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    let collector = Collector::new();
+    let args = ["call", "read_file", r#"{"path": "a.txt"}"#];
+    let late = ["OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"].map(|it| (it, "3600000"));
+    let mut command = place.command(&args);
+    assert_eq!(ended(collector.of(&mut command).envs(late).env("TRACEPARENT", PARENT)).status, 0);
+    let span = collector.span();
+    assert_eq!((&span["name"], &span["kind"]), (&json!("execute_tool files.read_file"), &json!(1)));
+    assert_eq!((&span["traceId"], attribute(&span, "mcp.method.name")), (&json!(TRACE), ""));
+    collector.figures(|figures| figures.len() == 4);
+    let envelope = json!({"actions": [
+        {"type": "read_file", "path": "a.txt"},
+        {"type": "read_file", "path": SECRET},
+    ]});
+    place.write("calls.json", envelope.to_string());
+    let mut command = place.command(&["run", "calls.json"]);
+    assert_eq!(ended(collector.of(&mut command).envs(late)).status, 1);
+    let spans = collector.spans();
+    let mut outcomes: Vec<&str> =
+        spans.iter().map(|span| attribute(span, "cofferdam.outcome")).collect();
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, ["error", "executed"]);
+    // Nothing is sent that nobody asked for.
+    for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")] {
+        while collector.sent.try_recv().is_ok() {}
+        let mut command = place.command(&args);
+        assert_eq!(ended(collector.of(&mut command).env(off.0, off.1)).status, 0);
+        let sent = collector.sent.recv_timeout(Duration::from_millis(200));
+        assert!(matches!(sent, Err(RecvTimeoutError::Timeout)));
+    }
+}
+
+/// Nothing waits for a collector: neither one that is not there, nor one that never answers.
+#[test]
+fn a_collector_that_takes_nothing_holds_nothing_up() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (address, why) in [
+        (gone, "telemetry does not reach"),
+        (hanging.local_addr().unwrap(), "the last telemetry was not sent in time"),
+    ] {
+        let collector = Collector { address, sent: mpsc::channel().1 };
+        let mut command = place.command(&["call", "read_file", r#"{"path": "a.txt"}"#]);
+        let ended = ended(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000"));
+        assert_eq!(ended.status, 0, "{ended:?}");
+        assert_eq!(ended.json()["content"], "one\n");
+        assert!(ended.stderr.contains(why), "{ended:?}");
+        let mut command = place.command(SERVE);
+        let command = collector.of(&mut command).env("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000");
+        let server = Server::started(command);
+        for _ in 0..100 {
+            let read = call("/mcp", "files__read_file", &json!({"path": "a.txt"}));
+            assert_eq!(server.ask(&read).0, 200);
+        }
+        assert!(server.stop().success());
+    }
+}
+
+/// Variables that make no sense turn telemetry off, and nothing else; what may be a secret is not
+/// said.
+#[test]
+fn a_mistake_in_the_variables_is_said() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    let collector = Collector::new();
+    let mut command = place.command(&["call", "read_file", r#"{"path": "a.txt"}"#]);
+    let ended = ended(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_HEADERS", SECRET));
+    assert_eq!(ended.status, 0, "{ended:?}");
+    assert!(ended.stderr.contains("telemetry is off: OTEL_EXPORTER_OTLP_HEADERS"), "{ended:?}");
+    assert!(!ended.stderr.contains(SECRET), "{ended:?}");
+}
