@@ -264,7 +264,7 @@ fn a_collector_that_takes_nothing_holds_nothing_up() {
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (address, why) in [
-        (gone, "telemetry does not reach"),
+        (gone, "telemetry is not taken"),
         (hanging.local_addr().unwrap(), "the last telemetry was not sent in time"),
     ] {
         let collector = Collector { address, sent: mpsc::channel().1 };

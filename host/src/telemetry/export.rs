@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Metrics;
 use super::settings::{Settings, Target};
 use super::{Span, encode, now};
-use crate::capability::{Client, Request};
+use crate::capability::{Client, ClientError, Request};
 
 /// How many spans are sent at once.
 const BATCH: usize = 512;
@@ -103,18 +103,20 @@ impl Sender {
             headers,
             body: Bytes::from(document.to_string()),
         };
+        // Of the address, only the origin is said: the rest may prove who sends.
+        let origin = &target.address.origin;
         let failed = match timeout(target.timeout, self.client.send(request, ANSWER)).await {
             Ok(Ok(answer)) if answer.status.is_success() => None,
-            Ok(Ok(answer)) => Some(format!("it answered {}", answer.status)),
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer within {} ms", target.timeout.as_millis())),
+            Ok(Ok(answer)) => Some(format!("{origin} answered {}", answer.status)),
+            Ok(Err(ClientError::Unreachable(why))) => Some(why),
+            Ok(Err(_)) | Err(_) => Some(format!("{origin} did not answer in time")),
         };
         let before = std::mem::replace(&mut self.failed, failed.is_some());
         match failed {
             Some(why) if !before => {
-                tracing::warn!("telemetry does not reach {}: {why}", target.address);
+                tracing::warn!("telemetry is not taken: {why}");
             }
-            None if before => tracing::warn!("telemetry reaches {} again", target.address),
+            None if before => tracing::warn!("telemetry is taken again by {origin}"),
             _ => {}
         }
     }

@@ -101,6 +101,12 @@ impl Drop for Held {
     }
 }
 
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
 impl Telemetry {
     /// Sends telemetry of a host that runs `workers` calls at a time, within a tokio runtime.
     pub fn start(mut settings: Settings, workers: usize) -> Arc<Self> {

@@ -125,8 +125,12 @@ impl<'a> Variables<'a> {
         };
         let after_host = address.find("://").map_or(0, |at| at + 3);
         let path = if address[after_host..].contains('/') { "" } else { "/" };
-        let address = Address::from_str(&format!("{address}{path}"))
-            .map_err(|error| wrong(&variable, error.to_string()))?;
+        let no_address = |_| {
+            let why =
+                "no address such as https://collector.example:4318, without a user".to_owned();
+            wrong(&variable, why)
+        };
+        let address = Address::from_str(&format!("{address}{path}")).map_err(no_address)?;
         let protocol = either("PROTOCOL");
         match self.get(&protocol) {
             // A collector takes both at one address.
@@ -211,10 +215,10 @@ mod tests {
             assert_eq!(addresses(&[(BASE, base)]), wanted, "{base}");
         }
         let mine = |address: &str| addresses(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", address)]);
-        assert_eq!(mine("http://a/mine"), [Some("http://a/mine".to_owned()), None]);
-        assert_eq!(mine("http://a"), [Some("http://a/".to_owned()), None]);
-        let base = (BASE, "http://a:1");
-        let only_metrics = [None, Some("http://a:1/v1/metrics".to_owned())];
+        assert_eq!(mine("https://a/mine"), [Some("https://a/mine".to_owned()), None]);
+        assert_eq!(mine("https://a"), [Some("https://a/".to_owned()), None]);
+        let base = (BASE, "https://a:1");
+        let only_metrics = [None, Some("https://a:1/v1/metrics".to_owned())];
         assert_eq!(addresses(&[base, ("OTEL_TRACES_EXPORTER", "none")]), only_metrics);
         for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_SDK_DISABLED", "TRUE")] {
             assert_eq!(addresses(&[base, off]), [None, None]);
@@ -225,7 +229,7 @@ mod tests {
     #[test]
     fn headers_times_and_attributes_are_read() {
         let settings = read(&[
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://a:1"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key, x=1=2,"),
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "y=2"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "50"),
@@ -259,11 +263,14 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"),
+            // Only this machine is reached without TLS.
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector.example:4318"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:a-secret@localhost:4318"),
             ("OTEL_METRICS_EXPORTER", "prometheus"),
             ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
             ("OTEL_RESOURCE_ATTRIBUTES", "a"),
         ] {
-            let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1");
+            let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://a:1");
             let error = read(&[base, (variable, value)]).err().unwrap().to_string();
             assert!(error.starts_with(&format!("{variable}: ")), "{error}");
             assert!(!error.contains("secret"), "{error}");
