@@ -147,7 +147,7 @@ impl Setup {
 
     fn prepared(&self, name: &str) -> Arc<Prepared> {
         let plugin = self.plugin(name);
-        self.runtime.prepare(plugin, &plugin.manifest.requests).unwrap()
+        self.runtime.prepare(plugin, &plugin.manifest.requests, &|| false).unwrap()
     }
 
     /// A call that may only read, on a workspace as it is.
