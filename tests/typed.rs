@@ -255,6 +255,32 @@ fn a_typed_component_is_checked_inspected_and_listed() {
             "write-note"
         ]
     );
+    assert_eq!((&inspected["has_manifest"], &inspected["signer"]), (&json!(false), &Value::Null));
+    assert_eq!(inspected["left_out"].as_array().unwrap().len(), 2);
+    let wit = inspected["wit"].as_str().unwrap();
+    for wanted in [
+        "  import wasi:filesystem/types@0.2.6;\n",
+        "  export get-weather: func(city: string) -> result<string, string>;\n",
+        "package example:shapes@1.2.0 {\n  interface geometry {\n",
+        "    record point {\n      x: s32,\n      y: s32,\n      label: option<string>,\n    }\n",
+        "    variant shape {\n      dot,\n      circle(f64),\n      path(list<point>),\n    }\n",
+        "    echo: func(drawing: drawing) -> drawing;\n",
+        "    area: func(shape: shape) -> result<f64, area-error>;\n",
+        "    resource canvas {\n      draw: func(shape: shape);\n    }\n",
+        "    open: func() -> canvas;\n",
+    ] {
+        assert!(wit.contains(wanted), "{wanted} is missing in {wit}");
+    }
+    fs::copy(guest("typed"), place.workspace().join("packed.wasm")).unwrap();
+    let packed = place.run(&["plugin", "inspect", "packed.wasm"]).json();
+    assert_eq!((&packed["name"], &packed["has_manifest"]), (&json!("typed"), &json!(true)));
+    let parity = Typed::new("parity.wasm", &documented());
+    let inspected = parity.place.run(&["plugin", "inspect", "parity.wasm"]).json();
+    assert_eq!(
+        inspected["wit"],
+        "/// Looks at numbers.\nworld root {\n  import wasi:http/types@0.2.6;\n  \
+         /// Whether a number can be halved.\n  export is-even: func(number: s32) -> bool;\n}\n"
+    );
     let listed = shapes.run(&["tools", "get-weather"]).json();
     assert_eq!(listed["input"]["properties"], json!({"city": {"type": "string"}}));
 }

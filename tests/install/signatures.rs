@@ -78,9 +78,14 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     assert_eq!((installed.status, installed.stderr.as_str()), (0, ""), "{installed:?}");
     assert_eq!(installed.json()["plugins"][0]["signer"], ada.key());
     assert_eq!(place.lock()["plugins"]["lines"]["signer"].as_str(), Some(ada.key().as_str()));
+    let inspected = place.works(&["plugin", "inspect", &name]);
+    assert_eq!(inspected["signer"], ada.key(), "the file that was installed");
+    assert_eq!(place.works(&["plugin", "inspect", "lines"])["signer"], ada.key());
 
     // Changed without a new signature.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    let inspected = place.works(&["plugin", "inspect", &name]);
+    assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
     says(
         &place.refused(3, &["plugin", "update"]),
         &["is not one of this content: one of the two was changed"],

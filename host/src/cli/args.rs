@@ -613,7 +613,7 @@ Examples:
   cofferdam plugin inspect files
   cofferdam plugin inspect ./hello.wasm")]
     Inspect {
-        /// A plugin's name, or a packed component
+        /// A plugin's name, or a component
         // Not `plugin`: that is the global option's.
         #[arg(value_name = "PLUGIN")]
         name: String,
@@ -636,7 +636,7 @@ Examples:
   cofferdam plugin check .
   cofferdam plugin check ./hello.wasm --format text")]
     Check {
-        /// A packed component, or a project's folder: its plugin.toml, and NAME.wasm beside it
+        /// A component, or a project's folder: its plugin.toml, and NAME.wasm beside it
         // Not `plugin`: that is the global option's.
         #[arg(value_name = "PLUGIN", default_value = ".")]
         path: PathBuf,
@@ -654,7 +654,7 @@ Examples:
   cofferdam plugin test ./my-linter.wasm --format text
   cofferdam plugin test ruff --format text")]
     Test {
-        /// A packed component, a project's folder, or a plugin's name
+        /// A component, a project's folder, or a plugin's name
         #[arg(value_name = "PLUGIN")]
         name: String,
         /// Grant the programs and origins that it requests as well, for this test

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use wasmtime::component::types::ComponentItem;
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
@@ -14,7 +14,7 @@ use super::value::{self, Misfit};
 use super::{ErrorKind, ToolError};
 use crate::outcome::shorten;
 use crate::plugin::check::TOOLS;
-use crate::plugin::manifest::Manifest;
+use crate::plugin::manifest::{Manifest, Tool};
 use crate::plugin::typed::tool_name;
 
 /// How much of an error value is in the message, in bytes. All of it is in the detail.
@@ -37,44 +37,61 @@ impl Tools {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
         }
-        let functions = functions(pre);
-        if functions.is_empty() {
+        let exported = exported(pre);
+        if exported.is_empty() {
             return PluginPre::new(pre.clone()).map(Self::Json);
         }
-        match manifest.tools.iter().find(|tool| !functions.contains_key(&tool.name)) {
-            Some(tool) => {
-                Err(Error::msg(format!("no function that it exports is the tool '{}'", tool.name)))
-            }
-            None => Ok(Self::Typed(Typed { pre: pre.clone(), functions })),
+        let mut functions = HashMap::new();
+        for Tool { name, .. } in &manifest.tools {
+            let wrong = |why: &str| Error::msg(format!("the tool '{name}': {why}"));
+            let mut found = exported.iter().filter(|exported| exported.tool == *name);
+            let function = match (found.next(), found.next()) {
+                (Some(function), None) => function,
+                (None, _) => return Err(wrong("no function that it exports has that name")),
+                _ => return Err(wrong("several functions that it exports have that name")),
+            };
+            let parameters = function.ty.params().map(|(_, ty)| ty);
+            value::check(parameters.chain(function.ty.results())).map_err(|why| wrong(&why))?;
+            functions.insert(name.clone(), function.index);
         }
+        Ok(Self::Typed(Typed { pre: pre.clone(), functions }))
     }
 }
 
-/// The exported functions, by the names of their tools.
-fn functions(pre: &InstancePre<CallState>) -> HashMap<String, ComponentExportIndex> {
+/// An exported function.
+struct Exported {
+    /// What its tool is called.
+    tool: String,
+    index: ComponentExportIndex,
+    ty: ComponentFunc,
+}
+
+/// The exported functions that have names of tools.
+fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
     let component = pre.component();
     let engine = component.engine();
-    let mut functions = HashMap::new();
-    let mut found = |interface: Option<(&str, &ComponentExportIndex)>, name: &str| {
-        let tool = tool_name(interface.map(|(interface, _)| interface), name);
-        let index = component.get_export_index(interface.map(|(_, index)| index), name);
-        functions.extend(tool.zip(index));
-    };
+    let mut exported = Vec::new();
+    let mut found =
+        |interface: Option<(&str, &ComponentExportIndex)>, name: &str, ty: ComponentFunc| {
+            let tool = tool_name(interface.map(|(interface, _)| interface), name);
+            let index = component.get_export_index(interface.map(|(_, index)| index), name);
+            exported.extend(tool.zip(index).map(|(tool, index)| Exported { tool, index, ty }));
+        };
     for (name, export) in component.component_type().exports(engine) {
         match export.ty {
-            ComponentItem::ComponentFunc(_) => found(None, name),
+            ComponentItem::ComponentFunc(ty) => found(None, name, ty),
             ComponentItem::ComponentInstance(interface) => {
                 let Some(index) = component.get_export_index(None, name) else { continue };
                 for (function, export) in interface.exports(engine) {
-                    if let ComponentItem::ComponentFunc(_) = export.ty {
-                        found(Some((name, &index)), function);
+                    if let ComponentItem::ComponentFunc(ty) = export.ty {
+                        found(Some((name, &index)), function, ty);
                     }
                 }
             }
             _ => {}
         }
     }
-    functions
+    exported
 }
 
 /// A component whose tools are functions of their own.

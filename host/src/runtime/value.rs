@@ -8,9 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value, json};
 use wasmtime::component::{Type, Val};
 
-/// How many values the arguments of a call may be, each byte of a list counted. wasmtime's own
-/// limit for an answer is about the same.
+use crate::plugin::typed::{MAX_NAME, MAX_TYPES};
+
+/// How many values the arguments or the answer of a call may be, each byte of a list counted.
+/// wasmtime's own limit for an answer is about the same.
 const MAX_VALUES: usize = 1 << 20;
+
+/// How many names may be looked at for the price of a value: the engine can't interrupt the host,
+/// and a list of a million values may be of a type with thousands of cases.
+const NAMES: usize = 8;
 
 /// The largest whole number up to which floating-point numbers have all of them.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -49,6 +55,45 @@ impl Misfit {
     }
 }
 
+/// Whether values of these types cost no more than they look like. Types that a manifest was derived
+/// of are; a component with a manifest of its own may have any.
+///
+/// # Errors
+/// Why not.
+pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
+    let mut left = MAX_TYPES;
+    let mut types: Vec<Type> = types.collect();
+    while let Some(ty) = types.pop() {
+        let mut names: Vec<String> = Vec::new();
+        match &ty {
+            Type::List(list) => types.push(list.ty()),
+            Type::Option(option) => types.push(option.ty()),
+            Type::Tuple(tuple) => types.extend(tuple.types()),
+            Type::Result(result) => types.extend(result.ok().into_iter().chain(result.err())),
+            Type::Record(record) => {
+                names.extend(record.fields().map(|field| field.name.to_owned()));
+                types.extend(record.fields().map(|field| field.ty));
+            }
+            Type::Variant(variant) => {
+                names.extend(variant.cases().map(|case| case.name.to_owned()));
+                types.extend(variant.cases().filter_map(|case| case.ty));
+            }
+            Type::Enum(of) => names.extend(of.names().map(str::to_owned)),
+            Type::Flags(flags) => names.extend(flags.names().map(str::to_owned)),
+            _ => {}
+        }
+        if names.iter().any(|name| name.len() > MAX_NAME) {
+            return Err(format!("its types have names of more than {MAX_NAME} characters"));
+        }
+        // Each type that is still to be looked at costs one as well.
+        match left.checked_sub(1 + names.len()) {
+            Some(rest) if rest >= types.len() => left = rest,
+            _ => return Err(format!("its types come to more than {MAX_TYPES}")),
+        }
+    }
+    Ok(())
+}
+
 /// What a function's parameters get, of an object with their names.
 ///
 /// # Errors
@@ -58,15 +103,28 @@ pub(super) fn arguments<'a>(
     parameters: impl Iterator<Item = (&'a str, Type)>,
 ) -> Result<Vec<Val>, Misfit> {
     let types: Vec<(&str, Type)> = parameters.collect();
-    let values = FromJson { left: MAX_VALUES }.fields(args, types)?;
+    let values = Budget::new().fields(args, types)?;
     Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
-struct FromJson {
+/// A value as JSON.
+///
+/// # Errors
+/// What JSON does not have: handles, and numbers that are none; too many values.
+pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, Misfit> {
+    Budget::new().json(value, ty)
+}
+
+/// What is left of the values that a call may have.
+struct Budget {
     left: usize,
 }
 
-impl FromJson {
+impl Budget {
+    fn new() -> Self {
+        Self { left: MAX_VALUES }
+    }
+
     fn spend(&mut self, values: usize) -> Result<(), Misfit> {
         let too_much = || Misfit {
             is_too_much: true,
@@ -83,18 +141,25 @@ impl FromJson {
         types: Vec<(&str, Type)>,
     ) -> Result<Vec<(String, Val)>, Misfit> {
         let fields = json.as_object().ok_or_else(|| Misfit::expected("an object"))?;
-        if let Some(name) = fields.keys().find(|name| !types.iter().any(|(known, _)| known == name))
-        {
-            return Err(Misfit::new("there is no such field").below(name));
-        }
         let mut values = Vec::with_capacity(types.len());
+        let mut left_out = 0;
         for (name, ty) in types {
             let value = match (fields.get(name), &ty) {
-                (None, Type::Option(_)) => Val::Option(None),
+                (None, Type::Option(_)) => {
+                    self.spend(1)?;
+                    left_out += 1;
+                    Val::Option(None)
+                }
                 (None, _) => return Err(Misfit::new("this field is missing").below(name)),
                 (Some(json), ty) => self.value(json, ty).map_err(|misfit| misfit.below(name))?,
             };
             values.push((name.to_owned(), value));
+        }
+        let is_unknown = |name: &&String| !values.iter().any(|(known, _)| known == *name);
+        if fields.len() > values.len() - left_out
+            && let Some(name) = fields.keys().find(is_unknown)
+        {
+            return Err(Misfit::new("there is no such field").below(name));
         }
         Ok(values)
     }
@@ -156,6 +221,7 @@ impl FromJson {
             Type::Variant(variant) => {
                 let tag = json.get("tag").and_then(Value::as_str);
                 let tag = tag.ok_or_else(|| Misfit::expected("an object with a tag"))?;
+                self.spend(variant.cases().len() / NAMES)?;
                 let case = variant.cases().find(|case| case.name == tag);
                 let case = case.ok_or_else(|| Misfit::new("there is no such case").below("tag"))?;
                 let payload = match (case.ty, json.get("value")) {
@@ -170,7 +236,10 @@ impl FromJson {
                 };
                 Val::Variant(tag.to_owned(), payload)
             }
-            Type::Enum(names) => Val::Enum(one_of(text()?, names.names())?),
+            Type::Enum(names) => {
+                self.spend(names.names().len() / NAMES)?;
+                Val::Enum(one_of(text()?, names.names())?)
+            }
             Type::Flags(flags) => {
                 let array = json.as_array().ok_or_else(|| Misfit::expected("an array"))?;
                 self.spend(array.len())?;
@@ -227,81 +296,91 @@ impl FromJson {
             .map(|(index, (json, ty))| self.value(json, &ty).map_err(|misfit| misfit.below(index)))
             .collect()
     }
-}
 
-/// A value as JSON.
-///
-/// # Errors
-/// What JSON does not have: handles, and numbers that are none.
-pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, Misfit> {
-    let fields = |names: Vec<(&str, &Val, Type)>| -> Result<Value, Misfit> {
-        let mut fields = Map::new();
-        for (name, value, ty) in names {
-            let json = to_json(value, &ty).map_err(|misfit| misfit.below(name))?;
-            fields.insert(name.to_owned(), json);
-        }
-        Ok(Value::Object(fields))
-    };
-    let items = |values: &[Val], types: &mut dyn Iterator<Item = Type>| {
+    fn json(&mut self, value: &Val, ty: &Type) -> Result<Value, Misfit> {
+        self.spend(1)?;
+        Ok(match (value, ty) {
+            (Val::Bool(value), _) => json!(value),
+            (Val::S8(value), _) => json!(value),
+            (Val::U8(value), _) => json!(value),
+            (Val::S16(value), _) => json!(value),
+            (Val::U16(value), _) => json!(value),
+            (Val::S32(value), _) => json!(value),
+            (Val::U32(value), _) => json!(value),
+            (Val::S64(value), _) => json!(value),
+            (Val::U64(value), _) => json!(value),
+            // The shortest number that means this one, and not all the digits that its 32 bits
+            // have as 64.
+            (Val::Float32(value), _) => {
+                float(value.to_string().parse().unwrap_or(f64::from(*value)))?
+            }
+            (Val::Float64(value), _) => float(*value)?,
+            (Val::Char(value), _) => json!(value),
+            (Val::String(value), _) => json!(value),
+            (Val::List(values), Type::List(list)) if list.ty() == Type::U8 => {
+                self.spend(values.len())?;
+                let bytes: Vec<u8> = values.iter().map_while(byte).collect();
+                json!(STANDARD.encode(bytes))
+            }
+            (Val::List(values), Type::List(list)) => {
+                self.array(values, std::iter::repeat(list.ty()))?
+            }
+            (Val::Tuple(values), Type::Tuple(tuple)) => self.array(values, tuple.types())?,
+            (Val::Record(values), Type::Record(record)) => {
+                let mut fields = Map::new();
+                for ((name, value), field) in values.iter().zip(record.fields()) {
+                    let json = self.json(value, &field.ty).map_err(|misfit| misfit.below(name))?;
+                    fields.insert(name.clone(), json);
+                }
+                Value::Object(fields)
+            }
+            (Val::Variant(tag, None), _) => json!({ "tag": tag }),
+            (Val::Variant(tag, Some(value)), Type::Variant(variant)) => {
+                self.spend(variant.cases().len() / NAMES)?;
+                let case = variant.cases().find(|case| case.name == tag);
+                let ty = case.and_then(|case| case.ty).ok_or_else(no_json)?;
+                let json = self.json(value, &ty).map_err(|misfit| misfit.below("value"))?;
+                json!({ "tag": tag, "value": json })
+            }
+            (Val::Enum(name), _) => json!(name),
+            (Val::Flags(names), _) => {
+                self.spend(names.len())?;
+                json!(names)
+            }
+            (Val::Option(None), _) => Value::Null,
+            (Val::Option(Some(value)), Type::Option(option)) => match option.ty() {
+                ty @ Type::Option(_) => self.object("some", value, &ty)?,
+                ty => self.json(value, &ty)?,
+            },
+            (Val::Result(value), Type::Result(result)) => {
+                let (name, value, ty) = match value {
+                    Ok(value) => ("ok", value, result.ok()),
+                    Err(value) => ("err", value, result.err()),
+                };
+                match (value, ty) {
+                    (Some(value), Some(ty)) => self.object(name, value, &ty)?,
+                    _ => json!({ name: null }),
+                }
+            }
+            _ => return Err(no_json()),
+        })
+    }
+
+    fn array(
+        &mut self,
+        values: &[Val],
+        types: impl Iterator<Item = Type>,
+    ) -> Result<Value, Misfit> {
         let items = values.iter().zip(types).enumerate();
-        let item = |(index, (value, ty))| {
-            to_json(value, &ty).map_err(|misfit: Misfit| misfit.below(index))
-        };
-        items.map(item).collect::<Result<Value, _>>()
-    };
-    Ok(match (value, ty) {
-        (Val::Bool(value), _) => json!(value),
-        (Val::S8(value), _) => json!(value),
-        (Val::U8(value), _) => json!(value),
-        (Val::S16(value), _) => json!(value),
-        (Val::U16(value), _) => json!(value),
-        (Val::S32(value), _) => json!(value),
-        (Val::U32(value), _) => json!(value),
-        (Val::S64(value), _) => json!(value),
-        (Val::U64(value), _) => json!(value),
-        // The shortest number that means this one, and not all the digits that its 32 bits have
-        // as 64.
-        (Val::Float32(value), _) => float(value.to_string().parse().unwrap_or(f64::from(*value)))?,
-        (Val::Float64(value), _) => float(*value)?,
-        (Val::Char(value), _) => json!(value),
-        (Val::String(value), _) => json!(value),
-        (Val::List(values), Type::List(list)) if list.ty() == Type::U8 => {
-            let bytes: Vec<u8> = values.iter().map_while(byte).collect();
-            json!(STANDARD.encode(bytes))
-        }
-        (Val::List(values), Type::List(list)) => items(values, &mut std::iter::repeat(list.ty()))?,
-        (Val::Tuple(values), Type::Tuple(tuple)) => items(values, &mut tuple.types())?,
-        (Val::Record(values), Type::Record(record)) => {
-            let typed = values.iter().zip(record.fields());
-            fields(typed.map(|((name, value), field)| (name.as_str(), value, field.ty)).collect())?
-        }
-        (Val::Variant(tag, payload), Type::Variant(variant)) => {
-            let mut json = json!({ "tag": tag });
-            let case = variant.cases().find(|case| case.name == tag);
-            if let (Some(value), Some(ty)) = (payload, case.and_then(|case| case.ty)) {
-                json["value"] = to_json(value, &ty).map_err(|misfit| misfit.below("value"))?;
-            }
-            json
-        }
-        (Val::Enum(name), _) => json!(name),
-        (Val::Flags(names), _) => json!(names),
-        (Val::Option(None), _) => Value::Null,
-        (Val::Option(Some(value)), Type::Option(option)) => match option.ty() {
-            ty @ Type::Option(_) => fields(vec![("some", value, ty)])?,
-            ty => to_json(value, &ty)?,
-        },
-        (Val::Result(value), Type::Result(result)) => {
-            let (name, value, ty) = match value {
-                Ok(value) => ("ok", value, result.ok()),
-                Err(value) => ("err", value, result.err()),
-            };
-            match (value, ty) {
-                (Some(value), Some(ty)) => fields(vec![(name, value, ty)])?,
-                _ => json!({ name: null }),
-            }
-        }
-        _ => return Err(no_json()),
-    })
+        items
+            .map(|(index, (value, ty))| self.json(value, &ty).map_err(|misfit| misfit.below(index)))
+            .collect()
+    }
+
+    fn object(&mut self, name: &str, value: &Val, ty: &Type) -> Result<Value, Misfit> {
+        let json = self.json(value, ty).map_err(|misfit| misfit.below(name))?;
+        Ok(json!({ name: json }))
+    }
 }
 
 fn byte(value: &Val) -> Option<u8> {

@@ -27,6 +27,7 @@ use crate::outcome::shorten;
 use crate::policy::{Capabilities, Files, LimitSettings};
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
+pub(crate) use schema::{MAX_NAME, MAX_TYPES};
 
 /// How many functions are looked at. Nobody reads as many tools.
 const MAX_FUNCTIONS: usize = 1_000;
@@ -293,6 +294,8 @@ impl Function<'_> {
             return Err("is asynchronous, which this engine does not run".to_owned());
         }
         schemas.begin();
+        let names = function.params.iter().map(|(name, _)| name.as_str());
+        schemas.name(names).map_err(|why| format!("takes {why}"))?;
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (parameter, ty) in &function.params {

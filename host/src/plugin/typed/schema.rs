@@ -15,14 +15,18 @@ use crate::outcome::shorten;
 /// at most 127 of them.
 const DEPTH: usize = 24;
 
-/// How many types a function may speak of, each counted as often as it is used.
-const MAX_TYPES: usize = 2_000;
-
 /// The same for all functions of a component.
 const MAX_ALL: usize = 20_000;
 
 /// The largest 32-bit number in as few digits as tell it from others.
 const MAX_F32: f64 = 3.402_823_5e38;
+
+/// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for each
+/// value.
+pub(crate) const MAX_NAME: usize = 100;
+
+/// How many types, fields and cases a function may speak of, each counted as often as it is used.
+pub(crate) const MAX_TYPES: usize = 2_000;
 
 /// How long what is said of a field may be, in bytes.
 const DESCRIPTION: usize = 1 << 10;
@@ -59,7 +63,6 @@ impl<'a> Schemas<'a> {
     }
 
     /// What a `result` has if it is one: what is answered, and what is wrong.
-    #[expect(clippy::type_complexity, reason = "both may be absent")]
     pub(super) fn result(
         &self,
         ty: &ComponentValType,
@@ -85,9 +88,7 @@ impl<'a> Schemas<'a> {
         if depth == DEPTH {
             return Err(format!("types that nest deeper than {DEPTH}"));
         }
-        let too_many = || "more types than anybody could read".to_owned();
-        self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
-        self.left_in_function = self.left_in_function.checked_sub(1).ok_or_else(too_many)?;
+        self.spend(1)?;
         let defined = match ty {
             ComponentValType::Primitive(primitive) => return self::primitive(*primitive),
             ComponentValType::Type(_) => self.defined(ty),
@@ -104,6 +105,24 @@ impl<'a> Schemas<'a> {
         Ok(schema)
     }
 
+    /// Counts names, none of which may be long.
+    pub(super) fn name<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
+        for name in names {
+            if name.len() > MAX_NAME {
+                return Err(format!("names of more than {MAX_NAME} characters"));
+            }
+            self.spend(1)?;
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, types: usize) -> Result<(), String> {
+        let too_many = || "more types and cases than anybody could read".to_owned();
+        self.left = self.left.checked_sub(types).ok_or_else(too_many)?;
+        self.left_in_function = self.left_in_function.checked_sub(types).ok_or_else(too_many)?;
+        Ok(())
+    }
+
     fn inside(
         &mut self,
         ty: &ComponentDefinedType,
@@ -114,6 +133,7 @@ impl<'a> Schemas<'a> {
         Ok(match ty {
             ComponentDefinedType::Primitive(primitive) => self::primitive(*primitive)?,
             ComponentDefinedType::Record(record) => {
+                self.name(record.fields.keys().map(|name| name.as_str()))?;
                 let mut properties = Map::new();
                 let mut required = Vec::new();
                 for (name, ty) in &record.fields {
@@ -129,6 +149,7 @@ impl<'a> Schemas<'a> {
                 object(properties, required)
             }
             ComponentDefinedType::Variant(variant) => {
+                self.name(variant.cases.keys().map(|name| name.as_str()))?;
                 let mut cases = Vec::new();
                 for (name, case) in &variant.cases {
                     let mut tag = json!({ "const": name.as_str() });
@@ -146,9 +167,11 @@ impl<'a> Schemas<'a> {
                 json!({ "oneOf": cases })
             }
             ComponentDefinedType::Enum(names) => {
+                self.name(names.iter().map(|name| name.as_str()))?;
                 json!({ "type": "string", "enum": names.iter().map(|name| name.as_str()).collect::<Vec<_>>() })
             }
             ComponentDefinedType::Flags(names) => {
+                self.name(names.iter().map(|name| name.as_str()))?;
                 let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
                 json!({ "type": "array", "items": { "enum": names }, "uniqueItems": true })
             }

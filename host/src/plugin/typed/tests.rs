@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
 use wasm_encoder::{ComponentSection as _, CustomSection};
@@ -411,16 +411,20 @@ fn bombs_are_refused() {
         // 2^16 types, as everybody would see them.
         (
             chain(16, &|n| format!("(tuple $t{n} $t{n})")),
-            "takes more types than anybody could read",
+            "takes more types and cases than anybody could read",
         ),
     ] {
         let error = derive_text(&text).unwrap_err();
         assert!(error.contains(wanted), "{error}");
     }
+    let names: String = (0..3_000).map(|n| format!(" \"n{n}\"")).collect();
+    let names = format!("(type $e' (enum {names})) (import \"e\" (type $e (eq $e')))");
+    let error = derive_text(&component(&names, &["(param \"it\" $e)"])).unwrap_err();
+    assert!(error.contains("more types and cases than anybody could read"), "{error}");
     let wide: String = (0..3_000).map(|n| format!("(field \"f{n}\" u8)")).collect();
     let wide = format!("(type $r' (record {wide})) (import \"r\" (type $r (eq $r')))");
     let error = derive_text(&component(&wide, &["(param \"it\" $r)"])).unwrap_err();
-    assert!(error.contains("more types than anybody could read"), "{error}");
+    assert!(error.contains("more types and cases than anybody could read"), "{error}");
     // Nobody may be made to read 10,000 nested options, whoever refuses them first.
     assert!(derive_text(&chain(10_000, &|n| format!("(option $t{n})"))).is_err());
     let many: Vec<&str> = std::iter::repeat_n("(result u8)", MAX_FUNCTIONS + 1).collect();

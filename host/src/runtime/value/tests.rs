@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
@@ -30,18 +30,22 @@ fn of(ty: &str) -> (Vec<u8>, Type) {
     let function = format!("(import \"i\" (func $f (param \"it\" {ty}) (result {ty})))");
     let text = format!("(component {TYPES} {function} (export \"f\" (func $f)))");
     let bytes = wat::parse_str(text).unwrap_or_else(|error| panic!("{ty}: {error}"));
-    let engine = Engine::new(&Config::new()).unwrap();
     // The engine does not take imports that are exported as they are.
     let text = format!("(component {TYPES} {function})");
+    (bytes, parameters(&text).remove(0))
+}
+
+/// The types of the parameters of the function `i` that a component imports.
+fn parameters(text: &str) -> Vec<Type> {
+    let engine = Engine::new(&Config::new()).unwrap();
     let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
     let import = component.component_type().get_import(&engine, "i").unwrap().ty;
-    let ComponentItem::ComponentFunc(function) = import else { panic!("{ty} is no function's") };
-    let (_, ty) = function.params().next().unwrap();
-    (bytes, ty)
+    let ComponentItem::ComponentFunc(function) = import else { panic!("'i' is no function") };
+    function.params().map(|(_, ty)| ty).collect()
 }
 
 fn from_json(json: &Value, ty: &Type) -> Result<Val, Misfit> {
-    FromJson { left: MAX_VALUES }.value(json, ty)
+    Budget::new().value(json, ty)
 }
 
 /// Every value of a type comes back as it was, and fits the schema that is derived of the type.
@@ -197,7 +201,31 @@ fn a_place_is_named_and_too_much_is_a_limit() {
     let (_, bytes) = of("$bytes");
     let large = json!(STANDARD.encode(vec![0; MAX_VALUES + 1]));
     assert!(from_json(&large, &bytes).unwrap_err().is_too_much);
+    let bytes_of = |count| Val::List(vec![Val::U8(0); count]);
+    assert!(to_json(&bytes_of(MAX_VALUES), &bytes).unwrap_err().is_too_much);
+    assert!(to_json(&bytes_of(MAX_VALUES - 1), &bytes).is_ok());
+    // Looking names up costs as well.
+    let cases: String = (0..8_000).map(|n| format!("(case \"c{n}\" u8)")).collect();
+    let names: String = (0..8_000).map(|n| format!(" \"n{n}\"")).collect();
+    let text = format!(
+        "(component (type $v' (variant {cases})) (import \"v\" (type $v (eq $v')))
+           (type $e' (enum {names})) (import \"e\" (type $e (eq $e')))
+           (import \"i\" (func (param \"v\" (list $v)) (param \"e\" (list $e)))))"
+    );
+    let types = parameters(&text);
+    let (variants, enums) = (&types[0], &types[1]);
+    let last = json!({"tag": "c7999", "value": 1});
+    for (count, is_fine) in [(1_000, true), (2_000, false)] {
+        let found = from_json(&json!(vec![&last; count]), variants);
+        assert_eq!(found.is_ok(), is_fine);
+        assert_eq!(from_json(&json!(vec!["n7999"; count]), enums).is_ok(), is_fine);
+        let value = Val::Variant("c7999".to_owned(), Some(Box::new(Val::U8(1))));
+        assert_eq!(to_json(&Val::List(vec![value; count]), variants).is_ok(), is_fine);
+    }
     assert!(arguments(&json!([]), std::iter::empty()).is_err());
+    let (_, point) = of("$point");
+    let error = from_json(&json!({"x": 1, "z": 1}), &point).unwrap_err();
+    assert_eq!(error.to_string(), "/z: there is no such field");
     assert_eq!(
         arguments(&json!({}), [("it", of("$maybe").1)].into_iter()).unwrap(),
         [Val::Option(None)]
@@ -217,4 +245,54 @@ fn what_json_does_not_have_is_said() {
         let (_, ty) = of("f32");
         assert!(to_json(&Val::Float32(value as f32), &ty).is_err());
     }
+}
+
+/// Names are copied for each value, and types are written out: neither may be large.
+#[test]
+fn types_that_cost_more_than_they_look_like_are_refused() {
+    let long = "x".repeat(MAX_NAME + 1);
+    let doubled: String =
+        (1..12).map(|n| format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1)).collect();
+    for (types, ty, wanted) in [
+        (
+            format!("(type $r' (record (field \"{long}\" u8)))"),
+            "$r",
+            "names of more than 100 characters",
+        ),
+        (
+            format!("(type $r' (variant (case \"{long}\")))"),
+            "(list $r)",
+            "names of more than 100 characters",
+        ),
+        (
+            format!("(type $r' (enum \"{long}\"))"),
+            "(option $r)",
+            "names of more than 100 characters",
+        ),
+        (
+            format!("(type $r' (flags \"{long}\"))"),
+            "(result $r)",
+            "names of more than 100 characters",
+        ),
+        (
+            format!("(type $t0 (tuple u8)) {doubled} (type $r' (record (field \"a\" $t11)))"),
+            "$r",
+            "come to more than 2000",
+        ),
+    ] {
+        let text = format!(
+            "(component {types} (import \"r\" (type $r (eq $r')))
+               (type $it {ty}) (import \"i\" (func (param \"it\" $it))))"
+        );
+        let text =
+            if ty == "$r" { text.replace("(type $it $r)", "").replace("$it", "$r") } else { text };
+        assert!(check(parameters(&text).into_iter()).unwrap_err().contains(wanted), "{ty}");
+        let derived =
+            text.replace("(func (param", "(func $f (param").trim_end_matches(')').to_owned();
+        let derived = format!("{derived}))) (export \"f\" (func $f)))");
+        let derived = wat::parse_str(&derived).unwrap_or_else(|error| panic!("{error}: {derived}"));
+        let error = typed::derive(&derived, "x").unwrap_err().to_string();
+        assert!(error.contains("no function that it exports can be a tool"), "{error}");
+    }
+    assert_eq!(check([of("$shape").1, of("$point").1].into_iter()), Ok(()));
 }
