@@ -269,7 +269,8 @@ impl Campaign {
                 bytes.splice(at..at, other.iter().copied());
             }
             _ => {
-                let mut manifest = serde_json::to_value(pack::manifest(&bytes).unwrap()).unwrap();
+                let mut manifest =
+                    serde_json::to_value(pack::manifest(&bytes, "it").unwrap()).unwrap();
                 for _ in 0..=random.below(2) {
                     change(&mut manifest, random);
                 }
