@@ -121,7 +121,7 @@ fn in_a_process_of_its_own() {
     let count = |what: &str| {
         tally.iter().filter(|(key, _)| key.starts_with(what)).map(|(_, count)| count).sum::<usize>()
     };
-    assert_eq!(count("honest"), CASES / BATCH);
+    assert_eq!(count("honest: executed"), CASES / BATCH);
     for (kind, least) in [
         ("smith component: trap WrongWorld", 1500),
         ("smith module: executed", 1500),
@@ -334,7 +334,7 @@ impl Campaign {
         };
         let options = RunOptions {
             limits: LimitSettings {
-                call_ms: Some(50),
+                call_ms: Some(500),
                 memory_mb: Some(16),
                 ..LimitSettings::default()
             },
@@ -346,7 +346,8 @@ impl Campaign {
             let _case = Case::begin(number);
             for tool in &plugin.manifest.tools {
                 let tool = format!("{name}.{}", tool.name);
-                match timers.block_on(host.call(&tool, "{}", &options)) {
+                let options = if kind == "honest" { &RunOptions::default() } else { &options };
+                match timers.block_on(host.call(&tool, "{}", options)) {
                     Err(_) => count(format!("{kind}: call not taken")),
                     Ok(single) => match single.answer.outcome {
                         Outcome::Executed(_) => count(format!("{kind}: executed")),
