@@ -9,8 +9,8 @@ use wasip2::filesystem::types::{ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 
 use crate::{Tried, files, scan};
 
-/// What a finished race leaves for its answer, in milliseconds.
-const REST: u32 = 500;
+/// What a race leaves for its last round and its answer, in milliseconds: a machine may be busy.
+const REST: u32 = 20_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
