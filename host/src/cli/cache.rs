@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::args::CacheCommand;
 use super::output::Output;
-use super::plugin_install::no_home;
+use super::plugin::install::no_home;
 use super::setup::Directories;
 use super::{CliError, exit};
 use crate::plugin::cache::CodeCache;

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::args::{Global, Update};
-use super::output::Output;
-use super::plugin_install::{Session, unchanged, wish};
-use super::{CliError, exit};
+use super::install::{Session, unchanged, wish};
+use crate::cli::args::{Global, Update};
+use crate::cli::output::Output;
+use crate::cli::{CliError, exit};
 use crate::install::{self, InstallError, Wish};
 use crate::plugin::lock::Locked;
 

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::args::{Global, Granted};
-use super::output::Output;
-use super::plugin_install::{Session, warn_of_others};
-use super::{CliError, ask, exit, setup};
+use crate::cli::args::{Global, Granted};
+use crate::cli::output::Output;
+use crate::cli::plugin::install::{Session, warn_of_others};
+use crate::cli::{CliError, ask, exit, setup};
 use crate::config::grants;
 use crate::journal::Event;
 use crate::policy::{Capabilities, Capability, Policy};

@@ -1,5 +1,8 @@
 //! `cofferdam policy`
 
+mod explain;
+mod grant;
+
 use serde_json::{Value, json};
 
 use super::args::{Global, PolicyCommand};
@@ -12,13 +15,13 @@ pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Res
         PolicyCommand::Show => show(global, output),
         PolicyCommand::Accept => accept(global, output),
         PolicyCommand::Explain { name, role } => {
-            super::policy_explain::execute(global, name, role.as_deref(), output)
+            explain::execute(global, name, role.as_deref(), output)
         }
         PolicyCommand::Grant { name, capabilities } => {
-            super::policy_grant::grant(global, name, capabilities, output)
+            grant::grant(global, name, capabilities, output)
         }
         PolicyCommand::Revoke { name, capabilities } => {
-            super::policy_grant::revoke(global, name, capabilities, output)
+            grant::revoke(global, name, capabilities, output)
         }
     }
 }

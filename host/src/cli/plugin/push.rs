@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::output::Output;
-use super::{CliError, exit, setup};
+use crate::cli::output::Output;
+use crate::cli::{CliError, exit, setup};
 use crate::distribution::oci::Artifact;
 use crate::install::InstallError;
 use crate::plugin::digest::Digest;

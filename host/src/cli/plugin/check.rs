@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::args::Format;
-use super::output::Output;
-use super::setup::Directories;
-use super::{CliError, exit};
+use crate::cli::args::Format;
+use crate::cli::output::Output;
+use crate::cli::setup::Directories;
+use crate::cli::{CliError, exit};
 use crate::host::Helper;
 use crate::plugin::cache::CodeCache;
 use crate::plugin::check::{self, Checked, Finding, Place, Severity};

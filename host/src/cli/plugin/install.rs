@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::args::{Accepted, Global, Granting, Install};
-use super::output::Output;
-use super::setup::{self, Directories};
-use super::{CliError, ask, exit};
+use crate::cli::args::{Accepted, Global, Granting, Install};
+use crate::cli::output::Output;
+use crate::cli::setup::{self, Directories};
+use crate::cli::{CliError, ask, exit};
 use crate::config::grants;
 use crate::distribution::Distribution;
 use crate::install::{self, Changes, Installer, Plan, Wish};

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use include_dir::{Dir, include_dir};
 use serde_json::json;
 
-use super::args::{Format, Language, PluginKind, PluginNew};
-use super::output::Output;
-use super::{CliError, exit};
+use crate::cli::args::{Format, Language, PluginKind, PluginNew};
+use crate::cli::output::Output;
+use crate::cli::{CliError, exit};
 use crate::plugin::manifest::{NAME_FORM, is_name};
 
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
@@ -190,9 +190,12 @@ mod tests {
     fn the_interfaces_are_those_of_this_version() {
         let files = files("rust-tool", "x").unwrap();
         for (path, text) in [
-            ("wit/deps/tool/tool.wit", include_str!("../../../wit/deps/tool/tool.wit")),
-            ("wit/deps/host/host.wit", include_str!("../../../wit/deps/host/host.wit")),
-            ("wit/deps/backend/backend.wit", include_str!("../../../wit/deps/backend/backend.wit")),
+            ("wit/deps/tool/tool.wit", include_str!("../../../../wit/deps/tool/tool.wit")),
+            ("wit/deps/host/host.wit", include_str!("../../../../wit/deps/host/host.wit")),
+            (
+                "wit/deps/backend/backend.wit",
+                include_str!("../../../../wit/deps/backend/backend.wit"),
+            ),
         ] {
             assert_eq!(files[Path::new(path)], text.as_bytes(), "{path}");
         }

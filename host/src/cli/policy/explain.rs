@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::args::Global;
-use super::output::Output;
-use super::{CliError, exit, setup};
+use crate::cli::args::Global;
+use crate::cli::output::Output;
+use crate::cli::{CliError, exit, setup};
 use crate::config::{Layers, grants};
 use crate::plugin::registry::{Plugin, ToolEntry};
 use crate::policy::{Capability, Policy};

@@ -1,5 +1,12 @@
 //! `cofferdam plugin`
 
+mod check;
+pub(super) mod install;
+mod new;
+mod push;
+mod test;
+mod update;
+
 use std::path::Path;
 use std::{fs, io};
 
@@ -9,7 +16,6 @@ use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
 use super::setup::Directories;
 use super::{CliError, exit, setup};
-use crate::install;
 use crate::plugin::cache::digest;
 use crate::plugin::digest::Digest;
 use crate::plugin::pack;
@@ -24,29 +30,27 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
     match command {
         PluginCommand::List => list(global, output),
         PluginCommand::Inspect { name } => inspect(global, name, output),
-        PluginCommand::New(args) => super::plugin_new::execute(args, output),
-        PluginCommand::Check { path } => super::plugin_check::execute(path, output),
+        PluginCommand::New(args) => new::execute(args, output),
+        PluginCommand::Check { path } => check::execute(path, output),
         PluginCommand::Test { name, grant_requests } => {
-            super::plugin_test::execute(global, name, *grant_requests, output)
+            test::execute(global, name, *grant_requests, output)
         }
         PluginCommand::Pack { manifest, component, output: packed, compile } => {
             pack(manifest, component, packed, *compile, output)
         }
-        PluginCommand::Install(args) => super::plugin_install::install(global, args, output),
+        PluginCommand::Install(args) => install::install(global, args, output),
         PluginCommand::Remove { name, everywhere } => {
-            super::plugin_install::remove(global, name, *everywhere, output)
+            install::remove(global, name, *everywhere, output)
         }
-        PluginCommand::Update(args) => super::plugin_update::execute(global, args, output),
-        PluginCommand::Push { file, reference } => {
-            super::plugin_push::execute(file, reference, output)
-        }
+        PluginCommand::Update(args) => update::execute(global, args, output),
+        PluginCommand::Push { file, reference } => push::execute(file, reference, output),
     }
 }
 
 fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _timers) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
-    let lock = install::lock(host.workspace())?;
+    let lock = crate::install::lock(host.workspace())?;
     // What was named with --plugin is not what the lock has.
     let installed = |plugin: &Plugin| {
         lock.plugins

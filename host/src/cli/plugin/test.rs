@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::args::{Format, Global};
-use super::output::Output;
-use super::plugin_check::MANIFEST;
-use super::{CliError, exit, setup};
+use super::check::MANIFEST;
+use crate::cli::args::{Format, Global};
+use crate::cli::output::Output;
+use crate::cli::{CliError, exit, setup};
 use crate::conformance::{self, Outcome, Tried, Verdict};
 use crate::host::{Config, Host};
 use crate::plugin::manifest::Manifest;
