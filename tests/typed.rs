@@ -350,11 +350,38 @@ fn components_that_cant_be_plugins_say_why() {
             assert!(ended.status != 0 && said.contains(wanted), "{args:?}: {ended:?}");
         }
     }
-    let sockets = r#"(component
-      (import "wasi:sockets/tcp@0.2.6" (instance))
+    let config = r#"(component
+      (import "wasi:config/store@0.2.0-rc.1" (instance))
       (core module $m (func (export "f")))
       (core instance $m (instantiate $m))
       (func (export "f") (canon lift (core func $m "f"))))"#;
-    let typed = Typed::new("s.wasm", &wat::parse_str(sockets).unwrap());
-    typed.fails("f", json!({}), &["UnknownImport", "wasi:sockets/tcp@0.2.6"]);
+    let typed = Typed::new("s.wasm", &wat::parse_str(config).unwrap());
+    typed.fails("f", json!({}), &["UnknownImport", "wasi:config/store@0.2.0-rc.1"]);
+}
+
+/// Python's tools let everything import sockets.
+#[test]
+fn sockets_can_be_imported_and_not_used() {
+    let text = r#"(component
+      (import "wasi:sockets/network@0.2.9" (instance $net
+        (export "network" (type (sub resource)))))
+      (alias export $net "network" (type $network))
+      (import "wasi:sockets/instance-network@0.2.9" (instance $instance
+        (alias outer 1 $network (type $network'))
+        (export "network" (type $n (eq $network')))
+        (export "instance-network" (func (result (own $n))))))
+      (alias export $instance "instance-network" (func $get))
+      (core func $get' (canon lower (func $get)))
+      (core module $m
+        (import "net" "get" (func $get (result i32)))
+        (func (export "still") (result i32) (i32.const 1))
+        (func (export "open") (result i32) (call $get)))
+      (core instance $i (instantiate $m (with "net" (instance (export "get" (func $get'))))))
+      (func (export "still") (result u32) (canon lift (core func $i "still")))
+      (func (export "open") (result u32) (canon lift (core func $i "open"))))"#;
+    let typed = Typed::new("net.wasm", &wat::parse_str(text).unwrap());
+    typed.answers("still", json!({}), json!({"result": 1}));
+    typed.fails("open", json!({}), &["PluginCrashed", "there are no sockets here"]);
+    let checked = typed.place.run(&["plugin", "check", "net.wasm"]);
+    assert_eq!(checked.status, 0, "{checked:?}");
 }

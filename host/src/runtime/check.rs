@@ -6,7 +6,7 @@ use wasmtime::component::{Component, Linker};
 use super::bindings::builder::BuildBackendPre;
 use super::bindings::linter::LinterBackendPre;
 use super::bindings::test_runner::TestBackendPre;
-use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served};
+use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
 use crate::plugin::check::{Finding, Place, TOOLS, backend_interface};
 use crate::plugin::manifest::Manifest;
 use crate::plugin::pack;
@@ -50,8 +50,13 @@ impl Runtime {
             }
         };
         let component = &components[0];
-        let are_all_served = imports.iter().all(|import| needs_of(import).is_some());
-        if are_all_served && let Err(error) = self.lanes[0].linker.instantiate_pre(component) {
+        let as_granted = manifest.is_some_and(|manifest| manifest.as_granted);
+        let is_served = |import: &String| {
+            needs_of(import).is_some() || as_granted && sockets::is_import(import)
+        };
+        if imports.iter().all(is_served)
+            && let Err(error) = sockets::link(&self.lanes[0].linker, component, as_granted)
+        {
             let cure = "make its bindings from the WIT files of this version (`cofferdam plugin new` writes them), and build it anew";
             findings.push(Finding::error(
                 Place::file(file),

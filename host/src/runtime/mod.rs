@@ -13,6 +13,7 @@ mod compile;
 mod engine;
 mod instance;
 mod queue;
+mod sockets;
 mod state;
 mod typed;
 mod value;
@@ -385,7 +386,8 @@ impl Runtime {
             message: format!("{error:#}"),
         };
         let link = |(lane, component): (&Lane, &Component)| {
-            let pre = lane.linker.instantiate_pre(component).map_err(mismatch)?;
+            let pre = sockets::link(&lane.linker, component, plugin.manifest.as_granted);
+            let pre = pre.map_err(mismatch)?;
             LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
         };
         let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
@@ -485,7 +487,8 @@ fn needs_of(import: &str) -> Option<Needs> {
 }
 
 /// Whether a plugin may import this. One that makes do with less than it requests (`as_granted`)
-/// may import `wasi:http` whatever it is granted: each request is decided on by itself.
+/// may import `wasi:http` whatever it is granted, since each request is decided on by itself, and
+/// sockets, which it does not get.
 fn check_import(
     plugin: &str,
     import: &str,
@@ -495,6 +498,7 @@ fn check_import(
     let (plugin, name) = (plugin.to_owned(), import.to_owned());
     match needs_of(import) {
         Some(Needs::Http) if as_granted => Ok(()),
+        None if as_granted && sockets::is_import(import) => Ok(()),
         Some(needs) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
             plugin,
             import: name,

@@ -279,6 +279,9 @@ impl Function<'_> {
         if self.interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@")) {
             return Err("is a command, which has no types but arguments and streams".to_owned());
         }
+        if self.interface == Some("exports") && self.name == "init" {
+            return Err("is for componentize-py, when it builds the component".to_owned());
+        }
         if self.name.contains('[') {
             return Err("belongs to a resource, which would not outlive a call".to_owned());
         }

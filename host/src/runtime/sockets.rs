@@ -1,0 +1,57 @@
+//! Sockets are not served. Some compilers let every component import them, though, whether it uses
+//! them or not (componentize-py does); one that was made for another host can't help that. So such a
+//! component is given functions that end the call, and no way to a socket.
+
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
+use wasmtime::{Error, Result};
+
+use super::state::CallState;
+
+/// What the interfaces begin with.
+const PACKAGE: &str = "wasi:sockets/";
+
+/// Resources of other packages that the interfaces speak of; they are linked already.
+const OTHERS: &[&str] = &["input-stream", "output-stream", "pollable"];
+
+/// What nobody ever has.
+enum Socket {}
+
+/// Whether an import is of sockets.
+pub(super) fn is_import(name: &str) -> bool {
+    name.starts_with(PACKAGE)
+}
+
+/// Links a component. With `refuse_sockets`, it may import sockets, and a call ends that uses one.
+///
+/// # Errors
+/// An import that is not there, or of another type.
+pub(super) fn link(
+    linker: &Linker<CallState>,
+    component: &Component,
+    refuse_sockets: bool,
+) -> Result<InstancePre<CallState>> {
+    let ty = component.component_type();
+    let engine = component.engine();
+    if !refuse_sockets || !ty.imports(engine).any(|(name, _)| is_import(name)) {
+        return linker.instantiate_pre(component);
+    }
+    let mut linker = linker.clone();
+    for (interface, import) in ty.imports(engine).filter(|(name, _)| is_import(name)) {
+        let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
+        let mut linked = linker.instance(interface)?;
+        for (name, export) in instance.exports(engine) {
+            match export.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    let message = format!("it used {interface}#{name}; there are no sockets here");
+                    linked.func_new(name, move |_, _, _, _| Err(Error::msg(message.clone())))?;
+                }
+                ComponentItem::Resource(_) if !OTHERS.contains(&name) => {
+                    linked.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    linker.instantiate_pre(component)
+}
