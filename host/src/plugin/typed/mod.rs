@@ -27,6 +27,7 @@ use crate::outcome::shorten;
 use crate::policy::{Capabilities, Files, LimitSettings};
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
+#[cfg(feature = "engine")]
 pub(crate) use schema::{MAX_NAME, MAX_TYPES};
 
 /// How many functions are looked at. Nobody reads as many tools.
