@@ -21,7 +21,12 @@ pub fn compile(
     let Some(Plugin { workspace, .. }) = plugins.first() else {
         return Ok(());
     };
-    let mut command = toolchain.cargo_build(project, &[&project.root, workspace]);
+    // The same flags for all of the project's own, so that they share what they have in common.
+    let mut sources = vec![project.root.as_path()];
+    if !workspace.starts_with(&project.root) {
+        sources.push(workspace);
+    }
+    let mut command = toolchain.cargo_build(project, &sources);
     command.current_dir(workspace);
     if *workspace != project.root {
         command.args(profile_arguments(&read_text(&project.root.join("Cargo.toml"))?)?);
@@ -35,7 +40,7 @@ pub fn compile(
         Inputs::new()
             .value("toolchain", toolchain.identity())
             .value("command", command_line(&command))
-            .files(sources(project, workspace, plugins)?)?,
+            .files(files(project, workspace, plugins)?)?,
     );
     let components: Vec<PathBuf> =
         plugins.iter().map(|plugin| plugin.component(project, group)).collect();
@@ -52,7 +57,7 @@ pub fn compile(
 
 /// The files that a build of these plugins reads: their workspace's, their own, and the SDK
 /// with the interfaces.
-fn sources(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<PathBuf>> {
+fn files(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<PathBuf>> {
     let shared = ["Cargo.toml", "Cargo.lock", ".cargo/config.toml"];
     let own = plugins.iter().map(|plugin| plugin.directory.clone());
     let of_project = if workspace == project.root {
