@@ -86,7 +86,9 @@ pub const OWN: &str = ".cofferdam";
 /// Whether `path` is the host's own, however it is spelled.
 pub fn is_own(path: &str) -> bool {
     let mut names = path.split('/').filter(|name| !matches!(*name, "" | "."));
-    names.next().is_some_and(|first| folded(first) == OWN)
+    let first = names.next().unwrap_or_default();
+    // Most names are not: only characters beyond ASCII go when a name is folded.
+    first.starts_with(|c: char| c == '.' || !c.is_ascii()) && folded(first) == OWN
 }
 
 /// Why no call may change `path`, if that is so: it steers the host, or what git does later.

@@ -99,11 +99,6 @@ impl FileState {
         &self.sight
     }
 
-    /// Whether a place is one that it may read, as far as places go.
-    pub(super) fn sees(&self, place: &str) -> bool {
-        self.sight.allows(place) && !is_own(place)
-    }
-
     /// What counts what is written.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota

@@ -15,9 +15,10 @@ use super::merged::{Problem, Walk};
 use super::rules::Rules;
 use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
+use crate::policy::is_own;
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
-use crate::workspace::{OWN, Workspace};
+use crate::workspace::Workspace;
 
 /// How many files a listing may hold: about 200 MB of paths.
 pub(super) const MAX_FILES: usize = 1_000_000;
@@ -123,15 +124,16 @@ fn walk_disk(
         let (count, control) = (&count, control);
         Box::new(move |entry| {
             let Ok(entry) = entry else { return WalkState::Continue };
-            if entry.path_is_symlink() && !(follow && stays_inside(files, &entry)) {
+            if entry.path_is_symlink() && !follow {
                 return WalkState::Skip;
             }
-            if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-                let is_own = relative(workspace, &entry).is_some_and(|path| path == Path::new(OWN));
-                return if is_own { WalkState::Skip } else { WalkState::Continue };
-            }
-            if let Some(path) = relative(workspace, &entry)
-                && files.sees(&path.to_string_lossy())
+            let Some(path) = relative(workspace, &entry) else { return WalkState::Continue };
+            // Where there are links on the way, it is somewhere else than its path says.
+            let Some(place) = place(files, &path, follow).filter(|place| !is_own(place)) else {
+                return WalkState::Skip;
+            };
+            if entry.file_type().is_some_and(|kind| kind.is_file())
+                && files.sight().allows(&place)
                 && !is_too_large(query, &entry)
             {
                 batch.paths.push(path);
@@ -230,11 +232,12 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
 }
 
-/// Whether a link leads to something that calls may see.
-fn stays_inside(files: &FileState, entry: &DirEntry) -> bool {
-    let path = relative(files.workspace(), entry);
-    let place = path.and_then(|path| files.tree().resolve("", path.to_str()?, true).ok());
-    place.is_some_and(|place| files.sees(&place) && files.tree().stat(&place).is_ok())
+/// The place that a path of the walk stands for; none for one that leaves the workspace.
+fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, str>> {
+    if !follow || path.as_os_str().is_empty() {
+        return Some(path.to_string_lossy());
+    }
+    files.tree().resolve("", path.to_str()?, true).ok().map(Cow::Owned)
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {

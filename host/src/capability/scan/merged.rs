@@ -98,7 +98,7 @@ impl<'a> Walk<'a> {
                 }
                 Some((place, FileType::RegularFile))
                     if !self.is_hidden(&path, false)
-                        && self.files.sees(&path)
+                        && self.files.sight().allows(&path)
                         && !self.is_too_large(&place)
                         && self.found.len() <= MAX_FILES =>
                 {
