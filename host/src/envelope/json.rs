@@ -1,7 +1,7 @@
 //! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
 //! its values would be lost silently.
 
-use std::{fmt, io};
+use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -18,7 +18,9 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// How long a document is as JSON, in bytes.
+#[cfg(feature = "engine")]
 pub fn size(document: &Value) -> usize {
+    use std::io;
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

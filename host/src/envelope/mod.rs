@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+#[cfg(feature = "engine")]
 pub(crate) use json::size;
 
 use crate::outcome::{Failure, Outcome};
