@@ -9,9 +9,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long who waits stays awake. A client that asks for one thing after the other takes less from
-/// an answer to the next question.
-pub const SPIN: Duration = Duration::from_micros(100);
+/// How long a thread without work stays awake. A client that asks for one thing after the other
+/// takes less from an answer to the next question, its own waking and the server's included.
+const AWAKE: Duration = Duration::from_micros(250);
 
 /// What waits to be done, oldest first.
 pub struct Queue<T> {
@@ -85,10 +85,10 @@ impl<T> Queue<T> {
         self.added.notify_all();
     }
 
-    /// Stays awake until there is something, for [`SPIN`] at most.
+    /// Stays awake until there is something, for [`AWAKE`] at most.
     fn watch(&self) {
         let started = Instant::now();
-        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < SPIN {
+        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < AWAKE {
             thread::yield_now();
         }
     }
@@ -124,7 +124,7 @@ mod tests {
             queue.add(number);
             // Now and then everybody falls asleep.
             if number % 1_000 == 0 {
-                thread::sleep(SPIN * 20);
+                thread::sleep(AWAKE * 20);
             }
         }
         while queue.length.load(Ordering::Acquire) > 0 {
@@ -164,7 +164,7 @@ mod tests {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())
         };
-        thread::sleep(SPIN * 20);
+        thread::sleep(AWAKE * 20);
         queue.close();
         assert_eq!(waiting.join().unwrap(), None);
     }

@@ -13,11 +13,15 @@ use tokio::sync::oneshot;
 
 use super::engine::THREAD_STACK;
 use super::instance::{CallRequest, Stop, call};
-use super::queue::{Queue, SPIN};
+use super::queue::Queue;
 use super::{Prepared, ToolError};
 
 /// How long a call may stay away after its deadline before its thread is given up.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How long who waits for the only call that is under way stays awake: many calls take less than
+/// waking a thread.
+const SPIN: Duration = Duration::from_micros(100);
 
 type Answer = Result<Result<String, ToolError>, Stop>;
 
