@@ -70,8 +70,8 @@ fn kill(child: &Child) {
 
 /// Whether a transaction was begun and not ended.
 fn is_unfinished(place: &Place) -> bool {
-    let transactions = place.workspace().join(".cofferdam/transactions");
-    fs::read_dir(transactions).is_ok_and(|mut entries| entries.next().is_some())
+    let staging = place.workspace().join(".cofferdam/staging");
+    fs::read_dir(staging).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Killed at random moments of its run, the host leaves a workspace that the next call makes

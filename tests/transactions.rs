@@ -532,7 +532,7 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
 /// The workspace's own directory is somebody else's work: a link, a file, a link in it.
 #[test]
 fn a_planted_directory_of_the_hosts_is_refused() {
-    for planted in ["link", "dangling", "file", "transactions", "lock", "history"] {
+    for planted in ["link", "dangling", "file", "staging", "lock", "history", "images"] {
         let place = place();
         let workspace = place.workspace();
         let outside = workspace.with_file_name("outside");

@@ -776,7 +776,7 @@ impl Host {
     /// Begins a transaction, and records what had to be recovered before.
     async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
         let (transaction, recovered) = Transaction::begin(&self.workspace, patience).await?;
-        for commit in recovered {
+        if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
             self.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
         }

@@ -271,7 +271,7 @@ fn a_server_that_ends_leaves_no_half_done_edit() {
         let mut session = Session::start(&place, &[&packed]);
         let call = session.call("hostile__spoil", json!({"paths": ["a", "b"], "then": "loop"}));
         // What it writes is staged before it is committed.
-        let stage = place.workspace().join(".cofferdam/transactions");
+        let stage = place.workspace().join(".cofferdam/staging");
         let started = Instant::now();
         while std::fs::read_dir(&stage).map_or(0, Iterator::count) == 0 {
             assert!(started.elapsed() < SOON, "{how}: nothing is staged");

@@ -43,7 +43,7 @@ const PROTECTED: &[&str] = &[
     ".cofferdam",
     ".cofferdam/journal.jsonl",
     ".cofferdam/lock",
-    ".cofferdam/transactions/x",
+    ".cofferdam/staging/x",
     ".cofferdam/history/x",
     ".COFFERDAM/x",
     ".cofferdam./x",
@@ -167,7 +167,6 @@ fn the_hosts_own_records_are_not_read() {
         "own/journal.jsonl",
         "sub/deep/up/.cofferdam/journal.jsonl",
         &kept,
-        &format!("{kept}/manifest.json"),
     ] {
         for what in READING.iter().filter(|what| **what != "readlink") {
             let tried = attempt(what, place, "");

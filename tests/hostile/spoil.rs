@@ -31,7 +31,7 @@ fn spoil(trial: &Trial, paths: &[&str], then: &str) -> Outcome {
     trial.call("hostile.spoil", json!({"paths": paths, "then": then}))
 }
 
-/// How much there is in a directory of the host's own: in `transactions` what is being written
+/// How much there is in a directory of the host's own: in `staging` what is being written
 /// until it is committed or given up, in `history` what was committed.
 fn kept(workspace: &Path, name: &str) -> usize {
     fs::read_dir(workspace.join(".cofferdam").join(name)).map_or(0, Iterator::count)
@@ -40,7 +40,7 @@ fn kept(workspace: &Path, name: &str) -> usize {
 fn assert_as_before(trial: &Trial, before: &[Entry], what: &str) {
     let workspace = trial.place.workspace();
     assert_eq!(without_journal(&workspace), before, "{what}");
-    assert_eq!(kept(&workspace, "transactions"), 0, "{what}");
+    assert_eq!(kept(&workspace, "staging"), 0, "{what}");
     assert_eq!(kept(&workspace, "history"), 0, "{what}");
 }
 

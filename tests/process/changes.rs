@@ -81,8 +81,17 @@ fn what_is_discarded_or_not_allowed_changes_nothing() {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .filter(|name| {
-                !["cache", "runs", ".gitignore", "journal.jsonl", "lock", "history", "transactions"]
-                    .contains(&name.as_str())
+                ![
+                    "cache",
+                    "runs",
+                    ".gitignore",
+                    "journal.jsonl",
+                    "lock",
+                    "history",
+                    "images",
+                    "staging",
+                ]
+                .contains(&name.as_str())
             })
             .collect();
         assert!(left.is_empty(), "{tier}: {left:?}");

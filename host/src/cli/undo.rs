@@ -20,7 +20,7 @@ pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliE
     let timers = setup::waiting()?;
     let begun = timers.block_on(Transaction::begin(&workspace, PATIENCE));
     let (transaction, recovered) = begun.map_err(CliError::host)?;
-    for commit in recovered {
+    if let Some(commit) = recovered {
         journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
     }
     let history = History::new(workspace);

@@ -230,17 +230,22 @@ pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Re
 pub(super) fn remove_all_in(directory: BorrowedFd<'_>) -> io::Result<()> {
     for entry in entries(directory)? {
         let (name, _) = entry?;
-        let name = name.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
-        match remove(directory, name, AtFlags::empty()) {
-            Err(error) if is_directory_error(&error) => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                remove_all_in(open(directory, name, flags)?.as_fd())?;
-                remove(directory, name, AtFlags::REMOVEDIR)?;
-            }
-            removed => removed?,
-        }
+        remove_all(directory, name.to_str().ok_or(io::ErrorKind::InvalidFilename)?)?;
     }
     Ok(())
+}
+
+/// Removes something of the host's own, with everything in it. It may be gone already.
+pub(super) fn remove_all(directory: impl AsFd, name: &str) -> io::Result<()> {
+    let directory = directory.as_fd();
+    match remove(directory, name, AtFlags::empty()) {
+        Err(error) if is_directory_error(&error) => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            remove_all_in(open(directory, name, flags)?.as_fd())?;
+            remove(directory, name, AtFlags::REMOVEDIR)
+        }
+        removed => removed,
+    }
 }
 
 /// Waits until a file or directory is on the disk.

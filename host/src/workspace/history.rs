@@ -1,9 +1,12 @@
 //! The commits that are kept: what they changed, and taking one back.
+//!
+//! A commit is its manifest and, in a directory of their own, the images that it names, so that
+//! the commits can be listed without them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,14 +16,16 @@ use super::diff::{self, Side};
 use super::disk::{self, Spot};
 use super::manifest::{Change, Image, Kind, Manifest, net};
 use super::quota::Quota;
-use super::settle::kept_copy;
 use super::stamp::{digest, hex};
 use super::transaction::{CommitError, Purpose, Transaction};
 use super::{DIFF_TIME, Overlay, Workspace, own};
 use crate::policy::Retention;
 
-/// Where commits are kept, in the host's own directory.
+/// Where manifests are kept, in the host's own directory.
 pub(super) const DIRECTORY: &str = "history";
+
+/// Where what commits found and placed is kept.
+pub(super) const IMAGES: &str = "images";
 
 /// The history of a workspace.
 pub struct History {
@@ -79,12 +84,13 @@ impl Content {
     }
 }
 
-/// The directory of a commit: its name and, so that nothing has to be opened to count, its size.
+/// The name of a commit's manifest: its id and, so that nothing has to be opened to count, how
+/// much room its images take.
 pub(super) fn name_of(manifest: &Manifest) -> String {
-    format!("{}.{}", manifest.id, manifest.size())
+    format!("{}.{}.json", manifest.id, manifest.size())
 }
 
-/// A commit's directory by its name.
+/// A commit by the name of its manifest.
 struct Kept {
     name: String,
     bytes: u64,
@@ -104,6 +110,33 @@ impl Kept {
     }
 }
 
+/// The directories of the history.
+struct Rooms {
+    manifests: OwnedFd,
+    images: OwnedFd,
+}
+
+impl Rooms {
+    /// Removes a commit; its manifest at last, so that whoever comes after a crash can go on.
+    fn remove(&self, commit: &Kept) -> io::Result<()> {
+        let images: Vec<String> = match Manifest::read(&self.manifests, &commit.name) {
+            Ok(Some(manifest)) => manifest.images().collect(),
+            // It is damaged: by their names, then.
+            _ => {
+                let is_its = |name: &String| name.split('.').next() == Some(commit.id());
+                let names = disk::entries(&self.images)?.filter_map(|entry| {
+                    entry.map(|(name, _)| name.into_string().ok().filter(is_its)).transpose()
+                });
+                names.collect::<io::Result<_>>()?
+            }
+        };
+        for image in images {
+            disk::remove_all(&self.images, &image)?;
+        }
+        disk::remove(&self.manifests, &commit.name, AtFlags::empty())
+    }
+}
+
 impl History {
     /// The history of a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
@@ -115,11 +148,10 @@ impl History {
     /// # Errors
     /// A history that can't be read.
     pub fn list(&self, latest: usize) -> Result<Vec<Manifest>, HistoryError> {
-        let Some(history) = self.open()? else { return Ok(Vec::new()) };
-        let kept = kept(&history)?;
+        let Some(rooms) = self.open()? else { return Ok(Vec::new()) };
+        let kept = kept(&rooms.manifests)?;
         let from = kept.len().saturating_sub(latest);
-        let manifests = kept[from..].iter().map(|kept| read(&history, kept).map(|(m, _)| m));
-        manifests.collect()
+        kept[from..].iter().map(|kept| read(&rooms.manifests, kept)).collect()
     }
 
     /// The unified diff of a commit, named by the beginning of its id.
@@ -144,7 +176,7 @@ impl History {
                     executable: mode & 0o100 != 0,
                     bytes: text.clone().into_bytes(),
                 },
-                Some(image) => Content::read(&images, &kept_copy(image), image)?,
+                Some(image) => Content::read(&images, &image.copy_name(), image)?,
                 None => Content::Nothing,
             };
             diff::render(path, before.side(), after.side(), deadline, &mut out);
@@ -180,48 +212,46 @@ impl History {
     /// # Errors
     /// A history that can't be written.
     pub fn prune(&self, retention: &Retention) -> Result<(), HistoryError> {
-        let Some(history) = self.open()? else { return Ok(()) };
+        let Some(rooms) = self.open()? else { return Ok(()) };
         let mut bytes = 0_u64;
-        for (index, commit) in kept(&history)?.iter().rev().enumerate() {
+        for (index, commit) in kept(&rooms.manifests)?.iter().rev().enumerate() {
             bytes = bytes.saturating_add(commit.bytes);
             let is_kept = index < retention.commits
                 && bytes <= retention.bytes
                 && commit.age() <= retention.age;
             if !is_kept {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                disk::remove_all_in(disk::open(&history, &commit.name, flags)?.as_fd())?;
-                disk::remove(&history, &commit.name, AtFlags::REMOVEDIR)?;
+                rooms.remove(commit)?;
             }
         }
         Ok(())
     }
 
-    fn open(&self) -> io::Result<Option<OwnedFd>> {
-        match self.workspace.existing_own()? {
-            Some(own) => own::existing_directory(&own, DIRECTORY),
-            None => Ok(None),
-        }
+    fn open(&self) -> io::Result<Option<Rooms>> {
+        let Some(own) = self.workspace.existing_own()? else { return Ok(None) };
+        let manifests = own::existing_directory(&own, DIRECTORY)?;
+        let images = own::existing_directory(&own, IMAGES)?;
+        Ok(manifests.zip(images).map(|(manifests, images)| Rooms { manifests, images }))
     }
 
-    /// A commit and the directory with its images; where none is named, the latest one that
-    /// has not been undone, so that one undo after the other goes back step by step.
+    /// A commit and the directory with the images; where none is named, the latest one that has
+    /// not been undone, so that one undo after the other goes back step by step.
     fn find(&self, id: Option<&str>) -> Result<(Manifest, OwnedFd), HistoryError> {
         let name = id.unwrap_or("to undo");
         let unknown = || HistoryError::Unknown(name.to_owned());
-        let history = self.open()?.ok_or_else(unknown)?;
-        let kept = kept(&history)?;
-        let found = match id {
-            None => return latest(&history, &kept)?.ok_or_else(unknown),
+        let Rooms { manifests, images } = self.open()?.ok_or_else(unknown)?;
+        let kept = kept(&manifests)?;
+        let manifest = match id {
+            None => latest(&manifests, &kept)?.ok_or_else(unknown)?,
             Some(id) => {
                 let mut matching = kept.iter().filter(|kept| kept.id().starts_with(id));
                 let first = matching.next();
                 if matching.next().is_some() {
                     return Err(HistoryError::Ambiguous(id.to_owned()));
                 }
-                first
+                read(&manifests, first.ok_or_else(unknown)?)?
             }
         };
-        read(&history, found.ok_or_else(unknown)?)
+        Ok((manifest, images))
     }
 }
 
@@ -229,7 +259,8 @@ fn kept(history: &OwnedFd) -> io::Result<Vec<Kept>> {
     let mut kept = Vec::new();
     for entry in disk::entries(history)? {
         let Ok(name) = entry?.0.into_string() else { continue };
-        if let Some(bytes) = name.split_once('.').and_then(|(_, bytes)| bytes.parse().ok()) {
+        let bytes = name.strip_suffix(".json").and_then(|name| name.split_once('.'));
+        if let Some(bytes) = bytes.and_then(|(_, bytes)| bytes.parse().ok()) {
             kept.push(Kept { name, bytes });
         }
     }
@@ -237,29 +268,26 @@ fn kept(history: &OwnedFd) -> io::Result<Vec<Kept>> {
     Ok(kept)
 }
 
-fn latest(history: &OwnedFd, kept: &[Kept]) -> Result<Option<(Manifest, OwnedFd)>, HistoryError> {
+fn latest(history: &OwnedFd, kept: &[Kept]) -> Result<Option<Manifest>, HistoryError> {
     let mut undone = BTreeSet::new();
     for commit in kept.iter().rev() {
-        let (manifest, images) = read(history, commit)?;
+        let manifest = read(history, commit)?;
         match &manifest.undoes {
             // An undo that was undone has no effect any more.
             _ if undone.contains(&manifest.id) => {}
             Some(commit) => {
                 undone.insert(commit.clone());
             }
-            None => return Ok(Some((manifest, images))),
+            None => return Ok(Some(manifest)),
         }
     }
     Ok(None)
 }
 
-fn read(history: &OwnedFd, kept: &Kept) -> Result<(Manifest, OwnedFd), HistoryError> {
-    let images = disk::open(history, &kept.name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let manifest = Manifest::read(&images)?;
-    let manifest = manifest.ok_or_else(|| {
+fn read(history: &OwnedFd, kept: &Kept) -> Result<Manifest, HistoryError> {
+    Ok(Manifest::read(history, &kept.name)?.ok_or_else(|| {
         io::Error::other(format!("the commit {} has no manifest that can be read", kept.id()))
-    })?;
-    Ok((manifest, images))
+    })?)
 }
 
 /// The paths that are not as a commit left them, and why.

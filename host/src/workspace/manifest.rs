@@ -1,5 +1,5 @@
-//! What a commit does, written down before it is done: `manifest.json` in the directory of a
-//! transaction, and later of the history. The images of changed files lie beside it.
+//! What a commit does, written down before it is done: `manifest.json` where transactions are
+//! staged, with the images of changed files beside it; later in the history.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{disk, path};
 use crate::policy::protected;
 
-/// The manifest's name in its directory.
+/// The manifest's name where it is staged.
 pub(super) const FILE: &str = "manifest.json";
 
 /// The version of the format that is written and read.
@@ -57,7 +57,7 @@ pub struct Change {
     pub after: Option<Image>,
 }
 
-/// A file, directory or link, kept under a name in the directory of the manifest.
+/// A file, directory or link, kept under a name that begins with its commit's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub(super) name: String,
@@ -125,6 +125,16 @@ impl Image {
         }
     }
 
+    /// The name of the copy that is kept of what a commit places, if there is one.
+    pub(super) fn kept_copy(&self) -> Option<String> {
+        (self.kind == Kind::File && self.text.is_none()).then(|| self.copy_name())
+    }
+
+    /// The name for a copy beside the image itself.
+    pub(super) fn copy_name(&self) -> String {
+        format!("{}.after", self.name)
+    }
+
     /// Whether what was looked at is this, and was not written since. A directory's size and
     /// times say nothing about the directory itself.
     pub(super) fn is(&self, stat: &Stat) -> bool {
@@ -149,15 +159,15 @@ impl Manifest {
         Self { version: VERSION, id, time, calls, undoes, changes, directories, conflicts }
     }
 
-    /// Reads the manifest of a directory. None where there is none, or only a beginning of one:
-    /// a manifest of several changes is on the disk whole before it gets its name, so such a
-    /// one stood for a single change that was not made yet.
+    /// Reads a manifest. None where there is none, or only a beginning of one: a manifest of
+    /// several changes is on the disk whole before it gets its name, so such a one stood for a
+    /// single change that was not made yet.
     ///
     /// # Errors
     /// One that can't be read, or that no host wrote.
-    pub(super) fn read(directory: impl AsFd) -> io::Result<Option<Self>> {
+    pub(super) fn read(directory: impl AsFd, name: &str) -> io::Result<Option<Self>> {
         use std::io::Read as _;
-        let file: std::fs::File = match disk::open(directory, FILE, OFlags::RDONLY) {
+        let file: std::fs::File = match disk::open(directory, name, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?.into(),
         };
@@ -186,8 +196,11 @@ impl Manifest {
             if path.is_empty() || !is_place || protected(path).is_some() {
                 return Err(format!("a manifest that changes {path:?}"));
             }
-            let images = before.iter().chain(after);
-            if images.clone().any(|image| image.name.is_empty() || !is_name(&image.name)) {
+            let is_own = |image: &Image| {
+                let number = image.name.strip_prefix(&self.id);
+                number.is_some_and(|number| number.starts_with('.')) && is_name(&image.name)
+            };
+            if !before.iter().chain(after).all(is_own) {
                 return Err(format!("a manifest with an image of {path:?} elsewhere"));
             }
         }
@@ -196,6 +209,14 @@ impl Manifest {
 
     pub(super) fn text(&self) -> io::Result<Vec<u8>> {
         Ok(serde_json::to_vec(self)?)
+    }
+
+    /// The names of what is kept beside the manifest, once it is carried out.
+    pub(super) fn images(&self) -> impl Iterator<Item = String> {
+        self.changes.iter().flat_map(|Change { before, after, .. }| {
+            let before = before.as_ref().map(|image| image.name.clone());
+            before.into_iter().chain(after.as_ref().and_then(Image::kept_copy))
+        })
     }
 
     /// How much room the images of files take, in bytes.

@@ -5,7 +5,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`overlay`] | the tree with what a transaction has changed on top |
-//! | [`transaction`] | begin, commit, recover: the protocol |
+//! | [`transaction`] | begin and commit: the protocol |
+//! | [`store`] | where transactions lie, recovery |
 //! | [`plan`], [`settle`], [`apply`] | its steps: what to do, files on the disk, renames |
 //! | [`manifest`] | what a commit does, as it is written down |
 //! | [`history`] | the commits that are kept, and taking one back |
@@ -30,6 +31,7 @@ mod plan;
 mod quota;
 mod settle;
 mod stamp;
+mod store;
 mod transaction;
 
 #[cfg(all(test, target_os = "linux"))]

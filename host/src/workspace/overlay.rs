@@ -70,14 +70,14 @@ enum Stage {
 
 /// A directory for staged inodes.
 pub(super) struct Staging {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     device: u64,
     /// Removes the directory when nobody needs it any more.
     _temporary: Option<TempDir>,
 }
 
 impl Staging {
-    pub(super) fn new(directory: OwnedFd, temporary: Option<TempDir>) -> io::Result<Self> {
+    pub(super) fn new(directory: Arc<OwnedFd>, temporary: Option<TempDir>) -> io::Result<Self> {
         let device = rustix::fs::fstat(&directory)?.st_dev;
         Ok(Self { directory, device, _temporary: temporary })
     }
@@ -87,6 +87,8 @@ impl Staging {
 pub struct Overlay {
     disk: Arc<OwnedFd>,
     stage: Stage,
+    /// What the names of staged inodes begin with, so that no other transaction's are touched.
+    id: String,
     /// Whether anything is staged. Where not, the disk is all there is.
     is_changed: AtomicBool,
     is_closed: AtomicBool,
@@ -153,15 +155,17 @@ impl State {
 impl Overlay {
     /// A tree that can't be changed.
     pub(super) fn reading(disk: Arc<OwnedFd>) -> Self {
-        Self::new(disk, Stage::Nowhere)
+        Self::new(disk, Stage::Nowhere, String::new())
     }
 
-    /// A tree whose changes go to a directory that `make` makes when there is a first one.
+    /// A tree whose changes go, as the transaction `id`, to a directory that `make` makes when
+    /// there is a first one.
     pub(super) fn changing(
         disk: Arc<OwnedFd>,
+        id: String,
         make: impl Fn() -> io::Result<Staging> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(disk, Stage::Made(OnceLock::new(), Box::new(make)))
+        Self::new(disk, Stage::Made(OnceLock::new(), Box::new(make)), id)
     }
 
     /// An empty tree that is never committed and gone when it is dropped.
@@ -174,23 +178,24 @@ impl Overlay {
             let temporary = TempDir::with_prefix("cofferdam-")?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let directory = rustix::fs::open(temporary.path(), flags, Mode::empty())?;
-            Staging::new(directory, Some(temporary))
+            Staging::new(Arc::new(directory), Some(temporary))
         };
         let empty = match EMPTY.get() {
             Some(empty) => empty,
             None => {
                 // Removed again at once: nothing can come into it any more.
                 let Staging { directory, .. } = make()?;
-                EMPTY.get_or_init(|| Arc::new(directory))
+                EMPTY.get_or_init(|| directory)
             }
         };
-        Ok(Self::changing(Arc::clone(empty), make))
+        Ok(Self::changing(Arc::clone(empty), "private".to_owned(), make))
     }
 
-    fn new(disk: Arc<OwnedFd>, stage: Stage) -> Self {
+    fn new(disk: Arc<OwnedFd>, stage: Stage, id: String) -> Self {
         Self {
             disk,
             stage,
+            id,
             is_changed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             state: Mutex::default(),
@@ -223,6 +228,12 @@ impl Overlay {
     /// The staging directory.
     pub(super) fn stage(&self) -> io::Result<&OwnedFd> {
         Ok(&self.staging()?.directory)
+    }
+
+    /// The name in the staging directory, and later in the history, of what a transaction
+    /// numbers so.
+    pub(super) fn image_name(&self, number: impl std::fmt::Display) -> String {
+        format!("{}.{number}", self.id)
     }
 
     /// Whether a staging directory was made.
@@ -296,7 +307,7 @@ impl Overlay {
         match self.find(place)? {
             Found::Nothing => Err(Errno::NOENT.into()),
             Found::Disk => disk::stat(&*self.disk, place),
-            Found::Staged(id, _) => disk::stat(self.stage()?, &id.to_string()),
+            Found::Staged(id, _) => disk::stat(self.stage()?, &self.image_name(id)),
         }
     }
 
@@ -329,7 +340,7 @@ impl Overlay {
         let file: File = match self.find(place)? {
             Found::Nothing => return Err(Errno::NOENT.into()),
             Found::Staged(id, _) => {
-                disk::open(self.stage()?, &id.to_string(), OFlags::RDONLY)?.into()
+                disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?.into()
             }
             Found::Disk => {
                 let file = self.open_disk(place)?;
@@ -387,7 +398,7 @@ impl Overlay {
         };
         let mut flags = if opening.read { OFlags::RDWR } else { OFlags::WRONLY };
         flags.set(OFlags::TRUNC, truncate);
-        Ok(disk::open(self.stage()?, &id.to_string(), flags)?.into())
+        Ok(disk::open(self.stage()?, &self.image_name(id), flags)?.into())
     }
 
     fn create_file(&self, place: &str, opening: Opening, quota: &Quota) -> io::Result<u32> {
@@ -447,7 +458,7 @@ impl Overlay {
 
     fn new_file(&self, quota: &Quota) -> io::Result<(u32, File)> {
         let id = self.new_id(quota)?;
-        Ok((id, disk::create(self.stage()?, &id.to_string())?))
+        Ok((id, disk::create(self.stage()?, &self.image_name(id))?))
     }
 
     /// A staged inode that may be written: the one there is, or its copy where that is part of
@@ -463,7 +474,7 @@ impl Overlay {
         if id > self.state().kept || kind != FileType::RegularFile {
             return Ok(id);
         }
-        let from = disk::open(self.stage()?, &id.to_string(), OFlags::RDONLY)?;
+        let from = disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?;
         let from = File::from(from);
         let copy = self.copy(&from, &rustix::fs::fstat(&from)?, content, quota)?;
         self.insert(place, Entry::Staged(copy, kind));
@@ -519,7 +530,7 @@ impl Overlay {
         let stat = rustix::fs::fstat(content)?;
         quota.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
         let id = self.new_id(quota)?;
-        let (stage, name) = (self.stage()?, id.to_string());
+        let (stage, name) = (self.stage()?, self.image_name(id));
         let moved = if stat.st_nlink == 1 {
             from.move_to(&Spot::of(stage, &name)?)
         } else {
@@ -568,7 +579,7 @@ impl Overlay {
             Found::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
             Found::Staged(id, _) => {
                 if id > self.state().kept {
-                    disk::remove(stage, &id.to_string(), AtFlags::empty())?;
+                    disk::remove(stage, &self.image_name(id), AtFlags::empty())?;
                 }
             }
             Found::Disk => {
@@ -601,7 +612,7 @@ impl Overlay {
         }
         self.prepare_new(place)?;
         let id = self.new_id(quota)?;
-        disk::create_directory(self.stage()?, &id.to_string(), disk::ANYBODY)?;
+        disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
         self.insert(place, Entry::Staged(id, FileType::Directory));
         Ok(())
     }
@@ -625,7 +636,7 @@ impl Overlay {
         }
         match found {
             Found::Staged(id, _) if id > self.state().kept => {
-                disk::remove(self.stage()?, &id.to_string(), AtFlags::REMOVEDIR)?;
+                disk::remove(self.stage()?, &self.image_name(id), AtFlags::REMOVEDIR)?;
             }
             Found::Disk => {
                 self.open_parent(disk::split(place).0)?;
@@ -656,7 +667,7 @@ impl Overlay {
         }
         self.prepare_new(place)?;
         let id = self.new_id(quota)?;
-        disk::create_link(self.stage()?, &id.to_string(), target)?;
+        disk::create_link(self.stage()?, &self.image_name(id), target)?;
         self.insert(place, Entry::Staged(id, FileType::Symlink));
         Ok(())
     }
@@ -670,7 +681,7 @@ impl Overlay {
             Found::Nothing => return Err(Errno::NOENT.into()),
             Found::Disk if place.is_empty() => return Err(Errno::INVAL.into()),
             Found::Disk => Spot::of(&*self.disk, place)?.read_link()?,
-            Found::Staged(id, _) => Spot::of(self.stage()?, &id.to_string())?.read_link()?,
+            Found::Staged(id, _) => Spot::of(self.stage()?, &self.image_name(id))?.read_link()?,
         };
         String::from_utf8(target).map_err(|_| Errno::ILSEQ.into())
     }
@@ -757,7 +768,7 @@ impl Overlay {
                 let stat = disk::stat(&*self.disk, &place)?;
                 self.observe(&place, Some(&stat))?;
                 let id = self.new_id(quota)?;
-                disk::create_directory(self.stage()?, &id.to_string(), disk::ANYBODY)?;
+                disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
                 self.set_staged_mode(id, stat.st_mode & 0o7777)?;
                 self.set_staged_times(id, &disk::times(&stat))?;
                 id
@@ -833,7 +844,7 @@ impl Overlay {
 
     fn set_staged_times(&self, id: u32, times: &Timestamps) -> io::Result<()> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        Ok(rustix::fs::utimensat(self.stage()?, id.to_string(), times, flags)?)
+        Ok(rustix::fs::utimensat(self.stage()?, self.image_name(id), times, flags)?)
     }
 
     /// Stages the disk's link at `place`, with its times.
@@ -843,7 +854,7 @@ impl Overlay {
         self.observe(place, Some(&stat))?;
         let target = self.read_link(place)?;
         let id = self.new_id(quota)?;
-        disk::create_link(self.stage()?, &id.to_string(), &target)?;
+        disk::create_link(self.stage()?, &self.image_name(id), &target)?;
         self.set_staged_times(id, &disk::times(&stat))?;
         Ok(id)
     }
@@ -875,7 +886,7 @@ impl Overlay {
 
     fn set_staged_mode(&self, id: u32, mode: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(mode);
-        Ok(rustix::fs::chmodat(self.stage()?, id.to_string(), mode, AtFlags::empty())?)
+        Ok(rustix::fs::chmodat(self.stage()?, self.image_name(id), mode, AtFlags::empty())?)
     }
 
     /// The staged inode of what is at `place`, made where there is none.

@@ -76,8 +76,9 @@ impl<'a> Plan<'a> {
         let staged = match entry {
             Entry::Gone => None,
             Entry::Staged(id, kind) => {
-                let stat = disk::stat(self.overlay.stage()?, &id.to_string())?;
-                Some((Image::of(&stat, id.to_string()), kind))
+                let name = self.overlay.image_name(id);
+                let stat = disk::stat(self.overlay.stage()?, &name)?;
+                Some((Image::of(&stat, name), kind))
             }
         };
         match (on_disk, staged) {
@@ -140,7 +141,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        let name = format!("r{}", self.removals.len());
+        let name = self.overlay.image_name(format_args!("r{}", self.removals.len()));
         let before = Some(Image::of(stat, name));
         self.removals.push(Change { path: place.to_owned(), before, after: None });
         Ok(())

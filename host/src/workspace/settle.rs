@@ -30,18 +30,7 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
         .collect();
     let failed = |place: &str, source| CommitError::Io { place: place.to_owned(), source };
     if let [(place, image)] = &mut images[..] {
-        if image.size < LARGE {
-            return sync_image(stage, &image.name, image.kind)
-                .and_then(|()| record_image(stage, image))
-                .map_err(|source| failed(place, source));
-        }
-        let (name, kind) = (image.name.clone(), image.kind);
-        return std::thread::scope(|scope| {
-            let sync = scope.spawn(|| sync_image(stage, &name, kind));
-            let recorded = record_image(stage, image);
-            let synced = sync.join().unwrap_or_else(|_| Err(io::Error::other("no thread")));
-            synced.and(recorded).map_err(|source| failed(place, source))
-        });
+        return settle_image(stage, image).map_err(|source| failed(place, source));
     }
     let next = AtomicUsize::new(0);
     let slots: Vec<_> = images.iter_mut().map(std::sync::Mutex::new).collect();
@@ -49,9 +38,7 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut slot = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let (place, image) = &mut **slot;
-            sync_image(stage, &image.name, image.kind)
-                .and_then(|()| record_image(stage, image))
-                .map_err(|source| failed(place, source))?;
+            settle_image(stage, image).map_err(|source| failed(place, source))?;
         }
         Ok(())
     };
@@ -64,42 +51,50 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
     })
 }
 
-fn sync_image(stage: &OwnedFd, name: &str, kind: Kind) -> io::Result<()> {
-    match kind {
-        Kind::File | Kind::Directory => disk::sync(disk::open(stage, name, OFlags::RDONLY)?),
-        Kind::Link | Kind::Other => Ok(()),
+fn settle_image(stage: &OwnedFd, image: &mut Image) -> io::Result<()> {
+    match image.kind {
+        Kind::File => {
+            let mut file = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
+            if image.size < LARGE {
+                disk::sync(&file)?;
+                return record_file(stage, image, &mut file);
+            }
+            let syncing = file.try_clone()?;
+            std::thread::scope(|scope| {
+                let sync = scope.spawn(|| disk::sync(syncing));
+                let recorded = record_file(stage, image, &mut file);
+                let synced = sync.join().unwrap_or_else(|_| Err(io::Error::other("no thread")));
+                synced.and(recorded)
+            })
+        }
+        Kind::Directory => disk::sync(disk::open(stage, &image.name, OFlags::RDONLY)?),
+        Kind::Link => {
+            let target = Spot::of(stage, &image.name)?.read_link()?;
+            image.digest = Some(hex(&digest(&target[..])?));
+            Ok(())
+        }
+        Kind::Other => Ok(()),
     }
 }
 
-/// The name of the copy that the history keeps of what a commit placed.
-pub(super) fn kept_copy(image: &Image) -> String {
-    format!("{}.after", image.name)
-}
-
-fn record_image(stage: &OwnedFd, image: &mut Image) -> io::Result<()> {
-    let content = match image.kind {
-        Kind::File => {
-            let mut file: File = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
-            if image.size <= SMALL {
-                let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes)?;
-                let content = digest(&bytes[..])?;
-                match String::from_utf8(bytes) {
-                    Ok(text) => image.text = Some(text),
-                    Err(error) => {
-                        disk::create(stage, &kept_copy(image))?.write_all(error.as_bytes())?;
-                    }
-                }
-                content
-            } else {
-                let mut copy = disk::create(stage, &kept_copy(image))?;
-                io::copy(&mut file, &mut copy)?;
-                file.rewind()?;
-                digest(file)?
+/// Takes a file's digest, and keeps its content.
+fn record_file(stage: &OwnedFd, image: &mut Image, file: &mut File) -> io::Result<()> {
+    let content = if image.size <= SMALL {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let content = digest(&bytes[..])?;
+        match String::from_utf8(bytes) {
+            Ok(text) => image.text = Some(text),
+            Err(error) => {
+                disk::create(stage, &image.copy_name())?.write_all(error.as_bytes())?;
             }
         }
-        Kind::Link => digest(&Spot::of(stage, &image.name)?.read_link()?[..])?,
-        Kind::Directory | Kind::Other => return Ok(()),
+        content
+    } else {
+        let mut copy = disk::create(stage, &image.copy_name())?;
+        io::copy(file, &mut copy)?;
+        file.rewind()?;
+        digest(file)?
     };
     image.digest = Some(hex(&content));
     Ok(())

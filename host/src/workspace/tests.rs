@@ -69,7 +69,7 @@ fn walk(root: &Path, directory: &Path, see: &mut dyn FnMut(&Path, &fs::Metadata)
     }
 }
 
-pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Vec<Manifest>) {
+pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Option<Manifest>) {
     let timers = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     timers.block_on(Transaction::begin(workspace, Duration::from_secs(60))).unwrap()
 }
@@ -185,7 +185,7 @@ fn was_killed(output: &Output) -> bool {
 }
 
 fn leftovers(root: &Path) -> usize {
-    fs::read_dir(root.join(OWN).join("transactions")).map_or(0, |entries| entries.count())
+    fs::read_dir(root.join(OWN).join("staging")).map_or(0, |entries| entries.count())
 }
 
 #[test]
@@ -492,8 +492,15 @@ fn old_commits_are_dropped() {
     // Each has two images of 1,000 bytes.
     history.prune(&Retention { bytes: 4_000, ..Retention::DEFAULT }).unwrap();
     assert_eq!(ids(&history), all[3..]);
+    let images = || fs::read_dir(directory.path().join(OWN).join("images")).unwrap().count();
+    // The first of all found nothing, and is gone.
+    assert_eq!(images(), 2);
+    // One that can't be read any more goes with its images, too.
+    let mut manifests = fs::read_dir(directory.path().join(OWN).join("history")).unwrap();
+    fs::write(manifests.next().unwrap().unwrap().path(), "damaged").unwrap();
     history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
     assert_eq!(ids(&history), [""; 0]);
+    assert_eq!(images(), 0);
 }
 
 #[test]
@@ -530,20 +537,22 @@ fn a_manifest_from_elsewhere_does_no_harm() {
     for path in [".git/hooks/pre-commit", "../outside", "/etc/passwd", "cofferdam.toml", "a/../b"] {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("w");
-        let planted = root.join(OWN).join("transactions/0");
+        let planted = root.join(OWN).join("staging");
         fs::create_dir_all(&planted).unwrap();
         fs::create_dir_all(root.join(".git/hooks")).unwrap();
-        fs::write(planted.join("1"), "planted").unwrap();
+        fs::write(planted.join("0.1"), "planted").unwrap();
         let manifest = serde_json::json!({
             "version": 1, "id": "0", "time": "2026-01-01T00:00:00Z", "calls": [],
             "directories": [],
             "changes": [{ "path": path, "after": {
-                "name": "1", "kind": "file", "mode": 420, "size": 7, "inode": 1, "modified": 0,
+                "name": "0.1", "kind": "file", "mode": 420, "size": 7, "inode": 1, "modified": 0,
             }}],
         });
         fs::write(planted.join("manifest.json"), manifest.to_string()).unwrap();
         fs::write(root.join(OWN).join("lock"), "").unwrap();
-        fs::create_dir(root.join(OWN).join("history")).unwrap();
+        for room in ["history", "images"] {
+            fs::create_dir(root.join(OWN).join(room)).unwrap();
+        }
         let before = tree(directory.path());
         let error = begin_now(&open(&root)).err().unwrap().to_string();
         assert!(error.contains("a manifest that changes"), "{error}");

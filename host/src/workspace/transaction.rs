@@ -1,38 +1,36 @@
 //! One transaction: staged changes that become one commit, or nothing.
 //!
-//! The protocol, in the directory of the transaction beneath `.cofferdam/transactions`:
+//! The protocol, in `.cofferdam/staging`:
 //!
 //! 1. The workspace is locked, and what another process left unfinished is finished.
 //! 2. Every new file is staged there; all are synced, then the manifest is.
 //! 3. What is to be changed is looked at again; then the manifest gets its name: **the commit**.
 //! 4. Each change is one rename or exchange, and what comes out is looked at. A change that
 //!    can't be made takes all of them back.
-//! 5. The directory, which by now holds what was there before, moves to the history.
+//! 5. What was there before, which is in the staging directory by now, moves to the history, and
+//!    at last the manifest.
 //!
 //! A commit of one change needs no manifest on the disk to be whole: its rename is. It syncs the
 //! new file only, as careful programs do.
 //!
-//! Recovery finds a directory without a manifest and removes it, or one with a manifest and goes
-//! on at 4. Each change sees whether it was made, so recovery may die as well.
+//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Each change sees whether it was made, so recovery may die as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags};
+use rustix::fs::FlockOperation;
 
 use super::apply::{TEMPORARY, carry_out, write_manifest};
-use super::history::{self, Content};
-use super::manifest::{Change, FILE, Manifest, net};
+use super::history::Content;
+use super::manifest::{FILE, Manifest, net};
 use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
-use super::settle::{kept_copy, settle};
+use super::settle::settle;
+use super::store::Store;
 use super::{DIFF_TIME, Workspace, diff, disk, outside, own};
-
-/// Where transactions are staged, in the host's own directory.
-const TRANSACTIONS: &str = "transactions";
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -41,8 +39,7 @@ const RETRY: Duration = Duration::from_millis(1);
 pub struct Transaction {
     overlay: Arc<Overlay>,
     id: String,
-    transactions: Arc<OwnedFd>,
-    history: OwnedFd,
+    store: Store,
     /// Whether the staging is the history's by now, or recovery's.
     is_handed_over: bool,
     /// Unlocks when it is closed.
@@ -120,15 +117,15 @@ impl Purpose {
 }
 
 impl Transaction {
-    /// Begins a transaction, after recovering what others left: those commits are answered as
-    /// well. Waits within a tokio runtime while somebody else has one.
+    /// Begins a transaction, after recovering what another process left: that commit is answered
+    /// as well. Waits within a tokio runtime while somebody else has one.
     ///
     /// # Errors
     /// A workspace that can't be written, whose recovery fails, or that is not free in time.
     pub async fn begin(
         workspace: &Arc<Workspace>,
         patience: Duration,
-    ) -> Result<(Self, Vec<Manifest>), BeginError> {
+    ) -> Result<(Self, Option<Manifest>), BeginError> {
         let deadline = Instant::now() + patience;
         loop {
             match Self::try_begin(workspace)? {
@@ -141,34 +138,26 @@ impl Transaction {
 
     pub(super) fn try_begin(
         workspace: &Arc<Workspace>,
-    ) -> io::Result<Option<(Self, Vec<Manifest>)>> {
+    ) -> io::Result<Option<(Self, Option<Manifest>)>> {
         let own = workspace.own()?;
         let lock = own::lock(&own)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
-        let transactions = Arc::new(own::directory(&own, TRANSACTIONS)?);
-        // Where a commit goes in the end is looked at before there is one.
-        let history = own::directory(&own, history::DIRECTORY)?;
-        let recovered = recover(workspace, &history, &transactions)?;
+        let store = Store::open(&own)?;
+        let recovered = store.recover(workspace)?;
         if let Some(runs) = own::existing_directory(&own, outside::DIRECTORY)? {
             outside::sweep(&runs);
         }
         let id = uuid::Uuid::now_v7().to_string();
-        let make = {
-            let (id, transactions) = (id.clone(), Arc::clone(&transactions));
-            move || {
-                disk::create_directory(&transactions, &id, disk::OWNER_ONLY)?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                Staging::new(disk::open(&transactions, &id, flags)?, None)
-            }
-        };
+        let staging = Arc::clone(&store.staging);
+        let make = move || Staging::new(Arc::clone(&staging), None);
+        let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
         let transaction = Self {
-            overlay: Arc::new(Overlay::changing(Arc::clone(workspace.disk()), make)),
+            overlay: Arc::new(overlay),
             id,
-            transactions,
-            history,
+            store,
             is_handed_over: false,
             _lock: lock,
         };
@@ -251,8 +240,7 @@ impl Transaction {
         carried_out?;
         let placed = manifest.changes.iter().filter(|change| change.after.is_some()).count();
         let is_tidy = placed == self.overlay.staged_inodes();
-        let kept = finish(&self.history, &self.transactions, stage, &manifest, is_tidy);
-        if let Err(error) = kept {
+        if let Err(error) = self.store.keep(&manifest, is_tidy) {
             // What was committed stays so; recovery moves it to the history.
             tracing::warn!("the commit {} is not in the history yet: {error}", self.id);
         }
@@ -263,83 +251,12 @@ impl Transaction {
 impl Drop for Transaction {
     /// Removes what was staged and not committed.
     fn drop(&mut self) {
-        let stage = if self.overlay.is_staged() { Some(self.overlay.stage()) } else { None };
         self.overlay.close();
-        let Some(stage) = stage.filter(|_| !self.is_handed_over) else { return };
-        let removed = stage.and_then(|stage| discard(&self.transactions, &self.id, stage));
-        if let Err(error) = removed {
+        if !self.overlay.is_staged() || self.is_handed_over {
+            return;
+        }
+        if let Err(error) = self.store.discard() {
             tracing::warn!("the staging of {} is left for recovery: {error}", self.id);
         }
     }
-}
-
-/// Removes what was staged.
-fn discard(transactions: &OwnedFd, name: &str, stage: &OwnedFd) -> io::Result<()> {
-    disk::remove_all_in(stage.as_fd())?;
-    disk::remove(transactions, name, AtFlags::REMOVEDIR)
-}
-
-/// Moves a finished transaction to the history.
-fn finish(
-    history: &OwnedFd,
-    transactions: &OwnedFd,
-    stage: &OwnedFd,
-    manifest: &Manifest,
-    is_tidy: bool,
-) -> io::Result<()> {
-    if !is_tidy {
-        tidy(stage, manifest)?;
-    }
-    disk::rename(transactions, &manifest.id, history, &history::name_of(manifest))
-}
-
-/// Removes what was staged and then dropped again: no change names it.
-fn tidy(stage: &OwnedFd, manifest: &Manifest) -> io::Result<()> {
-    let mut kept = BTreeSet::from([FILE.to_owned()]);
-    for Change { before, after, .. } in &manifest.changes {
-        kept.extend(after.iter().map(kept_copy));
-        kept.extend(before.iter().map(|image| image.name.clone()));
-    }
-    for entry in disk::entries(stage)? {
-        let (name, kind) = entry?;
-        let name = name.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
-        if !kept.contains(name) {
-            let is_directory = kind == FileType::Directory;
-            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            disk::remove(stage, name, flags)?;
-        }
-    }
-    Ok(())
-}
-
-/// Finishes or removes what others left: the lock is held, so nobody is at work on it.
-fn recover(
-    workspace: &Arc<Workspace>,
-    history: &OwnedFd,
-    transactions: &OwnedFd,
-) -> io::Result<Vec<Manifest>> {
-    let mut recovered = Vec::new();
-    let mut names: Vec<String> = disk::entries(transactions)?
-        .map(|entry| {
-            let (name, _) = entry?;
-            name.into_string().map_err(|_| io::ErrorKind::InvalidFilename.into())
-        })
-        .collect::<io::Result<_>>()?;
-    names.sort_unstable();
-    for name in names {
-        let stage = disk::open(transactions, &name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        match Manifest::read(&stage)? {
-            Some(mut manifest) if manifest.id == name => {
-                carry_out(workspace.disk(), &stage, &mut manifest, true).map_err(|error| {
-                    io::Error::other(format!("the commit {name} can't be finished: {error}"))
-                })?;
-                finish(history, transactions, &stage, &manifest, false)?;
-                recovered.push(manifest);
-            }
-            _ => {
-                discard(transactions, &name, &stage)?;
-            }
-        }
-    }
-    Ok(recovered)
 }
