@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use rustix::fs::{AtFlags, OFlags};
 
 use super::diff::{self, Side};
 use super::disk::{self, Spot};
-use super::manifest::{Change, Image, Kind, Manifest, net};
+use super::manifest::{Change, Image, Kind, Manifest, Placed, net};
 use super::quota::Quota;
-use super::stamp::{digest, hex};
+use super::stamp::is_same;
 use super::transaction::{CommitError, Purpose, Transaction};
 use super::{DIFF_TIME, Overlay, Workspace, own};
 use crate::policy::Retention;
@@ -73,6 +73,18 @@ impl Content {
         })
     }
 
+    fn placed(images: &OwnedFd, before: Option<&Image>, after: &Image) -> io::Result<Self> {
+        if matches!(after.kind, Kind::Directory | Kind::Other) {
+            return Ok(Self::Nothing);
+        }
+        let mut bytes = Vec::new();
+        placed(images, before, after)?.take(after.size).read_to_end(&mut bytes)?;
+        Ok(match after.kind {
+            Kind::Link => Self::Link(bytes),
+            _ => Self::File { executable: after.mode & 0o100 != 0, bytes },
+        })
+    }
+
     pub(super) fn side(&self) -> Side<'_> {
         match self {
             Self::Nothing => Side::Nothing,
@@ -82,6 +94,25 @@ impl Content {
             Self::Link(target) => Side::Link { target },
         }
     }
+}
+
+/// The content of a file that a commit placed, or the target of a link. `before` is what it found.
+fn placed<'a>(
+    images: &OwnedFd,
+    before: Option<&Image>,
+    after: &'a Image,
+) -> io::Result<Box<dyn io::Read + 'a>> {
+    let open = |name: &str| disk::open(images, name, OFlags::RDONLY).map(File::from);
+    Ok(match &after.placed {
+        Some(Placed::Text(text)) => Box::new(text.as_bytes()),
+        Some(Placed::Edit { at, until, text }) => {
+            let before = before.ok_or(io::ErrorKind::InvalidData)?;
+            let mut rest = open(&before.name)?;
+            rest.seek(io::SeekFrom::Start(*until))?;
+            Box::new(open(&before.name)?.take(*at).chain(text.as_bytes()).chain(rest))
+        }
+        None => Box::new(open(&after.copy_name())?),
+    })
 }
 
 /// The name of a commit's manifest: its id and, so that nothing has to be opened to count, how
@@ -162,21 +193,13 @@ impl History {
         let (manifest, images) = self.find(Some(id))?;
         let deadline = Instant::now() + DIFF_TIME;
         let mut out = Vec::new();
-        for (path, (before, after)) in net(&manifest.changes) {
-            let before = match before {
+        for (path, (before_image, after)) in net(&manifest.changes) {
+            let before = match before_image {
                 Some(image) => Content::read(&images, &image.name, image)?,
                 None => Content::Nothing,
             };
             let after = match after {
-                // A link has no copy; it is read where it is.
-                Some(image) if image.kind == Kind::Link => {
-                    Content::read(self.workspace.disk(), path, image)?
-                }
-                Some(Image { text: Some(text), mode, .. }) => Content::File {
-                    executable: mode & 0o100 != 0,
-                    bytes: text.clone().into_bytes(),
-                },
-                Some(image) => Content::read(&images, &image.copy_name(), image)?,
+                Some(image) => Content::placed(&images, before_image, image)?,
                 None => Content::Nothing,
             };
             diff::render(path, before.side(), after.side(), deadline, &mut out);
@@ -197,7 +220,7 @@ impl History {
     ) -> Result<(Manifest, Option<Manifest>), HistoryError> {
         let (manifest, images) = self.find(id)?;
         let overlay = transaction.overlay();
-        let changed = changed_since(overlay, &manifest)?;
+        let changed = changed_since(overlay, &manifest, &images)?;
         if !changed.is_empty() {
             return Err(HistoryError::Changed(changed));
         }
@@ -291,9 +314,13 @@ fn read(history: &OwnedFd, kept: &Kept) -> Result<Manifest, HistoryError> {
 }
 
 /// The paths that are not as a commit left them, and why.
-fn changed_since(overlay: &Overlay, manifest: &Manifest) -> io::Result<Vec<String>> {
+fn changed_since(
+    overlay: &Overlay,
+    manifest: &Manifest,
+    images: &OwnedFd,
+) -> io::Result<Vec<String>> {
     let mut changed = Vec::new();
-    for (path, (_, after)) in net(&manifest.changes) {
+    for (path, (before, after)) in net(&manifest.changes) {
         let there = match overlay.open_or_link(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => None,
@@ -305,9 +332,11 @@ fn changed_since(overlay: &Overlay, manifest: &Manifest) -> io::Result<Vec<Strin
             (Some(_), None) => "is gone",
             (Some(after), Some((stat, content))) => {
                 let is_same = Kind::from(disk::file_type(&stat)) == after.kind
-                    && match &after.digest {
-                        Some(wanted) => hex(&digest(content)?) == *wanted,
-                        None => true,
+                    && match after.kind {
+                        Kind::File | Kind::Link => {
+                            is_same(content, placed(images, before, after)?)?
+                        }
+                        Kind::Directory | Kind::Other => true,
                     };
                 let is_mode = after.kind != Kind::File || stat.st_mode & 0o7777 == after.mode;
                 match (is_same, is_mode) {

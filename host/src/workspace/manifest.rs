@@ -70,12 +70,19 @@ pub struct Image {
     pub(super) inode: u64,
     /// When it was last written, in nanoseconds since the epoch.
     pub(super) modified: i64,
-    /// SHA-256 of a file's content or a link's target, in hexadecimal; of what a commit places.
+    /// What a commit places, where it is told here; of other files there is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) digest: Option<String>,
-    /// The content of a small text file that a commit places; others are copied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) text: Option<String>,
+    pub(super) placed: Option<Placed>,
+}
+
+/// What a commit places.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Placed {
+    /// The whole content of a file, or the target of a link.
+    Text(String),
+    /// The file that was there, with `text` in place of its bytes from `at` to before `until`.
+    Edit { at: u64, until: u64, text: String },
 }
 
 /// What something is.
@@ -120,14 +127,13 @@ impl Image {
             size: u64::try_from(stat.st_size).unwrap_or(0),
             inode: stat.st_ino,
             modified: disk::modified(stat),
-            digest: None,
-            text: None,
+            placed: None,
         }
     }
 
     /// The name of the copy that is kept of what a commit places, if there is one.
     pub(super) fn kept_copy(&self) -> Option<String> {
-        (self.kind == Kind::File && self.text.is_none()).then(|| self.copy_name())
+        (self.kind == Kind::File && self.placed.is_none()).then(|| self.copy_name())
     }
 
     /// The name for a copy beside the image itself.

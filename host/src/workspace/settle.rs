@@ -1,44 +1,54 @@
 //! Bringing staged files to the disk, and what the history needs of them.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::OFlags;
 
 use super::CommitError;
 use super::disk::{self, Spot};
-use super::manifest::{Change, Image, Kind};
-use super::stamp::{digest, hex};
+use super::manifest::{Change, Image, Kind, Placed};
 
-/// The text of a file up to this size goes into the manifest, in bytes: a file less to make.
+/// A text of up to this size goes into the manifest, in bytes: a file less to make.
 const SMALL: u64 = 4 << 10;
 
 /// A file of at least this size is read while it is synced, in bytes.
 const LARGE: u64 = 256 << 10;
 
+/// How much of two files is compared at a time, in bytes.
+const PIECE: usize = 64 << 10;
+
 /// How many files are synced at a time: the file system writes its log once for all of them.
 const SYNCS: usize = 8;
 
-/// Brings the staged files to the disk, takes their digests and keeps a copy of each for the
-/// history; both while the disk is at work.
-pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), CommitError> {
-    let mut images: Vec<(&str, &mut Image)> = changes
-        .iter_mut()
-        .filter_map(|change| Some((change.path.as_str(), change.after.as_mut()?)))
-        .collect();
-    let failed = |place: &str, source| CommitError::Io { place: place.to_owned(), source };
-    if let [(place, image)] = &mut images[..] {
-        return settle_image(stage, image).map_err(|source| failed(place, source));
+/// Brings the staged files to the disk and, while the disk is at work, notes what they hold for
+/// the history.
+pub(super) fn settle(
+    disk: &OwnedFd,
+    stage: &OwnedFd,
+    changes: &mut [Change],
+) -> Result<(), CommitError> {
+    let settle = |change: &mut Change| {
+        let Change { path, before, after: Some(after) } = change else { return Ok(()) };
+        let before = || {
+            let before = before.as_ref().filter(|before| before.kind == Kind::File)?;
+            let file = File::from(disk::open(disk, path, OFlags::RDONLY).ok()?);
+            before.is(&rustix::fs::fstat(&file).ok()?).then_some((file, before.size))
+        };
+        settle_image(stage, before, after)
+            .map_err(|source| CommitError::Io { place: path.clone(), source })
+    };
+    if let [change] = changes {
+        return settle(change);
     }
     let next = AtomicUsize::new(0);
-    let slots: Vec<_> = images.iter_mut().map(std::sync::Mutex::new).collect();
+    let slots: Vec<_> = changes.iter_mut().map(std::sync::Mutex::new).collect();
     let work = || {
         while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut slot = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (place, image) = &mut **slot;
-            settle_image(stage, image).map_err(|source| failed(place, source))?;
+            settle(&mut slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner))?;
         }
         Ok(())
     };
@@ -46,56 +56,119 @@ pub(super) fn settle(stage: &OwnedFd, changes: &mut [Change]) -> Result<(), Comm
         let threads: Vec<_> = (0..SYNCS.min(slots.len())).map(|_| scope.spawn(work)).collect();
         let mut results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         results.try_for_each(|result| {
-            result.unwrap_or_else(|_| Err(failed(super::OWN, io::Error::other("no thread"))))
+            let own = || CommitError::Io { place: super::OWN.to_owned(), source: no_thread() };
+            result.unwrap_or_else(|_| Err(own()))
         })
     })
 }
 
-fn settle_image(stage: &OwnedFd, image: &mut Image) -> io::Result<()> {
+fn no_thread() -> io::Error {
+    io::Error::other("no thread")
+}
+
+/// Settles what a commit places. `before` opens the file that is there, with its size, if it is
+/// still what was seen.
+fn settle_image(
+    stage: &OwnedFd,
+    before: impl Fn() -> Option<(File, u64)>,
+    image: &mut Image,
+) -> io::Result<()> {
     match image.kind {
         Kind::File => {
-            let mut file = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
+            let file: File = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
             if image.size < LARGE {
                 disk::sync(&file)?;
-                return record_file(stage, image, &mut file);
+                return record(stage, before, image, &file);
             }
-            let syncing = file.try_clone()?;
             std::thread::scope(|scope| {
-                let sync = scope.spawn(|| disk::sync(syncing));
-                let recorded = record_file(stage, image, &mut file);
-                let synced = sync.join().unwrap_or_else(|_| Err(io::Error::other("no thread")));
-                synced.and(recorded)
+                let sync = scope.spawn(|| disk::sync(&file));
+                let recorded = record(stage, before, image, &file);
+                sync.join().unwrap_or_else(|_| Err(no_thread())).and(recorded)
             })
         }
         Kind::Directory => disk::sync(disk::open(stage, &image.name, OFlags::RDONLY)?),
         Kind::Link => {
             let target = Spot::of(stage, &image.name)?.read_link()?;
-            image.digest = Some(hex(&digest(&target[..])?));
+            let target = String::from_utf8(target);
+            image.placed = Some(Placed::Text(target.map_err(|_| io::ErrorKind::InvalidData)?));
             Ok(())
         }
         Kind::Other => Ok(()),
     }
 }
 
-/// Takes a file's digest, and keeps its content.
-fn record_file(stage: &OwnedFd, image: &mut Image, file: &mut File) -> io::Result<()> {
-    let content = if image.size <= SMALL {
+/// Notes what a file holds: its text where it is small, what differs from the file before where
+/// that is little, or else a copy.
+fn record(
+    stage: &OwnedFd,
+    before: impl Fn() -> Option<(File, u64)>,
+    image: &mut Image,
+    mut file: &File,
+) -> io::Result<()> {
+    image.placed = if image.size <= SMALL {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let content = digest(&bytes[..])?;
-        match String::from_utf8(bytes) {
-            Ok(text) => image.text = Some(text),
-            Err(error) => {
-                disk::create(stage, &image.copy_name())?.write_all(error.as_bytes())?;
-            }
-        }
-        content
-    } else {
-        let mut copy = disk::create(stage, &image.copy_name())?;
-        io::copy(file, &mut copy)?;
         file.rewind()?;
-        digest(file)?
+        String::from_utf8(bytes).ok().map(Placed::Text)
+    } else {
+        // Where that is being changed, there will be no commit.
+        before().and_then(|(before, size)| edit((&before, size), (file, image.size)).ok().flatten())
     };
-    image.digest = Some(hex(&content));
+    if image.placed.is_none() {
+        io::copy(&mut file, &mut disk::create(stage, &image.copy_name())?)?;
+    }
     Ok(())
+}
+
+/// What was replaced in a file, if that is one [`SMALL`] text. Each file comes with its size.
+fn edit(before: (&File, u64), after: (&File, u64)) -> io::Result<Option<Placed>> {
+    let shorter = before.1.min(after.1);
+    let at = shared(
+        shorter,
+        |done, [left, right]| {
+            before.0.read_exact_at(left, done)?;
+            after.0.read_exact_at(right, done)
+        },
+        |left, right| left.iter().zip(right).take_while(|(one, other)| one == other).count(),
+    )?;
+    let rest = shared(
+        shorter - at,
+        |done, [left, right]| {
+            let back = done + left.len() as u64;
+            before.0.read_exact_at(left, before.1 - back)?;
+            after.0.read_exact_at(right, after.1 - back)
+        },
+        |left, right| {
+            left.iter().rev().zip(right.iter().rev()).take_while(|(one, other)| one == other).count()
+        },
+    )?;
+    let (until, end) = (before.1 - rest, after.1 - rest);
+    if end - at > SMALL {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(end - at).unwrap_or(0)];
+    after.0.read_exact_at(&mut bytes, at)?;
+    // Where characters are cut in two, a copy is kept.
+    Ok(String::from_utf8(bytes).ok().map(|text| Placed::Edit { at, until, text }))
+}
+
+/// Counts bytes that two files share, up to `most`. `read` reads the next of both after so many,
+/// `count` says how many of two pieces are the same before the first that are not.
+fn shared(
+    most: u64,
+    read: impl Fn(u64, [&mut [u8]; 2]) -> io::Result<()>,
+    count: impl Fn(&[u8], &[u8]) -> usize,
+) -> io::Result<u64> {
+    let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
+    let mut done = 0;
+    while done < most {
+        let length = usize::try_from(most - done).map_or(PIECE, |rest| rest.min(PIECE));
+        let (left, right) = (&mut left[..length], &mut right[..length]);
+        read(done, [left, right])?;
+        if left != right {
+            return Ok(done + count(left, right) as u64);
+        }
+        done += length as u64;
+    }
+    Ok(done)
 }

@@ -1,6 +1,6 @@
 //! What a file was when somebody looked at it, so that a change by somebody else is seen.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
@@ -69,13 +69,23 @@ pub(super) fn digest(mut content: impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// A digest in hexadecimal.
-pub(super) fn hex(digest: &[u8]) -> String {
-    use std::fmt::Write as _;
-    digest.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// Whether two readers have the same to say.
+pub(super) fn is_same(left: impl Read, right: impl Read) -> io::Result<bool> {
+    const PIECE: usize = 64 << 10;
+    let (mut left, mut right) =
+        (BufReader::with_capacity(PIECE, left), BufReader::with_capacity(PIECE, right));
+    loop {
+        let (one, other) = (left.fill_buf()?, right.fill_buf()?);
+        let length = one.len().min(other.len());
+        if length == 0 {
+            return Ok(one.len() == other.len());
+        }
+        if one[..length] != other[..length] {
+            return Ok(false);
+        }
+        left.consume(length);
+        right.consume(length);
+    }
 }
 
 /// The time in nanoseconds since the epoch.

@@ -559,3 +559,74 @@ fn a_manifest_from_elsewhere_does_no_harm() {
         assert_eq!(tree(directory.path()), before);
     }
 }
+
+/// However a file was changed, the diff of the commit shows it, also when the file is another one
+/// by then; and an undo sees whether it is.
+#[test]
+fn what_a_commit_placed_is_known_afterwards() {
+    let lines = |from: usize, to: usize| (from..to).map(|n| format!("line {n}\n")).collect();
+    let large: String = lines(0, 40_000);
+    let edited = |at: usize, until: usize, text: &str| {
+        let mut edited = large.clone();
+        edited.replace_range(at..until, text);
+        edited
+    };
+    let middle = large.len() / 2;
+    for (what, before, after, copies) in [
+        ("small", "old\n", "new\n".to_owned(), 0),
+        ("one word", &large, edited(middle, middle + 3, "other"), 0),
+        ("longer at the start", &large, edited(0, 0, "first\n"), 0),
+        ("shorter at the end", &large, edited(large.len() - 9, large.len(), ""), 0),
+        ("the same twice", &large, edited(0, 0, "line 0\n"), 0),
+        ("a character that shares a byte", &edited(50, 50, "\u{e9}"), edited(50, 50, "\u{e8}"), 1),
+        ("two places", &large, edited(0, 1, "L").replace("line 39999", "last"), 1),
+        ("much", &large, edited(middle, middle, &lines(0, 1_000)), 1),
+        ("all of it", &large, lines(40_000, 80_000), 1),
+        ("nothing left", &large, String::new(), 0),
+        ("large from nothing", "", large.clone(), 1),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::write(root.join("file"), before).unwrap();
+        let workspace = open(root);
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), "file", &after);
+        let proposed = transaction.diff().unwrap();
+        let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+        let copied = fs::read_dir(root.join(OWN).join("images")).unwrap().count() - 1;
+        assert_eq!(copied, copies, "{what}");
+
+        let history = History::new(Arc::clone(&workspace));
+        fs::write(root.join("file"), "somebody else's").unwrap();
+        let shown = history.diff(&commit.id).unwrap();
+        assert!(!shown.is_empty() && shown == proposed, "{what}");
+        history.undo(begin(&workspace).0, None).unwrap_err();
+        let mut almost = after.clone();
+        almost.push('\n');
+        fs::write(root.join("file"), almost).unwrap();
+        history.undo(begin(&workspace).0, None).unwrap_err();
+        fs::write(root.join("file"), &after).unwrap();
+        history.undo(begin(&workspace).0, None).unwrap();
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), before, "{what}");
+    }
+}
+
+/// The diff of a commit shows where a link pointed, whatever is there by now.
+#[test]
+fn a_link_is_known_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = open(directory.path());
+    let (transaction, _) = begin(&workspace);
+    transaction.overlay().create_link("target", "link", &Quota::unlimited()).unwrap();
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    fs::remove_file(directory.path().join("link")).unwrap();
+    let history = History::new(Arc::clone(&workspace));
+    let diff = String::from_utf8(history.diff(&commit.id).unwrap()).unwrap();
+    assert!(diff.contains("+target"), "{diff}");
+    symlink("elsewhere", directory.path().join("link")).unwrap();
+    history.undo(begin(&workspace).0, None).unwrap_err();
+    fs::remove_file(directory.path().join("link")).unwrap();
+    symlink("target", directory.path().join("link")).unwrap();
+    history.undo(begin(&workspace).0, None).unwrap();
+    assert!(!directory.path().join("link").is_symlink());
+}

@@ -215,7 +215,7 @@ impl Transaction {
             return Ok(None);
         }
         let stage = self.overlay.stage().map_err(own)?;
-        settle(stage, &mut changes)?;
+        settle(self.overlay.disk(), stage, &mut changes)?;
         for directory in &mut directories {
             directory.after =
                 purpose.directories.get(&directory.path).copied().unwrap_or(directory.after);

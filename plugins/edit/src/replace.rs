@@ -69,7 +69,8 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     })?;
     let replaced =
         replace(&text, &args.replacements).map_err(|errors| validation::failed(&path, &errors))?;
-    let changed = replaced != text;
+    // Word by word, which the standard library does not compare in WebAssembly.
+    let changed = !memchr::arch::all::is_equal(replaced.as_bytes(), text.as_bytes());
     if changed {
         context.write(&path, replaced.as_bytes())?;
     }
