@@ -69,9 +69,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     })?;
     let replaced =
         replace(&text, &args.replacements).map_err(|errors| validation::failed(&path, &errors))?;
-    // Word by word, which the standard library does not compare in WebAssembly.
-    let changed = !memchr::arch::all::is_equal(replaced.as_bytes(), text.as_bytes());
-    if changed {
+    if let Some(replaced) = &replaced {
         context.write(&path, replaced.as_bytes())?;
     }
     let details = args
@@ -84,17 +82,18 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
         .collect();
     Ok(Output {
         path: path.as_str().to_owned(),
-        changed,
+        changed: replaced.is_some(),
         replacements_applied: args.replacements.len(),
         details,
     })
 }
 
 /// Replaces each `old_string` where it stands in `text`; no replacement sees another's result.
+/// None where all of them together leave the text as it was.
 ///
 /// # Errors
 /// Every problem, in the order of the replacements.
-pub fn replace(text: &str, replacements: &[Replacement]) -> Result<String, Vec<String>> {
+pub fn replace(text: &str, replacements: &[Replacement]) -> Result<Option<String>, Vec<String>> {
     if replacements.is_empty() {
         return Err(vec!["No replacements given".to_owned()]);
     }
@@ -133,13 +132,18 @@ pub fn replace(text: &str, replacements: &[Replacement]) -> Result<String, Vec<S
 
     let mut result = String::with_capacity(text.len());
     let mut done = 0;
-    for (span, index) in spans {
+    for (span, index) in &spans {
         result.push_str(&text[done..span.start]);
-        result.push_str(&replacements[index].new_string);
+        result.push_str(&replacements[*index].new_string);
         done = span.end;
     }
+    // What is before all of them and behind all of them stays as it is.
+    let first = spans.first().map_or(0, |(span, _)| span.start);
+    if result[first..] == text[first..done] {
+        return Ok(None);
+    }
     result.push_str(&text[done..]);
-    Ok(result)
+    Ok(Some(result))
 }
 
 /// Where the replacement's `old_string` stands, or what is wrong with it.
@@ -235,9 +239,20 @@ mod tests {
             ("\u{feff}x = 1", &[("x", "y")], "\u{feff}y = 1"),
             ("héllo wörld", &[("ö", "o"), ("é", "e")], "hello world"),
             ("gone", &[("gone", "")], ""),
-            ("xy", &[("x", "xy"), ("y", "")], "xy"),
         ] {
-            assert_eq!(replace(text, &replacements(pairs)).unwrap(), wanted, "{text:?}");
+            let replaced = replace(text, &replacements(pairs)).unwrap();
+            assert_eq!(replaced.as_deref(), Some(wanted), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn replacements_that_add_up_to_nothing_leave_the_file_alone() {
+        for (text, pairs) in [
+            ("aab", &[("aa", "a"), ("b", "ab")][..]),
+            ("- aab -", &[("b", "ab"), ("aa", "a")]),
+            ("xy", &[("x", "xy"), ("y", "")]),
+        ] {
+            assert_eq!(replace(text, &replacements(pairs)).unwrap(), None, "{text:?}");
         }
     }
 
