@@ -228,7 +228,8 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request, context).await
+        // It is large, and the library moves it about.
+        Box::pin(self.call(request, context)).await
     }
 
     async fn list_resources(

@@ -23,6 +23,10 @@ const GRACE: Duration = Duration::from_millis(500);
 /// waking a thread.
 const SPIN: Duration = Duration::from_micros(100);
 
+/// How often it looks for the answer before other tasks have their turn: each turn costs several
+/// looks.
+const LOOKS: usize = 8;
+
 type Answer = Result<Result<String, ToolError>, Stop>;
 
 struct Job {
@@ -127,11 +131,13 @@ impl Drop for Workers {
 async fn soon(answered: &mut oneshot::Receiver<Answer>) -> Option<Answer> {
     let started = Instant::now();
     while started.elapsed() < SPIN {
-        if let Ok(answer) = answered.try_recv() {
-            return Some(answer);
+        for _ in 0..LOOKS {
+            if let Ok(answer) = answered.try_recv() {
+                return Some(answer);
+            }
+            // The call's thread may have been given this very core.
+            thread::yield_now();
         }
-        // The call's thread may have been given this very core.
-        thread::yield_now();
         tokio::task::yield_now().await;
     }
     None
