@@ -1,46 +1,63 @@
-//! Keeps the beginning and the end of a stream, in bounded memory.
+//! Keeps the beginning and the end of a stream, in bounded memory, and passes a long one on.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 
-use crate::Captured;
+use crate::blot::Blot;
+use crate::{Captured, Spill};
 
 /// A stream as it comes in.
 pub(crate) struct Capture {
+    blot: Blot,
     head: Vec<u8>,
     head_limit: usize,
     tail: VecDeque<u8>,
     tail_limit: usize,
     written: u64,
     limit: u64,
-    file: Option<File>,
+    /// How much there is when the values are blotted out.
+    seen: u64,
+    spill: Option<Spill>,
+    /// How much was passed on; none as long as the stream is short.
+    passed: Option<u64>,
 }
 
+/// Where a long stream goes.
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
+
 impl Capture {
-    /// Keeps `kept` bytes in memory; `file` gets everything up to `limit`.
-    pub(crate) fn new(kept: usize, limit: u64, file: Option<File>) -> Self {
+    /// Keeps `kept` bytes in memory, of a stream that may have up to `limit`.
+    pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, blot: Blot) -> Self {
         Self {
+            blot,
             head: Vec::new(),
             head_limit: kept / 2,
             tail: VecDeque::new(),
             tail_limit: kept - kept / 2,
             written: 0,
             limit,
-            file,
+            seen: 0,
+            spill,
+            passed: None,
         }
     }
 
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// The file can't be written.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            let room = usize::try_from(self.limit.saturating_sub(self.written));
-            file.write_all(&bytes[..room.map_or(bytes.len(), |room| room.min(bytes.len()))])?;
-        }
+    /// The sink's.
+    pub(crate) fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         self.written += bytes.len() as u64;
+        if self.blot.is_idle() {
+            return self.keep(bytes, sink);
+        }
+        let clean = self.blot.push(bytes);
+        self.keep(&clean, sink)
+    }
+
+    fn keep(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
+        self.pass_on(bytes, sink)?;
+        self.seen += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
         self.head.extend_from_slice(head);
         let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
@@ -50,28 +67,83 @@ impl Capture {
         Ok(())
     }
 
+    fn pass_on(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
+        let Some(Spill { above, most }) = self.spill else { return Ok(()) };
+        // What came so far is in `head` as a whole.
+        let above = above.min(self.head_limit) as u64;
+        let parts = match self.passed {
+            None if self.seen + bytes.len() as u64 <= above => return Ok(()),
+            None => [&self.head, bytes],
+            Some(_) => [&[], bytes],
+        };
+        let mut passed = self.passed.unwrap_or(0);
+        for part in parts {
+            let room = usize::try_from(most.saturating_sub(passed)).unwrap_or(usize::MAX);
+            let part = &part[..part.len().min(room)];
+            if !part.is_empty() {
+                sink(part)?;
+            }
+            passed += part.len() as u64;
+        }
+        self.passed = Some(passed);
+        Ok(())
+    }
+
     /// Whether more came than the stream may carry.
     pub(crate) fn is_over(&self) -> bool {
         self.written > self.limit
     }
 
-    /// What is kept.
-    pub(crate) fn finish(self) -> Captured {
-        let left_out = self.written - (self.head.len() + self.tail.len()) as u64;
+    /// What is kept. Of a stream that was too long to be passed on as a whole, the sink hears last
+    /// how much it did not get.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub(crate) fn finish(mut self, sink: Sink<'_>) -> io::Result<Captured> {
+        let rest = self.blot.finish();
+        self.keep(&rest, sink)?;
+        if let Some(passed) = self.passed
+            && passed < self.seen
+        {
+            sink(left_out(self.seen - passed).as_bytes())?;
+        }
+        let surplus = self.seen - (self.head.len() + self.tail.len()) as u64;
         let mut bytes = self.head;
-        if left_out > 0 {
-            bytes.extend_from_slice(format!("\n[... {left_out} bytes left out ...]\n").as_bytes());
+        if surplus > 0 {
+            bytes.extend_from_slice(left_out(surplus).as_bytes());
         }
         bytes.extend(self.tail);
-        Captured { bytes, written: self.written, cut: left_out > 0 }
+        Ok(Captured { bytes, written: self.written, cut: surplus > 0 })
     }
+}
+
+fn left_out(bytes: u64) -> String {
+    format!("\n[... {bytes} bytes left out ...]\n")
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
+    use std::io;
+
     use super::Capture;
+    use crate::blot::Blot;
+    use crate::{Captured, Spill};
+
+    /// What is kept, and what is passed on, of a stream in pieces.
+    fn taken(mut capture: Capture, pieces: &[&[u8]]) -> (Captured, String) {
+        let mut passed = Vec::new();
+        let mut sink = |bytes: &[u8]| {
+            passed.extend_from_slice(bytes);
+            Ok(())
+        };
+        for piece in pieces {
+            capture.push(piece, &mut sink).unwrap();
+        }
+        let captured = capture.finish(&mut sink).unwrap();
+        (captured, String::from_utf8(passed).unwrap())
+    }
 
     #[test]
     fn beginning_and_end_are_kept_however_the_stream_is_split() {
@@ -84,27 +156,69 @@ mod tests {
         ];
         for (kept, stream, expected) in table {
             for size in 1..=stream.len().max(1) {
-                let mut capture = Capture::new(*kept, 100, None);
-                for piece in stream.as_bytes().chunks(size) {
-                    capture.push(piece).unwrap();
-                }
-                let captured = capture.finish();
+                let capture = Capture::new(*kept, 100, None, Blot::new(&[]));
+                let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
+                let (captured, passed) = taken(capture, &pieces);
                 assert_eq!(String::from_utf8_lossy(&captured.bytes), *expected, "pieces of {size}");
                 assert_eq!(captured.written, stream.len() as u64);
                 assert_eq!(captured.cut, stream.len() > *kept);
+                assert_eq!(passed, "");
             }
         }
     }
 
     #[test]
-    fn more_than_the_limit_is_over_it_and_stays_out_of_the_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut capture = Capture::new(2, 5, Some(file.reopen().unwrap()));
-        capture.push(b"0123").unwrap();
+    fn a_long_stream_is_passed_on_from_its_beginning() {
+        for (above, most, stream, expected) in [
+            (4, 100, "", ""),
+            (4, 100, "0123", ""),
+            (4, 100, "01234", "01234"),
+            (0, 100, "0", "0"),
+            (4, 100, "0123456789abcdefghij", "0123456789abcdefghij"),
+            (4, 8, "01234567", "01234567"),
+            (4, 8, "0123456789", "01234567\n[... 2 bytes left out ...]\n"),
+            (4, 2, "0123456789", "01\n[... 8 bytes left out ...]\n"),
+            (4, 0, "0123456789", "\n[... 10 bytes left out ...]\n"),
+            // Never above what is in memory.
+            (99, 100, "01234567", "01234567"),
+        ] {
+            for size in 1..=stream.len().max(1) {
+                let spill = Some(Spill { above, most });
+                let capture = Capture::new(10, 100, spill, Blot::new(&[]));
+                let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
+                assert_eq!(taken(capture, &pieces).1, expected, "{stream} in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_is_hidden_everywhere() {
+        let stream = "....s3cr3t....s3cr3t....s3cr3t....";
+        let hidden = [("KEY".to_owned(), "s3cr3t".to_owned())];
+        for size in 1..=stream.len() {
+            for kept in 0..stream.len() {
+                let spill = Some(Spill { above: 0, most: 20 });
+                let capture = Capture::new(kept, 100, spill, Blot::new(&hidden));
+                let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
+                let (captured, passed) = taken(capture, &pieces);
+                assert_eq!(captured.written, 34);
+                let kept = String::from_utf8(captured.bytes).unwrap();
+                for text in [&kept, &passed] {
+                    assert!(!["s3", "cr", "3t"].iter().any(|part| text.contains(part)), "{text}");
+                }
+                assert_eq!(passed, "....[KEY]....[KEY]..\n[... 11 bytes left out ...]\n");
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_the_limit_is_over_it_and_a_sink_that_fails_is_told() {
+        let spill = Some(Spill { above: 2, most: 100 });
+        let mut capture = Capture::new(4, 5, spill, Blot::new(&[]));
+        let mut broken = |_: &[u8]| Err(io::ErrorKind::BrokenPipe.into());
+        capture.push(b"01", &mut broken).unwrap();
         assert!(!capture.is_over());
-        capture.push(b"4567").unwrap();
+        assert!(capture.push(b"2345", &mut broken).is_err());
         assert!(capture.is_over());
-        capture.push(b"89").unwrap();
-        assert_eq!(std::fs::read(file.path()).unwrap(), b"01234");
     }
 }

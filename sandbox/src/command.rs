@@ -39,10 +39,13 @@ pub struct Command {
     pub protected: Vec<PathBuf>,
     /// Shows a directory with staged changes on it. Tier A only.
     pub overlay: Option<Overlay>,
-    /// Keeps all of standard output in a new file, up to `limits.stream`.
-    pub stdout_file: Option<PathBuf>,
-    /// The same for standard error.
-    pub stderr_file: Option<PathBuf>,
+    /// Names and values: where the program prints one of the values, `[NAME]` comes in its place,
+    /// in all that the host gets. An empty value is none.
+    pub hidden: Vec<(String, String)>,
+    /// Hands long streams over while the program runs, to [`Running::wait_with`].
+    ///
+    /// [`Running::wait_with`]: crate::Running::wait_with
+    pub spill: Option<Spill>,
     /// Where the run is stopped.
     pub limits: Limits,
 }
@@ -64,8 +67,8 @@ impl Command {
             writable: Vec::new(),
             protected: Vec::new(),
             overlay: None,
-            stdout_file: None,
-            stderr_file: None,
+            hidden: Vec::new(),
+            spill: None,
             limits: Limits::DEFAULT,
         }
     }
@@ -94,6 +97,16 @@ pub struct Overlay {
     /// An empty directory on the same mount as `upper`, for overlayfs itself, which leaves a
     /// directory `work` without any permission in it.
     pub work: PathBuf,
+}
+
+/// Which streams are handed over while the program runs, and how much of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spill {
+    /// Those of more bytes than this, from their beginning; at most half of [`Limits::output`].
+    pub above: usize,
+    /// At most so many bytes, and then a line that says how many were left out.
+    pub most: u64,
 }
 
 /// The bounds of a run.

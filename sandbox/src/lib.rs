@@ -37,6 +37,8 @@
 //! twice the limit. Only where root mounts an overlay, it does not count.
 
 #[cfg(target_os = "linux")]
+mod blot;
+#[cfg(target_os = "linux")]
 mod capture;
 mod command;
 mod error;
@@ -54,12 +56,12 @@ mod worker;
 use std::io;
 use std::process::ExitCode;
 
-pub use command::{Command, Limits, Overlay, system_paths};
+pub use command::{Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
 pub use protected::protected_paths;
-pub use report::{Captured, End, Limit, Report};
+pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 pub use worker::{Bounds, WorkError, work_if_asked};
 
@@ -84,5 +86,7 @@ fn help() -> io::Result<()> {
         wire::Request::Run { stdin: length, .. } => wire::read_bytes(&mut stdin, *length)?,
         wire::Request::Facts | wire::Request::Try { .. } => Vec::new(),
     };
-    system::serve(request, input, |answer| wire::write_answer(&mut io::stdout().lock(), answer))
+    let piece = |stream, bytes: &[u8]| wire::write_piece(&mut io::stdout().lock(), stream, bytes);
+    let answer = |answer| wire::write_answer(&mut io::stdout().lock(), answer);
+    system::serve(request, input, piece, answer)
 }

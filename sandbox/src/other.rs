@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::SandboxError;
 use crate::wire::{Answer, Request};
+use crate::{SandboxError, Stream};
 
 /// See [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {
@@ -40,6 +40,7 @@ pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
 pub(crate) fn serve(
     request: Request,
     _input: Vec<u8>,
+    _piece: impl FnMut(Stream, &[u8]) -> io::Result<()>,
     answer: impl FnOnce(Result<Answer, SandboxError>) -> io::Result<()>,
 ) -> io::Result<()> {
     answer(match request {

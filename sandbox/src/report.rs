@@ -69,13 +69,22 @@ impl fmt::Display for Limit {
     }
 }
 
+/// One of a program's output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
 /// What is kept of an output stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// All of it; or its beginning, a line that says how much was left out, and its end. The
+    /// All of it, [`Command::hidden`](crate::Command::hidden) blotted out; or its beginning, a line that says how much was left out, and its end. The
     /// line comes in addition to [`Limits::output`](crate::Limits::output).
     pub bytes: Vec<u8>,
-    /// How many bytes the program wrote.
+    /// How many bytes the program wrote, before anything was blotted out.
     pub written: u64,
     /// Whether something was left out of `bytes`.
     pub cut: bool,

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wire::{self, Answer, Request};
-use crate::{Command, HELPER_ARGUMENT, Probe, Report, SandboxError, Tier};
+use crate::{Command, HELPER_ARGUMENT, Probe, Report, SandboxError, Stream, Tier};
 
 /// How the helper process is started.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ impl Helper {
     /// # Errors
     /// The helper can't be started.
     pub fn probe(&self) -> Result<Probe, SandboxError> {
-        let Answer::Facts { landlock, cgroup } = self.start(&Request::Facts, &[])?.answer()? else {
+        let facts = self.start(&Request::Facts, &[])?.answer(|_, _| {})?;
+        let Answer::Facts { landlock, cgroup } = facts else {
             return Err(unexpected());
         };
         let tier_a = self.try_tier(Tier::A)?;
@@ -40,7 +41,7 @@ impl Helper {
     }
 
     fn try_tier(&self, tier: Tier) -> Result<Result<(), String>, SandboxError> {
-        match self.start(&Request::Try { tier }, &[])?.answer() {
+        match self.start(&Request::Try { tier }, &[])?.answer(|_, _| {}) {
             Ok(Answer::Tried) => Ok(Ok(())),
             Ok(_) => Err(unexpected()),
             Err(SandboxError::Unavailable(reason)) => Ok(Err(reason)),
@@ -162,15 +163,24 @@ impl Running {
     /// # Errors
     /// The program was not run: see [`SandboxError`].
     pub fn wait(self) -> Result<Report, SandboxError> {
-        match self.answer()? {
+        self.wait_with(|_, _| {})
+    }
+
+    /// The same; `sink` gets the streams that [`Command::spill`] names, piece by piece, while the
+    /// program runs. As long as it takes a piece, the program may have to wait.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub fn wait_with(self, sink: impl FnMut(Stream, &[u8])) -> Result<Report, SandboxError> {
+        match self.answer(sink)? {
             Answer::Ran(report) => Ok(report),
             Answer::Facts { .. } | Answer::Tried => Err(unexpected()),
         }
     }
 
-    fn answer(mut self) -> Result<Answer, SandboxError> {
+    fn answer(mut self, sink: impl FnMut(Stream, &[u8])) -> Result<Answer, SandboxError> {
         let Some(mut stdout) = self.stdout.take() else { return Err(unexpected()) };
-        let answer = wire::read_answer(&mut stdout);
+        let answer = wire::read_answer(&mut stdout, sink);
         // In tier A, the helper ends when the last process of the namespace has.
         let status = self.child.wait();
         answer.map_err(|error| match status {

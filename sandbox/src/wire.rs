@@ -2,7 +2,8 @@
 //!
 //! To the helper's standard input: the length of a JSON document (8 bytes, little-endian), the
 //! [`Request`], the program's own standard input; then the pipe stays open, and closing it
-//! cancels the run. From its standard output: a length, the answer, the bytes of the program's
+//! cancels the run. From its standard output, while the program runs: pieces of its streams, each a
+//! length, a document and bytes; at the end a length, the answer, the bytes of the program's
 //! standard output and standard error.
 
 use std::io::{self, Read, Write};
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Tier};
+use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Stream, Tier};
 
 /// The longest document that is taken, in bytes.
 const MAX_DOCUMENT: u64 = 64 << 20;
@@ -42,19 +43,20 @@ pub(crate) enum Answer {
 enum Document {
     Facts { landlock: u32, cgroup: Option<Cgroup> },
     Tried,
-    Ran { end: End, tier: Tier, killed: bool, wall: Duration, stdout: Stream, stderr: Stream },
+    Piece { stream: Stream, length: u64 },
+    Ran { end: End, tier: Tier, killed: bool, wall: Duration, stdout: Kept, stderr: Kept },
     Failed(SandboxError),
 }
 
-/// A stream that follows the document.
+/// What is kept of a stream, and follows the document.
 #[derive(Serialize, Deserialize)]
-struct Stream {
+struct Kept {
     length: u64,
     written: u64,
     cut: bool,
 }
 
-impl Stream {
+impl Kept {
     fn of(captured: &Captured) -> Self {
         let &Captured { ref bytes, written, cut } = captured;
         Self { length: bytes.len() as u64, written, cut }
@@ -76,7 +78,7 @@ pub(crate) fn write_answer(
         }
         Ok(Answer::Tried) => write_document(out, &Document::Tried)?,
         Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed })) => {
-            let (out_head, err_head) = (Stream::of(&stdout), Stream::of(&stderr));
+            let (out_head, err_head) = (Kept::of(&stdout), Kept::of(&stderr));
             let document =
                 Document::Ran { end, tier, killed, wall, stdout: out_head, stderr: err_head };
             write_document(out, &document)?;
@@ -88,8 +90,26 @@ pub(crate) fn write_answer(
     out.flush()
 }
 
-pub(crate) fn read_answer(input: &mut impl Read) -> io::Result<Result<Answer, SandboxError>> {
-    Ok(match read_document(input)? {
+/// Hands over a part of a stream.
+pub(crate) fn write_piece(out: &mut impl Write, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    write_document(out, &Document::Piece { stream, length: bytes.len() as u64 })?;
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// Reads the answer; the pieces before it go to `sink`.
+pub(crate) fn read_answer(
+    input: &mut impl Read,
+    mut sink: impl FnMut(Stream, &[u8]),
+) -> io::Result<Result<Answer, SandboxError>> {
+    let answer = loop {
+        match read_document(input)? {
+            Document::Piece { stream, length } => sink(stream, &read_bytes(input, length)?),
+            answer => break answer,
+        }
+    };
+    Ok(match answer {
+        Document::Piece { .. } => return Err(io::ErrorKind::InvalidData.into()),
         Document::Facts { landlock, cgroup } => Ok(Answer::Facts { landlock, cgroup }),
         Document::Tried => Ok(Answer::Tried),
         Document::Ran { end, tier, killed, wall, stdout, stderr } => {

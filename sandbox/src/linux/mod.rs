@@ -12,17 +12,16 @@ mod supervise;
 mod syscalls;
 mod tree;
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 use tempfile::TempDir;
 
+use crate::blot::Blot;
 use crate::capture::Capture;
 use crate::wire::{Answer, Request};
-use crate::{Command, Limits, Report, SandboxError, Tier};
+use crate::{Command, Report, SandboxError, Stream, Tier};
 use confine::Confinement;
 use namespaces::Role;
 use supervise::Run;
@@ -37,13 +36,14 @@ pub(crate) fn own_executable() -> PathBuf {
 }
 
 /// Does what is asked and answers it: in tier A not from this process, but from the first one of
-/// the namespaces.
+/// the namespaces. `piece` takes what the program prints before the answer.
 ///
 /// # Errors
 /// The answer can't be given.
 pub(crate) fn serve(
     request: Request,
     input: Vec<u8>,
+    piece: impl FnMut(Stream, &[u8]) -> io::Result<()> + 'static,
     answer: impl FnOnce(Result<Answer, SandboxError>) -> io::Result<()>,
 ) -> io::Result<()> {
     confine::forget_the_caller();
@@ -61,7 +61,7 @@ pub(crate) fn serve(
         }
         Request::Try { tier: Tier::B } => answer(try_tier_b(&Command::new("/", "/usr"))),
         Request::Run { command, tier: Tier::A, .. } => {
-            let entered = prepare(&command, Tier::A, input)
+            let entered = prepare(&command, Tier::A, input, piece)
                 .and_then(|run| Ok((run, namespaces::enter(&command)?)));
             match entered {
                 Ok((_, Role::Outside)) => Ok(()),
@@ -73,7 +73,7 @@ pub(crate) fn serve(
             // Removed after the answer: what a program leaves there may take a while.
             let directory = temporary_directory(&scratch);
             answer(directory.as_ref().map_err(Clone::clone).and_then(|directory| {
-                let run = prepare(&command, Tier::B, input)?;
+                let run = prepare(&command, Tier::B, input, piece)?;
                 run_in_tier_b(run, &command, directory.path()).map(Answer::Ran)
             }))
         }
@@ -137,26 +137,18 @@ fn temporary_directory(scratch: &Path) -> Result<TempDir, SandboxError> {
     })
 }
 
-/// Checks a command, and opens the files that its output goes to.
-fn prepare(command: &Command, tier: Tier, input: Vec<u8>) -> Result<Run, SandboxError> {
+/// Checks a command, and says what becomes of its output.
+fn prepare(
+    command: &Command,
+    tier: Tier,
+    input: Vec<u8>,
+    piece: impl FnMut(Stream, &[u8]) -> io::Result<()> + 'static,
+) -> Result<Run, SandboxError> {
     check_words(command)?;
     check_paths(command)?;
-    Ok(Run {
-        tier,
-        input,
-        stdout: capture(&command.limits, command.stdout_file.as_deref())?,
-        stderr: capture(&command.limits, command.stderr_file.as_deref())?,
-    })
-}
-
-fn capture(limits: &Limits, file: Option<&Path>) -> Result<Capture, SandboxError> {
-    let create = |path: &Path| {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let named = |error| SandboxError::Command(format!("{}: {error}", path.display()));
-        options.open(path).map_err(named)
-    };
-    Ok(Capture::new(limits.output, limits.stream, file.map(create).transpose()?))
+    let (limits, spill) = (&command.limits, command.spill);
+    let capture = || Capture::new(limits.output, limits.stream, spill, Blot::new(&command.hidden));
+    Ok(Run { tier, input, stdout: capture(), stderr: capture(), piece: Box::new(piece) })
 }
 
 fn check_words(command: &Command) -> Result<(), SandboxError> {

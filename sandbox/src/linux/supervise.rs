@@ -16,7 +16,7 @@ use super::gate::{self, Gate};
 use super::groups::Groups;
 use super::tree::{self, Tree};
 use crate::capture::Capture;
-use crate::{Command, End, Limit, Limits, Report, SandboxError, Tier};
+use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
 /// How often memory, and the number of processes, are looked at.
 const WATCH: Duration = Duration::from_millis(10);
@@ -30,7 +30,12 @@ pub(super) struct Run {
     pub(super) input: Vec<u8>,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
+    /// Takes what is passed on of the streams.
+    pub(super) piece: Piece,
 }
+
+/// Takes a part of a stream.
+pub(super) type Piece = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
 
 /// Runs a program to its end. Afterwards, none of its processes is left.
 ///
@@ -57,8 +62,9 @@ pub(super) fn run(
         status: None,
         gate,
         stdin: child.stdin.map(|pipe| (pipe, run.input, 0)),
-        stdout: Source { pipe: child.stdout, capture: run.stdout },
-        stderr: Source { pipe: child.stderr, capture: run.stderr },
+        stdout: Source { stream: Stream::Stdout, pipe: child.stdout, capture: run.stdout },
+        stderr: Source { stream: Stream::Stderr, pipe: child.stderr, capture: run.stderr },
+        piece: run.piece,
         buffer: vec![0; PIECE],
     };
     let stopped = supervisor.watch();
@@ -73,14 +79,11 @@ pub(super) fn run(
             return Err(SandboxError::Setup("the program's status was lost".to_owned()));
         }
     };
-    Ok(Report {
-        end,
-        tier: run.tier,
-        stdout: supervisor.stdout.capture.finish(),
-        stderr: supervisor.stderr.capture.finish(),
-        wall: start.elapsed(),
-        killed,
-    })
+    let Supervisor { stdout, stderr, mut piece, .. } = supervisor;
+    let kept =
+        stdout.finish(&mut piece).and_then(|stdout| Ok((stdout, stderr.finish(&mut piece)?)));
+    let (stdout, stderr) = kept.map_err(|error| SandboxError::Setup(error.to_string()))?;
+    Ok(Report { end, tier: run.tier, stdout, stderr, wall: start.elapsed(), killed })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where a sandboxed program is started")]
@@ -158,29 +161,38 @@ struct Supervisor<'a> {
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
     stderr: Source<ChildStderr>,
+    piece: Piece,
     buffer: Vec<u8>,
 }
 
 /// One of the program's streams. Without a pipe, it has come to its end.
 struct Source<P> {
+    stream: Stream,
     pipe: Option<P>,
     capture: Capture,
 }
 
 impl<P: Read> Source<P> {
     /// Takes some of what is there, without waiting. Says whether there may be more.
-    fn take(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+    fn take(&mut self, buffer: &mut [u8], piece: &mut Piece) -> io::Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         match pipe.read(buffer) {
             Ok(0) => {
                 self.pipe = None;
                 Ok(false)
             }
-            Ok(length) => self.capture.push(&buffer[..length]).map(|()| true),
+            Ok(length) => {
+                let mut sink = |bytes: &[u8]| piece(self.stream, bytes);
+                self.capture.push(&buffer[..length], &mut sink).map(|()| true)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
+    }
+
+    fn finish(self, piece: &mut Piece) -> io::Result<Captured> {
+        self.capture.finish(&mut |bytes| piece(self.stream, bytes))
     }
 }
 
@@ -200,8 +212,8 @@ impl Supervisor<'_> {
         let mut next_look = Instant::now() + WATCH;
         loop {
             self.give()?;
-            self.stdout.take(&mut self.buffer)?;
-            self.stderr.take(&mut self.buffer)?;
+            self.stdout.take(&mut self.buffer, &mut self.piece)?;
+            self.stderr.take(&mut self.buffer, &mut self.piece)?;
             let now = Instant::now();
             if self.status.is_some() {
                 return Ok(None);
@@ -301,8 +313,8 @@ impl Supervisor<'_> {
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;
         // Nobody writes any more.
-        while self.stdout.take(&mut self.buffer)? {}
-        while self.stderr.take(&mut self.buffer)? {}
+        while self.stdout.take(&mut self.buffer, &mut self.piece)? {}
+        while self.stderr.take(&mut self.buffer, &mut self.piece)? {}
         Ok(killed)
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{
-    End, Helper, Limit, Overlay, Sandbox, SandboxError, Tier, protected_paths,
+    End, Helper, Limit, Overlay, Sandbox, SandboxError, Spill, Stream, Tier, protected_paths,
 };
 use libtest_mimic::Trial;
 
@@ -36,7 +36,11 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("a_gigabyte_of_output_is_cut", a_gigabyte_of_output_is_cut),
         ("endless_output_ends_the_run", endless_output_ends_the_run),
         ("output_does_not_hold_up_the_deadline", output_does_not_hold_up_the_deadline),
-        ("output_is_kept_in_a_file", output_is_kept_in_a_file),
+        ("long_output_is_handed_over", long_output_is_handed_over),
+        (
+            "who_does_not_take_what_is_handed_over_can_go",
+            who_does_not_take_what_is_handed_over_can_go,
+        ),
         ("no_connection_is_made", no_connection_is_made),
         ("loopback_is_private_or_absent", loopback_is_private_or_absent),
         ("secrets_are_not_read", secrets_are_not_read),
@@ -205,20 +209,46 @@ fn output_does_not_hold_up_the_deadline(setting: &Setting) {
     assert!(report.wall < SOON, "{:?}", report.wall);
 }
 
-fn output_is_kept_in_a_file(setting: &Setting) {
+fn long_output_is_handed_over(setting: &Setting) {
     let place = Place::new(setting);
-    let file = place.outside().join("stdout");
-    let mut command = place.command(&["print", "1000000"]);
-    command.limits.output = 100;
-    command.stdout_file = Some(file.clone());
-    assert!(place.run(command.clone()).stdout.cut);
-    let kept = fs::read(&file).unwrap();
-    assert_eq!(kept.len(), 1_000_009);
-    assert!(kept.ends_with(b"last"));
-    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-    // It is never written twice.
-    let error = place.start(command).wait().unwrap_err();
-    assert!(matches!(error, SandboxError::Command(_)), "{error:?}");
+    let run = |bytes: &str, most: u64| {
+        let mut command = place.command(&["print", bytes]);
+        command.limits.output = 1000;
+        command.hidden.push(("END".to_owned(), "xlast".to_owned()));
+        command.spill = Some(Spill { above: 100, most });
+        let mut handed_over = Vec::new();
+        let report = place.start(command).wait_with(|stream, bytes| {
+            assert_eq!(stream, Stream::Stdout);
+            handed_over.extend_from_slice(bytes);
+        });
+        (report.unwrap(), String::from_utf8(handed_over).unwrap())
+    };
+    let (report, text) = run("1000000", u64::MAX);
+    assert_eq!((report.end, report.stdout.written), (End::Exited(0), 1_000_009));
+    assert_eq!(text, format!("first{}[END]", "x".repeat(999_999)));
+    assert!(report.stdout.bytes.ends_with(b"x[END]"));
+    let (_, text) = run("1000000", 500_000);
+    let beginning = format!("first{}", "x".repeat(499_995));
+    assert_eq!(text, format!("{beginning}\n[... 500009 bytes left out ...]\n"));
+    let (report, text) = run("80", u64::MAX);
+    assert_eq!((report.stdout.bytes.len(), text.as_str()), (89, ""));
+}
+
+fn who_does_not_take_what_is_handed_over_can_go(setting: &Setting) {
+    let place = Place::new(setting);
+    let mut command = place.command(&["print", "1000000000000"]);
+    command.limits.stream = u64::MAX;
+    command.spill = Some(Spill { above: 0, most: u64::MAX });
+    let running = place.start(command.clone());
+    // Time enough to fill the pipe; without it, the test only tests less.
+    std::thread::sleep(Duration::from_millis(200));
+    drop(running);
+    assert_eq!(place.survivors(), Vec::<String>::new());
+    let running = place.start(command);
+    let canceller = running.canceller();
+    let report = running.wait_with(|_, _| canceller.cancel()).unwrap();
+    assert_eq!(report.end, End::Cancelled);
+    assert_eq!(place.survivors(), Vec::<String>::new());
 }
 
 fn no_connection_is_made(setting: &Setting) {

@@ -1,0 +1,102 @@
+//! Blots values out of a stream, however it is cut into pieces.
+
+use memchr::memmem;
+
+/// Replaces values, one after the other: what the first one leaves, the second one looks at.
+pub(crate) struct Blot(Vec<Link>);
+
+/// One value and the end of the stream in which it may have begun.
+struct Link {
+    value: Vec<u8>,
+    mark: Vec<u8>,
+    held: Vec<u8>,
+}
+
+impl Blot {
+    /// Puts `[NAME]` in place of each value; the longest first, since one may hold another.
+    pub(crate) fn new(hidden: &[(String, String)]) -> Self {
+        let link = |(name, value): &(String, String)| Link {
+            value: value.clone().into_bytes(),
+            mark: format!("[{name}]").into_bytes(),
+            held: Vec::new(),
+        };
+        let mut links: Vec<Link> =
+            hidden.iter().filter(|(_, value)| !value.is_empty()).map(link).collect();
+        links.sort_by_key(|link| std::cmp::Reverse(link.value.len()));
+        Self(links)
+    }
+
+    /// Whether there is nothing to replace.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the next bytes, and gives those that can't be part of a value any more.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.0.iter_mut().fold(bytes.to_vec(), |bytes, link| link.push(&bytes))
+    }
+
+    /// Gives what is left at the end of the stream.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.0.iter_mut().fold(Vec::new(), |bytes, link| {
+            let mut clean = link.push(&bytes);
+            clean.append(&mut link.held);
+            clean
+        })
+    }
+}
+
+impl Link {
+    fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(bytes);
+        let mut clean = Vec::with_capacity(self.held.len());
+        let mut done = 0;
+        for at in memmem::find_iter(&self.held, &self.value) {
+            clean.extend_from_slice(&self.held[done..at]);
+            clean.extend_from_slice(&self.mark);
+            done = at + self.value.len();
+        }
+        // A value may begin in the last bytes, and end in the next ones.
+        let open = (self.held.len() + 1).saturating_sub(self.value.len()).max(done);
+        clean.extend_from_slice(&self.held[done..open]);
+        self.held.drain(..open);
+        clean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blot;
+
+    #[test]
+    fn values_are_blotted_out_however_the_stream_is_split() {
+        let hidden = [
+            ("PART".to_owned(), "s3cr3t".to_owned()),
+            ("TOKEN".to_owned(), "s3cr3t-value".to_owned()),
+            ("DOUBLE".to_owned(), "aabaa".to_owned()),
+            ("EMPTY".to_owned(), String::new()),
+        ];
+        for (text, wanted) in [
+            ("", ""),
+            ("nothing", "nothing"),
+            ("a s3cr3t-value b s3cr3t-value", "a [TOKEN] b [TOKEN]"),
+            ("s3cr3t-values3cr3t-value", "[TOKEN][TOKEN]"),
+            ("s3cr3t-valu", "[PART]-valu"),
+            ("s3cr3s3cr3t", "s3cr3[PART]"),
+            ("aabaabaa", "[DOUBLE]baa"),
+            ("aabaaaabaa", "[DOUBLE][DOUBLE]"),
+            ("aabaas3cr3t-value", "[DOUBLE][TOKEN]"),
+        ] {
+            for size in 1..=text.len().max(1) {
+                let mut blot = Blot::new(&hidden);
+                let mut clean = Vec::new();
+                for piece in text.as_bytes().chunks(size) {
+                    clean.extend(blot.push(piece));
+                }
+                clean.extend(blot.finish());
+                assert_eq!(String::from_utf8_lossy(&clean), wanted, "pieces of {size}");
+            }
+        }
+        assert!(Blot::new(&[]).is_idle());
+    }
+}
