@@ -5,6 +5,7 @@ mod client;
 mod conformance;
 mod conversation;
 pub mod http;
+mod outputs;
 mod renewal;
 mod roles;
 pub mod server;

@@ -4,6 +4,7 @@
 
 mod changes;
 mod children;
+mod output;
 mod refusals;
 
 use serde_json::{Value, json};

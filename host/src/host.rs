@@ -36,7 +36,9 @@ use crate::runtime::{
 };
 use crate::stats::{Stats, Summary};
 use crate::telemetry::{self, Origin, Telemetry};
-use crate::workspace::{BeginError, History, Purpose, Transaction, Workspace, WorkspaceError};
+use crate::workspace::{
+    BeginError, History, KeptOutput, Purpose, Transaction, Workspace, WorkspaceError,
+};
 
 pub use approval::{Approver, Proposal, outdated};
 pub use pipeline::{Inputs, PipelineOptions, Source};
@@ -175,6 +177,8 @@ pub struct Run {
     pub answers: Vec<Answer>,
     /// What a dry run would have changed, as a unified diff.
     pub diff: Option<Vec<u8>>,
+    /// What the calls' programs printed and is kept as a whole.
+    pub outputs: Vec<KeptOutput>,
 }
 
 /// How one call ended that came without an envelope.
@@ -184,11 +188,14 @@ pub struct Single {
     pub answer: Answer,
     /// What a dry run would have changed, as a unified diff.
     pub diff: Option<Vec<u8>>,
+    /// What its programs printed and is kept as a whole.
+    pub outputs: Vec<KeptOutput>,
 }
 
 /// A call that has ended, and what is to be recorded of it.
 struct Ended {
     answer: Answer,
+    outputs: Vec<KeptOutput>,
     /// None where that was done already.
     record: Option<Record>,
     /// Whether what it changed is staged and not committed yet.
@@ -490,8 +497,8 @@ impl Host {
         let (envelope, calls) =
             checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let role = self.role(options.role.as_deref())?;
-        let (answers, diff) = self.run_calls(calls, role, options).await?;
-        Ok(Run { envelope, answers, diff })
+        let (answers, diff, outputs) = self.run_calls(calls, role, options).await?;
+        Ok(Run { envelope, answers, diff, outputs })
     }
 
     /// Runs one call that comes without an envelope; `args` is the text of a JSON object.
@@ -534,10 +541,11 @@ impl Host {
         let role = options.role.as_deref();
         let checked = args.and_then(|args| self.check_call(tool, args, role));
         let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
-        let (mut answers, diff) = self.run_calls(vec![call], self.role(role)?, options).await?;
+        let role = self.role(role)?;
+        let (mut answers, diff, outputs) = self.run_calls(vec![call], role, options).await?;
         let answer =
             answers.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))?;
-        Ok(Single { answer, diff })
+        Ok(Single { answer, diff, outputs })
     }
 
     /// Runs calls, each in a transaction of its own or all in one.
@@ -546,7 +554,7 @@ impl Host {
         calls: Vec<ValidCall>,
         role: Option<&Role>,
         options: &RunOptions,
-    ) -> Result<(Vec<Answer>, Option<Vec<u8>>), Refusal> {
+    ) -> Result<(Vec<Answer>, Option<Vec<u8>>, Vec<KeptOutput>), Refusal> {
         let shared = if options.atomic || options.dry_run {
             let begun = self.begin(self.policy.limits().call).await.map_err(|error| {
                 Refusal::whole(error.code(), "a workspace that can be changed", error.to_string())
@@ -605,13 +613,15 @@ impl Host {
             }
             None => {}
         }
+        let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
+        let outputs = outputs.collect();
         let record = |ended: Ended| {
             if let Some(record) = ended.record {
                 self.record(record, &options.origin);
             }
             ended.answer
         };
-        Ok((ended.into_iter().map(record).collect(), diff))
+        Ok((ended.into_iter().map(record).collect(), diff, outputs))
     }
 
     fn check_call(
@@ -692,14 +702,16 @@ impl Host {
         let Usage { memory, host_calls, written } = contacts.usage();
         (record.memory_bytes, record.host_calls) = (memory, host_calls);
         record.written_bytes = written;
+        let outputs = contacts.outputs();
+        record.outputs.clone_from(&outputs);
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
         if shared.is_some() {
-            return Ended { answer, record: Some(record), is_staged };
+            return Ended { answer, outputs, record: Some(record), is_staged };
         }
         self.record(record, &options.origin);
-        Ended { answer, record: None, is_staged }
+        Ended { answer, outputs, record: None, is_staged }
     }
 
     /// Decides what a call may do, and whether it may be made once more. Only one that is granted

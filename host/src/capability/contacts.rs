@@ -1,13 +1,14 @@
-//! Whom a call has asked, and what it has used, for the journal.
+//! Whom a call has asked, what it has used, and what is kept of its programs, for the journal.
 
 use std::collections::BTreeSet;
 use std::ops::Add;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::policy::Origin;
+use crate::workspace::KeptOutput;
 
-/// The origins that a call has sent something to, the agents that it has given tasks to, and what
-/// its instances have used.
+/// The origins that a call has sent something to, the agents that it has given tasks to, what its
+/// instances have used, and what its programs have printed.
 #[derive(Debug, Default)]
 pub struct Contacts(Mutex<Asked>);
 
@@ -16,6 +17,8 @@ struct Asked {
     origins: BTreeSet<Origin>,
     agents: BTreeSet<String>,
     usage: Usage,
+    programs: u32,
+    outputs: Vec<KeptOutput>,
 }
 
 /// What a call has used, the backends that it asked included.
@@ -53,6 +56,22 @@ impl Contacts {
     pub(crate) fn add_usage(&self, usage: Usage) {
         let mut asked = self.lock();
         asked.usage = asked.usage + usage;
+    }
+
+    /// Counts a program that is run: the first one is 1.
+    pub(super) fn next_program(&self) -> u32 {
+        let mut asked = self.lock();
+        asked.programs += 1;
+        asked.programs
+    }
+
+    pub(super) fn add_output(&self, output: KeptOutput) {
+        self.lock().outputs.push(output);
+    }
+
+    /// What is kept of what its programs have printed.
+    pub fn outputs(&self) -> Vec<KeptOutput> {
+        self.lock().outputs.clone()
     }
 
     /// What all instances have used that have ended.

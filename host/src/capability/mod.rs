@@ -12,6 +12,7 @@ mod http;
 mod messages;
 mod process;
 mod scan;
+mod spill;
 mod waiting;
 mod wasi;
 

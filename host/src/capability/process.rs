@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox as sandbox;
-use cofferdam_sandbox::{Helper, Limit, Sandbox, SandboxError, Tier};
+use cofferdam_sandbox::{Helper, Limit, Sandbox, SandboxError, Spill, Tier};
 use wasmtime::Result;
 
+use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
-use crate::runtime::{CallState, Control, wit};
+use crate::runtime::{CallState, Control, Surroundings, wit};
 use crate::workspace::path::by_names;
 use crate::workspace::{Means, Shown, View};
 
@@ -28,7 +29,7 @@ const SYSTEM: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 /// systems keep in memory.
 const SCRATCH: &str = "/var/tmp";
 
-/// How much of each of a program's streams is kept, in bytes.
+/// How much of each of a program's streams its plugin gets, in bytes.
 const KEPT: usize = 8 << 20;
 
 /// How often a run looks whether its call was cancelled.
@@ -169,14 +170,20 @@ impl CallState {
         };
         let granted = self.granted_variables(&programs);
         let described = self.describe(command, &programs, program, &granted, view.shown(), &top)?;
-        let report = run_to_end(sandbox, described, &control)?;
+        let Surroundings { contacts, id, .. } = &self.surroundings;
+        let mut streams = Streams::new(&workspace, contacts, id, &command.program);
+        let report = run_to_end(sandbox, described, &control, &mut streams)?;
+        // Of a call that nobody waits for any more, nothing stays.
+        if !control.is_cancelled() {
+            streams.keep();
+        }
         if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
             let files = &self.files;
             view.keep(&tree, files.quota(), &|place| files.allow_change(place))
                 .map_err(|error| Error::Changes(error.to_string()))?;
         }
         let captured = |captured: sandbox::Captured| Captured {
-            bytes: blotted(captured.bytes, &granted),
+            bytes: captured.bytes,
             total: captured.written,
         };
         Ok(Output {
@@ -232,6 +239,7 @@ impl CallState {
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
         described.environment = environment;
+        described.hidden = secrets(granted);
         described.stdin = command.stdin.clone();
         described.readable = sandbox::system_paths();
         described.readable.extend(programs.settings.path.iter().cloned());
@@ -259,6 +267,8 @@ impl CallState {
             described.protected.retain(|path| !path.ends_with(crate::workspace::OWN));
         }
         described.limits = self.program_limits(command);
+        let most = self.surroundings.limits.spill as u64;
+        described.spill = Some(Spill { above: ABOVE, most });
         Ok(described)
     }
 
@@ -287,11 +297,17 @@ impl CallState {
     }
 }
 
+/// What of the granted variables no plugin may see.
+fn secrets(granted: &[(String, String)]) -> Vec<(String, String)> {
+    granted.iter().filter(|(_, value)| value.len() >= SECRET).cloned().collect()
+}
+
 /// Runs a program until it ends, its time is over, or its call is cancelled.
 fn run_to_end(
     sandbox: &Sandbox,
     command: sandbox::Command,
     control: &Control,
+    streams: &mut Streams<'_>,
 ) -> std::result::Result<sandbox::Report, Error> {
     let running = sandbox.start(command).map_err(not_run)?;
     let canceller = running.canceller();
@@ -305,7 +321,8 @@ fn run_to_end(
                 }
             }
         });
-        let report = running.wait().map_err(not_run);
+        let report = running.wait_with(|stream, bytes| streams.take(stream, bytes));
+        let report = report.map_err(not_run);
         drop(ended);
         report
     })
@@ -326,22 +343,6 @@ fn end(end: sandbox::End) -> End {
     End::Limit(limit.to_owned())
 }
 
-/// `bytes` with a mark in place of each value that no plugin may see.
-fn blotted(bytes: Vec<u8>, secrets: &[(String, String)]) -> Vec<u8> {
-    secrets.iter().filter(|(_, value)| value.len() >= SECRET).fold(bytes, |bytes, (name, value)| {
-        let finder = memchr::memmem::Finder::new(value);
-        let mut clean = Vec::with_capacity(bytes.len());
-        let mut rest = &bytes[..];
-        while let Some(at) = finder.find(rest) {
-            clean.extend_from_slice(&rest[..at]);
-            clean.extend_from_slice(format!("[{name}]").as_bytes());
-            rest = &rest[at + value.len()..];
-        }
-        clean.extend_from_slice(rest);
-        clean
-    })
-}
-
 fn not_run(error: SandboxError) -> Error {
     match error {
         SandboxError::Unavailable(why) => Error::Unavailable(why),
@@ -354,27 +355,4 @@ fn not_run(error: SandboxError) -> Error {
 
 fn failed(what: &dyn std::fmt::Display, error: &io::Error) -> Error {
     Error::Failed(format!("{what}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_granted_variables_are_blotted_out() {
-        let secrets = [
-            ("TOKEN".to_owned(), "s3cr3t-value".to_owned()),
-            ("SHORT".to_owned(), "no".to_owned()),
-        ];
-        for (text, wanted) in [
-            ("", ""),
-            ("nothing", "nothing"),
-            ("a s3cr3t-value b s3cr3t-value", "a [TOKEN] b [TOKEN]"),
-            ("s3cr3t-values3cr3t-value", "[TOKEN][TOKEN]"),
-            ("s3cr3t-valu", "s3cr3t-valu"),
-        ] {
-            let found = blotted(text.as_bytes().to_vec(), &secrets);
-            assert_eq!(String::from_utf8_lossy(&found), wanted);
-        }
-    }
 }

@@ -207,7 +207,9 @@ Examples:
   cofferdam log --format text
   cofferdam log --failed --limit 5
   cofferdam log --commits --format text
-  cofferdam log --diff 019a6f2c")]
+  cofferdam log --diff 019a6f2c
+  cofferdam log --output 019a6f2c-63d2 --stream stderr --format text
+  cofferdam log --output 019a6f2c-63d2 --offset 1000000 --length 4000 --format text")]
     Log(Log),
     /// Show figures of the calls on record: counts, times, errors, fallbacks, alerts
     ///
@@ -1124,6 +1126,42 @@ pub struct Log {
     /// Print what this commit changed, as a unified diff; the beginning of its id will do
     #[arg(long, value_name = "ID", conflicts_with_all = ["tool", "failed", "commits"])]
     pub diff: Option<String>,
+    /// Print what a program of this call printed, where that was much; the beginning of the name
+    /// that the call's line shows will do
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["tool", "failed", "commits", "diff"]
+    )]
+    pub output: Option<String>,
+    /// Which of its streams
+    #[arg(long, requires = "output")]
+    pub stream: Option<Stream>,
+    /// From this byte on, counted from 0
+    #[arg(long, value_name = "BYTE", requires = "output")]
+    pub offset: Option<u64>,
+    /// At most so many bytes
+    #[arg(long, value_name = "BYTES", requires = "output")]
+    pub length: Option<u64>,
+}
+
+/// One of a program's streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Stream {
+    /// Standard output
+    Stdout,
+    /// Standard error
+    Stderr,
+}
+
+impl Stream {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
 }
 
 /// Where figures and reports go, and how.

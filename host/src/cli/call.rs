@@ -41,7 +41,7 @@ fn show(
     single: Single,
     output: &Output,
 ) -> Result<u8, CliError> {
-    let Single { answer, diff } = single;
+    let Single { answer, diff, outputs } = single;
     let role = host.role(role)?;
     let (dialect, has_failure) = host
         .registry()
@@ -59,5 +59,6 @@ fn show(
             output.json(&json!({ "answer": document, "diff": diff }))?;
         }
     }
+    output.kept(&outputs);
     Ok(exit::of(std::iter::once(&answer.outcome)))
 }

@@ -10,21 +10,27 @@ use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::journal::{CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict};
 use crate::outcome::Status;
-use crate::workspace::History;
+use crate::workspace::{History, Workspace};
 
 /// How many paths a line for people names.
 const PATHS: usize = 5;
+
+/// How many streams an error names.
+const NAMED: usize = 8;
 
 pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
     if let Some(id) = &args.diff {
         let diff = History::new(workspace).diff(id)?;
         if output.format() == Format::Text {
-            output.diff(&diff)?;
+            output.raw(&diff)?;
         } else {
             output.json(&json!({ "diff": String::from_utf8_lossy(&diff) }))?;
         }
         return Ok(exit::OK);
+    }
+    if let Some(name) = &args.output {
+        return print_output(&workspace, name, args, output);
     }
     let journal = Journal::new(workspace);
     let (entries, unreadable) = journal.latest(args.limit, |entry| is_wanted(entry, args))?;
@@ -34,6 +40,80 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         output.json(&json!({ "records": entries, "unreadable_lines": unreadable }))?;
     }
     Ok(exit::OK)
+}
+
+/// Prints a stream that is kept, or a part of it.
+fn print_output(
+    workspace: &Arc<Workspace>,
+    name: &str,
+    args: &Log,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let mut found = workspace.outputs(name).map_err(unreadable)?;
+    if let Some(stream) = args.stream {
+        found.retain(|(name, _)| name.ends_with(&format!(".{}", stream.as_str())));
+    }
+    let name = match &found[..] {
+        [(name, _)] => name,
+        [] => return Err(CliError::Usage(why_none(workspace, name)?)),
+        several => {
+            let named = several.iter().take(NAMED);
+            let named: Vec<String> =
+                named.map(|(name, bytes)| format!("{name} ({bytes} bytes)")).collect();
+            let more = several.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return Err(CliError::Usage(format!(
+                "'{name}' is the beginning of several streams, write more of one: {}{more}",
+                named.join(", ")
+            )));
+        }
+    };
+    let offset = args.offset.unwrap_or(0);
+    let part = workspace.output(name, offset, args.length.unwrap_or(u64::MAX));
+    let Some((part, bytes)) = part.map_err(unreadable)? else {
+        return Err(CliError::Usage(format!("{name} has just made room for others")));
+    };
+    if offset > bytes {
+        return Err(CliError::Usage(format!("{name} has {bytes} bytes, so none at {offset}")));
+    }
+    if output.format() == Format::Text {
+        output.raw(&part)?;
+    } else {
+        let text = String::from_utf8_lossy(&part);
+        output.json(&json!({"name": name, "bytes": bytes, "offset": offset, "output": text}))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Why nothing is kept under a name.
+fn why_none(workspace: &Arc<Workspace>, name: &str) -> Result<String, CliError> {
+    let call = name.split('.').next().unwrap_or(name);
+    let is_it = |entry: &Entry| match entry {
+        Entry::Call(record) => !call.is_empty() && record.call.starts_with(call),
+        _ => false,
+    };
+    let (entries, _) = Journal::new(Arc::clone(workspace)).latest(1, is_it)?;
+    Ok(match entries.front() {
+        Some(Entry::Call(record)) if record.outputs.is_empty() => format!(
+            "nothing is kept of what the programs of call {} printed: only longer output is, and \
+             only of calls that were not cancelled",
+            record.call
+        ),
+        Some(Entry::Call(record)) => {
+            let names: Vec<&str> =
+                record.outputs.iter().map(|output| output.name.as_str()).collect();
+            format!(
+                "call {} has no such stream; it had these, which later ones may have replaced: {}",
+                record.call,
+                names.join(", ")
+            )
+        }
+        _ => format!("there is no call '{call}' in the journal; `cofferdam log` shows the latest"),
+    })
+}
+
+fn unreadable(error: std::io::Error) -> CliError {
+    CliError::Host(format!("the output that is kept of programs: {error}"))
 }
 
 fn is_wanted(entry: &Entry, args: &Log) -> bool {
@@ -77,14 +157,22 @@ fn health_line(health: &HealthRecord) -> String {
 
 fn call_line(record: &Record) -> String {
     format!(
-        "{}  {:8}  {:9.3} ms  {}{}{}\n",
+        "{}  {:8}  {:9.3} ms  {}{}{}{}\n",
         record.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
         record.outcome().as_str(),
         record.latency_ms,
         record.tool,
         record.code.as_ref().map(|code| format!("  {code}")).unwrap_or_default(),
-        if record.dry_run { "  (dry run)" } else { "" }
+        if record.dry_run { "  (dry run)" } else { "" },
+        printed(record)
     )
+}
+
+/// What is kept of what a call's programs printed.
+fn printed(record: &Record) -> String {
+    let kept = record.outputs.iter();
+    kept.map(|kept| format!("  {} printed {} ({} bytes)", kept.program, kept.name, kept.bytes))
+        .collect()
 }
 
 fn commit_line(record: &CommitRecord) -> String {

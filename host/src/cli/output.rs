@@ -9,6 +9,7 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use super::CliError;
 use super::args::{Format, ReportFormat, Shown};
 use crate::outcome::neutralise;
+use crate::workspace::KeptOutput;
 
 /// Where a command's result goes.
 pub struct Output {
@@ -48,12 +49,24 @@ impl Output {
         write_out(text.as_bytes())
     }
 
-    /// Prints a unified diff: as it is, so that it applies, but inert on a terminal.
-    pub fn diff(&self, diff: &[u8]) -> Result<(), CliError> {
+    /// Prints what others wrote (a unified diff, a program's output): as it is, so that it can be
+    /// used, but inert on a terminal.
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), CliError> {
         if io::stdout().is_terminal() {
-            self.text(&String::from_utf8_lossy(diff))
+            self.text(&String::from_utf8_lossy(bytes))
         } else {
-            write_out(diff)
+            write_out(bytes)
+        }
+    }
+
+    /// Says, beside the result, where the long output of its programs can be read.
+    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    pub fn kept(&self, outputs: &[KeptOutput]) {
+        for KeptOutput { name, program, bytes } in outputs {
+            eprintln!(
+                "note: {} printed {bytes} bytes: cofferdam log --output {name} --format text",
+                neutralise(program)
+            );
         }
     }
 

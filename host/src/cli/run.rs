@@ -47,6 +47,7 @@ fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
         Some(diff) if output.format() == Format::Text => print_diff(diff, &run.answers, output)?,
         _ => output.document(&run.document())?,
     }
+    output.kept(&run.outputs);
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
 }
 
@@ -57,7 +58,7 @@ pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<()
             tracing::warn!("{} fails: {code}: {message}", answer.tool);
         }
     }
-    output.diff(diff)
+    output.raw(diff)
 }
 
 /// The limits that the options set.

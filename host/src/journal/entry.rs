@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::envelope::size;
 use crate::outcome::{Failure, Outcome, Status, neutralise, shorten};
-use crate::workspace::{Manifest, summary};
+use crate::workspace::{KeptOutput, Manifest, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
@@ -280,6 +280,9 @@ pub struct Record {
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
+    /// What its programs printed and is kept as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<KeptOutput>,
     /// The linear memory of its largest instance, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub memory_bytes: u64,
@@ -320,6 +323,7 @@ impl Record {
             dry_run: false,
             hosts: Vec::new(),
             agents: Vec::new(),
+            outputs: Vec::new(),
             memory_bytes: 0,
             host_calls: 0,
             written_bytes: 0,

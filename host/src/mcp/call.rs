@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Server;
 use super::approval::Person;
 use crate::dispatch::Refusal;
-use crate::host::{Approver, RunOptions};
+use crate::host::{Approver, RunOptions, Single};
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::Observer;
 use crate::telemetry::{McpRequest, Origin, Parent};
@@ -86,20 +86,22 @@ impl Server {
         match ended {
             Ok(single) => {
                 let most = offer.host.policy().limits().result;
-                Ok(self.result(&request.name, single.answer.outcome, most).into())
+                Ok(self.result(&request.name, single, most).into())
             }
             Err(refusal) => refused(&request.name, refusal).map(CallToolResponse::from),
         }
     }
 
-    fn result(&self, tool: &str, outcome: Outcome, most: usize) -> CallToolResult {
+    fn result(&self, tool: &str, single: Single, most: usize) -> CallToolResult {
         let (results, role) = (&self.shared.results, self.role.as_deref());
-        match outcome {
+        let mut result = match single.answer.outcome {
             Outcome::Executed(answer) => results.result(tool, role, answer, most),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
                 results.failure(tool, role, format!("{code}: {message}"), detail, most)
             }
-        }
+        };
+        results.add_outputs(&mut result, role, single.outputs, most);
+        result
     }
 }
 

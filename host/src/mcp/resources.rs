@@ -1,4 +1,5 @@
-//! Resources: the files of the workspace, the latest entries of the journal, and large answers.
+//! Resources: the files of the workspace, the latest entries of the journal, large answers, and
+//! long output of programs.
 //!
 //! Files are read by the tools `files.glob` and `files.read_file`, as an agent would: what the role
 //! does not include, or its scope does not hold, is not there.
@@ -52,9 +53,9 @@ impl Server {
             ResourceTemplate::new(format!("{workspace}{{+path}}"), "File")
                 .with_description("A text file of the workspace.")
         });
-        let result = ResourceTemplate::new(results::TEMPLATE, "Answer")
-            .with_description("A large answer of a call, or a part of it, in bytes.")
-            .with_mime_type("application/json");
+        let result = ResourceTemplate::new(results::TEMPLATE, "Answer").with_description(
+            "A large answer of a call, or what a program of it printed, or a part, in bytes.",
+        );
         file.into_iter().chain([result]).collect()
     }
 
@@ -71,9 +72,10 @@ impl Server {
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
         let role = self.role.as_deref();
-        let kept = self.shared.results.read(role, uri).map_err(unknown)?;
+        let offer = self.offer();
+        let kept = self.shared.results.read(offer.host.workspace(), role, uri).map_err(unknown)?;
         if let Some(kept) = kept {
-            return text(kept, "application/json");
+            return text(kept.text, kept.mime_type);
         }
         let path = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
         let path = path.and_then(|url| url.to_file_path().ok());

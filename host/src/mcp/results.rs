@@ -1,7 +1,9 @@
 //! Answers that are too large for a model's context: they are kept for a while as resources, and
-//! the client gets a link with the beginning, the size, and how to read on.
+//! the client gets a link with the beginning, the size, and how to read on. The same for what
+//! programs printed and their tools did not get: that is in files of the workspace.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
@@ -9,11 +11,19 @@ use serde_json::{Map, Value, json};
 use url::Url;
 use uuid::Uuid;
 
+use crate::workspace::{KeptOutput, Workspace};
+
 /// What of a large answer is shown at once, in bytes.
 const BEGINNING: usize = 4 << 10;
 
 /// What is kept of answers, in bytes; the oldest go first.
 const KEPT: usize = 64 << 20;
+
+/// How many things are named, in memory or not.
+const MOST: usize = 1000;
+
+/// How much of a program's output is read at once, in bytes.
+const AT_ONCE: u64 = 8 << 20;
 
 /// What the addresses of answers begin with.
 const ADDRESS: &str = "cofferdam://results/";
@@ -28,16 +38,53 @@ pub(super) struct Results(Mutex<VecDeque<Kept>>);
 #[derive(Clone)]
 struct Kept {
     id: String,
-    tool: String,
+    name: String,
     role: Option<String>,
-    text: Arc<str>,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// An answer.
+    Text(Arc<str>),
+    /// What a program printed.
+    Output(KeptOutput),
+}
+
+/// What stands at an address, or a part of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) text: String,
+    pub(super) mime_type: &'static str,
 }
 
 impl Kept {
     fn resource(&self) -> Resource {
-        Resource::new(format!("{ADDRESS}{}", self.id), format!("Answer of {}", self.tool))
-            .with_mime_type("application/json")
-            .with_size(self.text.len() as u64)
+        Resource::new(format!("{ADDRESS}{}", self.id), &self.name)
+            .with_mime_type(self.mime_type())
+            .with_size(self.bytes())
+    }
+
+    fn mime_type(&self) -> &'static str {
+        match self.content {
+            Content::Text(_) => "application/json",
+            Content::Output(_) => "text/plain",
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Text(text) => text.len() as u64,
+            Content::Output(output) => output.bytes,
+        }
+    }
+
+    /// What of it is in memory, in bytes.
+    fn held(&self) -> usize {
+        match &self.content {
+            Content::Text(text) => text.len(),
+            Content::Output(_) => 0,
+        }
     }
 }
 
@@ -84,34 +131,60 @@ impl Results {
         if text.len() <= budget {
             return (vec![ContentBlock::text(text)], None);
         }
-        let kept = Kept {
-            id: Uuid::new_v4().to_string(),
-            tool: tool.to_owned(),
-            role: role.map(str::to_owned),
-            text: text.into(),
-        };
-        let resource = kept.resource();
-        let end = kept.text.floor_char_boundary(BEGINNING);
+        let text: Arc<str> = text.into();
+        let content = Content::Text(Arc::clone(&text));
+        let resource = self.keep(format!("Answer of {tool}"), role, content);
+        let end = text.floor_char_boundary(BEGINNING);
         let note = format!(
             "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {}, \
              and {}?offset={end}&length={budget} goes on from here. It is kept for a while. Calls \
              that ask for less answer at once.]",
-            &kept.text[..end],
-            kept.text.len(),
+            &text[..end],
+            text.len(),
             resource.uri,
             resource.uri,
         );
-        let stored = json!({"stored": {"uri": resource.uri, "bytes": kept.text.len()}});
-        self.keep(kept);
+        let stored = json!({"stored": {"uri": resource.uri, "bytes": text.len()}});
         (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
     }
 
-    fn keep(&self, result: Kept) {
+    /// Adds to a result what its programs printed, beside what the tool made of it.
+    pub(super) fn add_outputs(
+        &self,
+        result: &mut CallToolResult,
+        role: Option<&str>,
+        outputs: Vec<KeptOutput>,
+        budget: usize,
+    ) {
+        let mut note = String::new();
+        let mut links = Vec::new();
+        for output in outputs {
+            let name = format!("Output of {} ({})", output.program, output.stream());
+            let KeptOutput { program, bytes, .. } = &output;
+            let _ =
+                write!(note, "[{program} printed {bytes} bytes to {}: all of it", output.stream());
+            let resource = self.keep(name, role, Content::Output(output));
+            let _ = writeln!(note, " is {0}, a part {0}?offset=0&length={budget}.]", resource.uri);
+            links.push(ContentBlock::resource_link(resource));
+        }
+        if !links.is_empty() {
+            result.content.push(ContentBlock::text(note));
+            result.content.extend(links);
+        }
+    }
+
+    fn keep(&self, name: String, role: Option<&str>, content: Content) -> Resource {
+        let id = Uuid::new_v4().to_string();
+        let result = Kept { id, name, role: role.map(str::to_owned), content };
+        let resource = result.resource();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(result);
-        while kept.len() > 1 && kept.iter().map(|result| result.text.len()).sum::<usize>() > KEPT {
+        while kept.len() > MOST
+            || kept.len() > 1 && kept.iter().map(Kept::held).sum::<usize>() > KEPT
+        {
             kept.pop_front();
         }
+        resource
     }
 
     /// What is kept for a role.
@@ -125,17 +198,23 @@ impl Results {
     /// where nothing is kept for this role.
     ///
     /// # Errors
-    /// A part that is none.
-    pub(super) fn read(&self, role: Option<&str>, uri: &str) -> Result<Option<String>, String> {
+    /// A part that is none, or is too large; output that can't be read any more.
+    pub(super) fn read(
+        &self,
+        workspace: &Workspace,
+        role: Option<&str>,
+        uri: &str,
+    ) -> Result<Option<Part>, String> {
         let Some(id) = uri.strip_prefix(ADDRESS) else { return Ok(None) };
         let id = id.split('?').next().unwrap_or_default();
         let result = {
             let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter().find(|result| result.id == id && result.role.as_deref() == role).cloned()
         };
-        let Some(Kept { text, .. }) = result else { return Ok(None) };
+        let Some(result) = result else { return Ok(None) };
         let url = Url::parse(uri).map_err(|error| error.to_string())?;
-        let (mut offset, mut length) = (0, text.len());
+        let bytes = result.bytes();
+        let (mut offset, mut length) = (0, bytes);
         for (name, value) in url.query_pairs() {
             let number = value.parse().map_err(|_| format!("{name}={value} is no number of bytes"));
             match name.as_ref() {
@@ -144,13 +223,55 @@ impl Results {
                 other => return Err(format!("'{other}' is neither offset nor length")),
             }
         }
-        if offset > text.len() {
-            return Err(format!("the answer has {} bytes, so none at {offset}", text.len()));
+        if offset > bytes {
+            return Err(format!("there are {bytes} bytes, so none at {offset}"));
         }
-        let start = text.floor_char_boundary(offset);
-        let end = text.floor_char_boundary(offset.saturating_add(length));
-        Ok(Some(text[start..end].to_owned()))
+        let text = match &result.content {
+            Content::Text(text) => {
+                let place =
+                    |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
+                text[place(offset)..place(offset.saturating_add(length))].to_owned()
+            }
+            Content::Output(output) => printed(workspace, output, offset, length)?,
+        };
+        Ok(Some(Part { text, mime_type: result.mime_type() }))
     }
+}
+
+/// A part of what a program printed, cut where text can be cut: parts that follow each other are
+/// the whole.
+fn printed(
+    workspace: &Workspace,
+    output: &KeptOutput,
+    offset: u64,
+    length: u64,
+) -> Result<String, String> {
+    let length = length.min(output.bytes - offset);
+    if length > AT_ONCE {
+        return Err(format!(
+            "{length} bytes are more than are read at once, {AT_ONCE}; ask for a part: \
+             ?offset={offset}&length={AT_ONCE}"
+        ));
+    }
+    // Some more on both sides, to see where a character begins.
+    let from = offset.saturating_sub(CHARACTER);
+    let around = workspace.output(&output.name, from, offset - from + length + 1);
+    let (bytes, _) = around
+        .map_err(|error| format!("{}: {error}", output.name))?
+        .ok_or_else(|| format!("{} has made room for later output", output.name))?;
+    let place = |at: u64| beginning(&bytes, usize::try_from(at - from).unwrap_or(usize::MAX));
+    let part = &bytes[place(offset)..place(offset + length)];
+    Ok(String::from_utf8_lossy(part).into_owned())
+}
+
+/// How many bytes of a character may come before its last one.
+const CHARACTER: u64 = 3;
+
+/// Where the character begins that the byte at `at` belongs to.
+fn beginning(bytes: &[u8], at: usize) -> usize {
+    let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let first = (at.saturating_sub(CHARACTER as usize)..=at).rev().find(|at| !continues(*at));
+    first.unwrap_or(at).min(bytes.len())
 }
 
 /// A tool, as MCP shows it, whose output schema allows a link in place of the answer. A schema in
@@ -200,8 +321,15 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    fn place() -> (tempfile::TempDir, Workspace) {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path()).unwrap();
+        (directory, workspace)
+    }
+
     #[test]
     fn a_large_answer_is_kept_for_its_role_and_read_in_parts() {
+        let (_directory, workspace) = place();
         let results = Results::default();
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
@@ -211,7 +339,9 @@ mod tests {
         let uri = stored["uri"].as_str().unwrap();
         let listed = results.list(Some("reader"));
         assert_eq!((listed.len(), listed[0].uri.as_str()), (1, uri));
-        let read = |role, uri: &str| results.read(role, uri);
+        let read = |role, uri: &str| {
+            results.read(&workspace, role, uri).map(|part| part.map(|part| part.text))
+        };
         assert_eq!(read(Some("reader"), uri), Ok(Some(whole.clone())));
         let mut parts = String::new();
         while parts.len() < whole.len() {
@@ -232,6 +362,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_failure_is_kept_as_well() {
+        let (_directory, workspace) = place();
         let results = Results::default();
         let failure = |detail| {
             let message = "ExitCode: it failed".to_owned();
@@ -246,11 +377,60 @@ mod tests {
         assert_eq!(long["content"][0]["text"], "ExitCode: it failed");
         assert!(long["content"][1]["text"].as_str().unwrap().len() < 5_000);
         let uri = long["content"][2]["uri"].as_str().unwrap();
-        assert_eq!(results.read(None, uri), Ok(Some(detail.to_string())));
+        let read = results.read(&workspace, None, uri).unwrap().unwrap();
+        assert_eq!((read.text, read.mime_type), (detail.to_string(), "application/json"));
+    }
+
+    #[test]
+    fn what_programs_printed_is_linked_and_read_in_parts() {
+        let (_directory, workspace) = place();
+        let results = Results::default();
+        let mut printed = "aé€😀".repeat(10).into_bytes();
+        printed.extend(b"\xff\x80\x80\x80\x80\x80 end");
+        let mut spill = workspace.spill("a.1.stderr").unwrap();
+        spill.write(&printed).unwrap();
+        let bytes = spill.keep().unwrap();
+        let output = |name: &str, bytes| KeptOutput {
+            name: name.to_owned(),
+            program: "bash".to_owned(),
+            bytes,
+        };
+        let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
+        let mut result = results.result("a.b", Some("reader"), json!({"text": "x"}), 1000);
+        results.add_outputs(&mut result, Some("reader"), outputs, 1000);
+        let result = serde_json::to_value(result).unwrap();
+        let content = result["content"].as_array().unwrap();
+        assert_eq!(result["structuredContent"], json!({"text": "x"}));
+        assert_eq!((content.len(), &content[2]["name"]), (4, &json!("Output of bash (stderr)")));
+        let uri = content[2]["uri"].as_str().unwrap();
+        let note = content[1]["text"].as_str().unwrap();
+        assert!(note.contains(&format!("bash printed {bytes} bytes to stderr")), "{note}");
+        assert!(note.contains(&format!("{uri}?offset=0&length=1000")), "{note}");
+        let read = |uri: &str| results.read(&workspace, Some("reader"), uri);
+        let whole = read(uri).unwrap().unwrap();
+        let wanted = String::from_utf8_lossy(&printed).into_owned();
+        assert_eq!((&whole.text, whole.mime_type), (&wanted, "text/plain"));
+        for length in 1..20 {
+            let part = |at: u64| read(&format!("{uri}?offset={at}&length={length}"));
+            let ats = (0..bytes).step_by(length);
+            let parts: String = ats.map(|at| part(at).unwrap().unwrap().text).collect();
+            assert_eq!(parts, wanted, "parts of {length}");
+        }
+        assert_eq!(results.read(&workspace, None, uri), Ok(None));
+        let gone = content[3]["uri"].as_str().unwrap();
+        for (uri, complaint) in [
+            (format!("{uri}?offset=9999"), "none at 9999"),
+            (gone.to_owned(), "more than are read at once"),
+            (format!("{gone}?length=5"), "gone.1.stdout has made room"),
+        ] {
+            let error = read(&uri).unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+        }
     }
 
     #[test]
     fn the_oldest_answers_make_room() {
+        let (_directory, workspace) = place();
         let results = Results::default();
         let large = "x".repeat(KEPT / 3);
         let uris: Vec<String> = (0..4)
@@ -260,8 +440,8 @@ mod tests {
                 stored["uri"].as_str().unwrap().to_owned()
             })
             .collect();
-        let there: Vec<bool> =
-            uris.iter().map(|uri| results.read(None, uri).unwrap().is_some()).collect();
+        let is_there = |uri: &String| results.read(&workspace, None, uri).unwrap().is_some();
+        let there: Vec<bool> = uris.iter().map(is_there).collect();
         assert_eq!(there, [false, false, true, true]);
     }
 

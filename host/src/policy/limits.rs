@@ -18,6 +18,9 @@ pub struct Limits {
     pub program_memory: usize,
     /// Processes and threads of a native program at a time.
     pub processes: usize,
+    /// What is kept of a stream of a native program that prints much, for people and clients, in
+    /// bytes.
+    pub spill: usize,
     /// Linear memory of an instance, all memories together, in bytes.
     pub memory: usize,
     /// Elements of one table.
@@ -65,6 +68,7 @@ impl Limits {
         program_call: Duration::from_secs(600),
         program_memory: 4096 * MIB,
         processes: 1024,
+        spill: 64 * MIB,
         memory: 256 * MIB,
         table_elements: 100_000,
         // CPython as a component has 38.
@@ -97,6 +101,7 @@ impl Limits {
             ("program-call-ms", settings.program_call_ms, 3_600_000),
             ("program-memory-mb", settings.program_memory_mb, 1 << 20),
             ("processes", settings.processes, 100_000),
+            ("spill-mb", settings.spill_mb, 256),
             ("memory-mb", settings.memory_mb, (Self::MAX_MEMORY / MIB) as u32),
             ("host-calls", settings.host_calls, u32::MAX),
             ("write-mb", settings.write_mb, (64 * KIB) as u32),
@@ -128,6 +133,7 @@ impl Limits {
             program_call_ms: time(self.program_call),
             program_memory_mb: size(self.program_memory, MIB),
             processes: size(self.processes, 1),
+            spill_mb: size(self.spill, MIB),
             memory_mb: size(self.memory, MIB),
             host_calls: size(self.host_calls as usize, 1),
             write_mb: size(self.write, MIB),
@@ -166,6 +172,7 @@ impl Limits {
             }),
             program_memory: size(self.program_memory, settings.program_memory_mb, MIB),
             processes: size(self.processes, settings.processes, 1),
+            spill: size(self.spill, settings.spill_mb, MIB),
             memory: size(self.memory, settings.memory_mb, MIB),
             host_calls: size(self.host_calls as usize, settings.host_calls, 1) as u64,
             write: size(self.write, settings.write_mb, MIB),
@@ -243,6 +250,10 @@ pub struct LimitSettings {
     /// Processes and threads of a native program at a time (default 1,024).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
+    /// What is kept of a stream of a native program that prints much, for people and clients, in
+    /// MiB (default 64).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spill_mb: Option<u32>,
     /// Linear memory of an instance, in MiB (default 256).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u32>,

@@ -39,9 +39,24 @@ impl Shelf {
     pub(crate) const CACHE: Self =
         Self { directory: "cached", most: 512, size: 16 << 20, total: 256 << 20 };
 
+    /// Long output of programs, all of it together.
+    pub(super) const OUTPUT: Self =
+        Self { directory: "output", most: 64, size: 256 << 20, total: 512 << 20 };
+
     /// How large one thing may be, in bytes.
     pub(crate) fn size(self) -> u64 {
         self.size
+    }
+
+    /// Its directory in the host's own.
+    pub(super) fn directory(self) -> &'static str {
+        self.directory
+    }
+
+    /// How many things there are at most.
+    #[cfg(test)]
+    pub(super) fn most(self) -> usize {
+        self.most
     }
 }
 
@@ -109,7 +124,12 @@ impl Workspace {
 }
 
 /// Removes the oldest things, until `size` bytes under `name` fit beside the others.
-fn make_room(directory: &OwnedFd, shelf: Shelf, name: &str, size: u64) -> io::Result<()> {
+pub(super) fn make_room(
+    directory: &OwnedFd,
+    shelf: Shelf,
+    name: &str,
+    size: u64,
+) -> io::Result<()> {
     let mut others = Vec::new();
     for entry in disk::entries(directory)? {
         let (other, _) = entry?;

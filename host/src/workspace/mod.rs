@@ -15,6 +15,7 @@
 //! | [`disk`] | system calls that follow no link |
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
+//! | [`spill`] | long output of programs, whole |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
@@ -30,6 +31,7 @@ pub mod path;
 mod plan;
 mod quota;
 mod settle;
+mod spill;
 mod stamp;
 mod store;
 mod transaction;
@@ -54,6 +56,8 @@ pub use manifest::{Change, Image, Kind, Manifest};
 pub use outside::{Means, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use quota::Quota;
+pub use spill::KeptOutput;
+pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
 pub(crate) use crate::policy::OWN;

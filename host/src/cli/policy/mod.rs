@@ -77,6 +77,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             "host-calls": limits.host_calls,
             "write-mb": limits.write >> 20,
             "files": limits.files,
+            "spill-mb": limits.spill >> 20,
             "output-kb": limits.output >> 10,
             "result-kb": limits.result >> 10,
             "messages-kb": limits.messages >> 10,

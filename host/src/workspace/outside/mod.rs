@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Stat;
 
 use super::{Overlay, Quota, Workspace, disk, stamp};
-use run::Run;
+pub(super) use run::Run;
 
 pub(super) use run::{DIRECTORY, sweep};
 

@@ -24,7 +24,7 @@ const ATTEMPTS: usize = 100;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// The directory of a run, removed when it is dropped.
-pub(super) struct Run {
+pub(in crate::workspace) struct Run {
     parent: OwnedFd,
     name: String,
     path: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Run {
 
 impl Run {
     /// A directory on the workspace's file system.
-    pub(super) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
+    pub(in crate::workspace) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
         let parent = own::directory(&workspace.own()?, DIRECTORY)?;
         Self::new(parent, &workspace.path().join(OWN).join(DIRECTORY))
     }
@@ -57,6 +57,11 @@ impl Run {
             }
         }
         Err(Errno::AGAIN.into())
+    }
+
+    /// The directory, open.
+    pub(in crate::workspace) fn handle(&self) -> &OwnedFd {
+        &self.directory
     }
 
     /// Makes a directory in this one.

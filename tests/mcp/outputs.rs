@@ -1,0 +1,68 @@
+//! Long output of programs: a client gets a link beside the answer, and reads it in parts.
+
+use serde_json::{Value, json};
+
+use super::http::{call, result};
+use super::server::{Request, Server};
+use crate::support::Place;
+use crate::trial::configure;
+
+const SETTINGS: &str = "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n\
+                        [roles.runner]\ntools = ['shell.*']\n[limits]\nresult-kb = 16\n";
+
+fn read(server: &Server, path: &str, uri: &str) -> Result<Value, String> {
+    let request = Request::post(path, "resources/read", &json!({"uri": uri}));
+    let (_, _, body) = server.ask(&request.with("Mcp-Name", uri));
+    let document: Value = result(&body);
+    if document.is_null() { Err(body) } else { Ok(document["contents"][0].clone()) }
+}
+
+#[test]
+fn a_client_reads_on_in_what_a_program_printed() {
+    let place = Place::new();
+    configure(&place, SETTINGS);
+    let server = Server::new(&place, &[]);
+    let printed: String = (1..=300_000).map(|n| format!("{n} é\n")).collect();
+    for (command, is_error) in [
+        ("for ((n = 1; n <= 300000; n++)); do echo $n é; done", false),
+        ("seq 99999; exit 3", true),
+    ] {
+        let args = json!({"command": command});
+        let (_, _, body) = server.ask(&call("/mcp/runner", "shell.bash", &args));
+        let result = result(&body);
+        assert_eq!(result["isError"] == true, is_error, "{result}");
+        let content = result["content"].as_array().unwrap();
+        let links = content.iter().filter(|block| block["type"] == "resource_link");
+        let output: Vec<&Value> = links.filter(|link| link["mimeType"] == "text/plain").collect();
+        assert_eq!(output.len(), 1, "{result}");
+        let uri = output[0]["uri"].as_str().unwrap();
+        assert_eq!(output[0]["name"], "Output of bash (stdout)");
+        let note = format!("{uri}?offset=0&length=16384");
+        assert!(
+            content
+                .iter()
+                .any(|block| { block["text"].as_str().is_some_and(|text| text.contains(&note)) })
+        );
+        if is_error {
+            assert_eq!(output[0]["size"], 588_888);
+            continue;
+        }
+        // It is in nobody else's reach, and in parts all of it is there.
+        assert!(read(&server, "/mcp", uri).is_err());
+        let size = output[0]["size"].as_u64().unwrap();
+        assert_eq!(size, printed.len() as u64);
+        let mut whole = String::new();
+        for offset in (0..size).step_by(999_999) {
+            let part = format!("{uri}?offset={offset}&length=999999");
+            let part = read(&server, "/mcp/runner", &part).unwrap();
+            assert_eq!(part["mimeType"], "text/plain");
+            whole += part["text"].as_str().unwrap();
+        }
+        assert!(whole == printed);
+        let beyond = read(&server, "/mcp/runner", &format!("{uri}?offset=99999999"));
+        assert!(beyond.unwrap_err().contains("none at 99999999"));
+        std::fs::remove_dir_all(place.workspace().join(".cofferdam/output")).unwrap();
+        let gone = read(&server, "/mcp/runner", uri).unwrap_err();
+        assert!(gone.contains("has made room for later output"), "{gone}");
+    }
+}
