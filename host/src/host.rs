@@ -227,26 +227,18 @@ pub struct Host {
     team: Arc<Team>,
     contracts: Contracts,
     http: Arc<Http>,
-    repeats: Arc<Repeats>,
-    workers: Arc<Workers>,
-    workspace: Arc<Workspace>,
-    journal: Arc<Journal>,
-    stats: Arc<Mutex<Stats>>,
-    observer: Arc<dyn Observer>,
-    commits: Arc<AtomicU64>,
-    telemetry: Option<Arc<Telemetry>>,
+    standing: Arc<Standing>,
 }
 
 /// What hosts that follow each other on a workspace have in common.
 struct Standing {
-    runtime: Runtime,
-    repeats: Arc<Repeats>,
-    workers: Arc<Workers>,
+    repeats: Repeats,
+    workers: Workers,
     workspace: Arc<Workspace>,
-    journal: Arc<Journal>,
-    stats: Arc<Mutex<Stats>>,
+    journal: Journal,
+    stats: Mutex<Stats>,
     observer: Arc<dyn Observer>,
-    commits: Arc<AtomicU64>,
+    commits: AtomicU64,
     telemetry: Option<Arc<Telemetry>>,
 }
 
@@ -267,23 +259,23 @@ impl Host {
                 .ok()
         });
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
+        let runtime = Runtime::new(workers, cache)?;
         let standing = Standing {
-            runtime: Runtime::new(workers, cache)?,
-            repeats: Arc::default(),
-            workers: Arc::new(Workers::new(workers, timers).map_err(OpenError::Threads)?),
-            journal: Arc::new(Journal::new(Arc::clone(&workspace))),
+            repeats: Repeats::default(),
+            workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
+            journal: Journal::new(Arc::clone(&workspace)),
             workspace,
-            stats: Arc::default(),
+            stats: Mutex::default(),
             observer: Arc::clone(&config.observer),
-            commits: Arc::default(),
+            commits: AtomicU64::default(),
             telemetry: config.telemetry.take().map(|it| Telemetry::start(it, workers)),
         };
-        Self::with(standing, config)
+        Self::with(Arc::new(standing), runtime, config)
     }
 
     /// A host that takes this one's place, with other settings and plugins: it goes on with the
-    /// same workspace, threads, observer, journal, telemetry, figures and counts. Calls of both run beside
-    /// each other; what only this one has loaded is released with it.
+    /// same workspace, threads, observer, journal, telemetry, figures and counts. Calls of both
+    /// run beside each other; what only this one has loaded is released with it.
     ///
     /// A file of a plugin that is in the workspace, where an agent may have changed it, has to be
     /// what it was.
@@ -291,24 +283,13 @@ impl Host {
     /// # Errors
     /// See [`OpenError`].
     pub fn renewed(&self, config: Config) -> Result<Self, OpenError> {
-        let standing = Standing {
-            runtime: self.runtime.renewed(),
-            repeats: Arc::clone(&self.repeats),
-            workers: Arc::clone(&self.workers),
-            workspace: Arc::clone(&self.workspace),
-            journal: Arc::clone(&self.journal),
-            stats: Arc::clone(&self.stats),
-            observer: Arc::clone(&self.observer),
-            commits: Arc::clone(&self.commits),
-            telemetry: self.telemetry.clone(),
-        };
         let named = config.plugins.clone();
-        let host = Self::with(standing, config)?;
+        let host = Self::with(Arc::clone(&self.standing), self.runtime.renewed(), config)?;
         let was = |path: &Path| self.registry.plugins().iter().find(|was| was.component == path);
         for plugin in host.registry.plugins() {
             let path = &plugin.component;
             if named.contains(path)
-                && self.workspace.holds(path)
+                && self.standing.workspace.holds(path)
                 && was(path).is_none_or(|was| was.digest != plugin.digest)
             {
                 return Err(OpenError::InWorkspace(path.clone()));
@@ -339,7 +320,7 @@ impl Host {
         words.join(", ")
     }
 
-    fn with(standing: Standing, config: Config) -> Result<Self, OpenError> {
+    fn with(standing: Arc<Standing>, runtime: Runtime, config: Config) -> Result<Self, OpenError> {
         let mut policy = Policy::new(&config.settings)?;
         if let Some(role) = config.role {
             policy = policy.with_role(role);
@@ -357,7 +338,7 @@ impl Host {
         }
         let helper = config.sandbox.clone();
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
-        let runtime = Arc::new(standing.runtime.compiling_with(compiler));
+        let runtime = Arc::new(runtime.compiling_with(compiler));
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
         let agents = Agents::new(standing.workspace.path(), config.environment.clone());
         let most = policy.limits().output;
@@ -376,14 +357,7 @@ impl Host {
             team: Arc::new(team),
             contracts,
             http: Arc::new(http),
-            repeats: standing.repeats,
-            workers: standing.workers,
-            workspace: standing.workspace,
-            journal: standing.journal,
-            stats: standing.stats,
-            observer: standing.observer,
-            commits: standing.commits,
-            telemetry: standing.telemetry,
+            standing,
         })
     }
 
@@ -399,7 +373,7 @@ impl Host {
 
     /// What takes telemetry, where it is on.
     pub fn telemetry(&self) -> Option<&Arc<Telemetry>> {
-        self.telemetry.as_ref()
+        self.standing.telemetry.as_ref()
     }
 
     /// What agents' answers keep to: the built-in contracts, and those that the host was opened
@@ -410,27 +384,27 @@ impl Host {
 
     /// The figures of this process' calls.
     pub fn stats(&self) -> Summary {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
+        self.standing.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
     }
 
     /// The record of what happened on the workspace.
     pub fn journal(&self) -> &Journal {
-        &self.journal
+        &self.standing.journal
     }
 
     /// Whoever listens to calls.
     pub fn observer(&self) -> &Arc<dyn Observer> {
-        &self.observer
+        &self.standing.observer
     }
 
     /// How many calls run at a time.
     pub fn workers(&self) -> usize {
-        self.workers.count()
+        self.standing.workers.count()
     }
 
     /// The directory that calls work on.
     pub fn workspace(&self) -> &Workspace {
-        &self.workspace
+        &self.standing.workspace
     }
 
     /// Loads every plugin that has not been loaded yet, each with what it is granted. Those that
@@ -583,7 +557,7 @@ impl Host {
                     let skip = failed && fail_fast;
                     self.answer(call, role, options, &scope, skip, shared.as_ref())
                 })
-                .buffered(self.workers.count())
+                .buffered(self.standing.workers.count())
                 .collect()
                 .await;
             failed |= done.iter().any(|ended| matches!(ended.answer.outcome, Outcome::Failed(_)));
@@ -729,7 +703,7 @@ impl Host {
         if is_shared && granted.asks_agents() {
             return Err(dispatch::not_in_transaction());
         }
-        self.repeats.count(granted.call())?;
+        self.standing.repeats.count(granted.call())?;
         Ok(granted)
     }
 
@@ -745,7 +719,7 @@ impl Host {
         cancelled: impl Future<Output = ()>,
     ) -> Result<(Outcome, Option<String>), Failure> {
         if !call.may_write() {
-            let tree = self.workspace.plain();
+            let tree = self.standing.workspace.plain();
             return Ok((executor.execute(id, call, tree, contacts, cancelled).await, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
@@ -774,10 +748,10 @@ impl Host {
     fn executor<'a>(&'a self, options: &'a RunOptions) -> Executor<'a> {
         Executor {
             runtime: &self.runtime,
-            workers: &self.workers,
+            workers: &self.standing.workers,
             policy: &self.policy,
-            workspace: &self.workspace,
-            observer: options.observer.as_ref().unwrap_or(&self.observer),
+            workspace: &self.standing.workspace,
+            observer: options.observer.as_ref().unwrap_or(&self.standing.observer),
             backends: &self.backends,
             programs: &self.programs,
             http: &self.http,
@@ -787,10 +761,11 @@ impl Host {
 
     /// Begins a transaction, and records what had to be recovered before.
     async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
-        let (transaction, recovered) = Transaction::begin(&self.workspace, patience).await?;
+        let (transaction, recovered) =
+            Transaction::begin(&self.standing.workspace, patience).await?;
         if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
-            self.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
+            self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
         }
         Ok(transaction)
     }
@@ -804,9 +779,9 @@ impl Host {
         let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
-        self.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
-        if self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
-            let history = History::new(Arc::clone(&self.workspace));
+        self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
+        if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
+            let history = History::new(Arc::clone(&self.standing.workspace));
             if let Err(error) = history.prune(self.policy.retention()) {
                 tracing::warn!("old commits could not be removed: {error}");
             }
@@ -816,7 +791,7 @@ impl Host {
 
     /// The journal, the figures and telemetry see every exit.
     fn record(&self, record: Record, origin: &Origin) {
-        if let Some(telemetry) = &self.telemetry {
+        if let Some(telemetry) = &self.standing.telemetry {
             let role = record.role.as_deref().and_then(|role| self.policy.role(role));
             let tool = self.registry.resolve(&record.tool, role).ok();
             telemetry.ended(&record, tool.map(|tool| tool.qualified_name()).as_deref(), origin);
@@ -829,8 +804,8 @@ impl Host {
     }
 
     fn append(&self, entry: Entry) {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).add(&entry);
-        self.journal.append(&entry);
+        self.standing.stats.lock().unwrap_or_else(PoisonError::into_inner).add(&entry);
+        self.standing.journal.append(&entry);
     }
 
     /// That whoever made the call has to do without the tool now, where its manifest says so.

@@ -40,11 +40,11 @@ impl Host {
             Limits { call: self.policy.limits().program_call, ..self.policy.limits().clone() };
         Surroundings {
             id: uuid::Uuid::now_v7().to_string(),
-            workspace: Arc::clone(&self.workspace),
-            tree: Arc::clone(self.workspace.plain()),
+            workspace: Arc::clone(&self.standing.workspace),
+            tree: Arc::clone(self.standing.workspace.plain()),
             control: Arc::new(Control::new(limits.call)),
             limits,
-            observer: Arc::clone(&self.observer),
+            observer: Arc::clone(&self.standing.observer),
             backends: Arc::clone(&self.backends),
             programs: Arc::clone(&self.programs),
             http: Arc::clone(&self.http),

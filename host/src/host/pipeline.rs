@@ -336,7 +336,7 @@ impl Host {
         let mut files = Vec::new();
         let mut unread = Vec::new();
         for path in &round.touched_files {
-            match (read_text(self.workspace.plain(), path), read_text(after, path)) {
+            match (read_text(self.standing.workspace.plain(), path), read_text(after, path)) {
                 (Some(before), Some(after)) => {
                     files.push(TouchedFile { path: path.clone(), before, after });
                 }
