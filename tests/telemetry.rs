@@ -117,15 +117,6 @@ fn attribute<'a>(of: &'a Value, name: &str) -> &'a str {
     value.and_then(|value| value.values().next()?.as_str()).unwrap_or_default()
 }
 
-fn ended(command: &mut Command) -> Ended {
-    let output = command.output().unwrap();
-    Ended {
-        status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
 /// A span for each call, with the caller's as its parent.
 #[test]
 fn calls_of_clients_are_spans() {
@@ -229,7 +220,10 @@ fn a_command_sends_what_it_has_before_it_ends() {
     let args = ["call", "read_file", r#"{"path": "a.txt"}"#];
     let late = ["OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"].map(|it| (it, "3600000"));
     let mut command = place.command(&args);
-    assert_eq!(ended(collector.of(&mut command).envs(late).env("TRACEPARENT", PARENT)).status, 0);
+    assert_eq!(
+        Ended::of(collector.of(&mut command).envs(late).env("TRACEPARENT", PARENT)).status,
+        0
+    );
     let span = collector.span();
     assert_eq!((&span["name"], &span["kind"]), (&json!("execute_tool files.read_file"), &json!(1)));
     assert_eq!((&span["traceId"], attribute(&span, "mcp.method.name")), (&json!(TRACE), ""));
@@ -240,7 +234,7 @@ fn a_command_sends_what_it_has_before_it_ends() {
     ]});
     place.write("calls.json", envelope.to_string());
     let mut command = place.command(&["run", "calls.json"]);
-    assert_eq!(ended(collector.of(&mut command).envs(late)).status, 1);
+    assert_eq!(Ended::of(collector.of(&mut command).envs(late)).status, 1);
     let spans = collector.spans();
     let mut outcomes: Vec<&str> =
         spans.iter().map(|span| attribute(span, "cofferdam.outcome")).collect();
@@ -250,7 +244,7 @@ fn a_command_sends_what_it_has_before_it_ends() {
     for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")] {
         while collector.sent.try_recv().is_ok() {}
         let mut command = place.command(&args);
-        assert_eq!(ended(collector.of(&mut command).env(off.0, off.1)).status, 0);
+        assert_eq!(Ended::of(collector.of(&mut command).env(off.0, off.1)).status, 0);
         let sent = collector.sent.recv_timeout(Duration::from_millis(200));
         assert!(matches!(sent, Err(RecvTimeoutError::Timeout)));
     }
@@ -269,7 +263,8 @@ fn a_collector_that_takes_nothing_holds_nothing_up() {
     ] {
         let collector = Collector { address, sent: mpsc::channel().1 };
         let mut command = place.command(&["call", "read_file", r#"{"path": "a.txt"}"#]);
-        let ended = ended(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000"));
+        let ended =
+            Ended::of(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000"));
         assert_eq!(ended.status, 0, "{ended:?}");
         assert_eq!(ended.json()["content"], "one\n");
         assert!(ended.stderr.contains(why), "{ended:?}");
@@ -292,7 +287,7 @@ fn a_mistake_in_the_variables_is_said() {
     place.write("a.txt", "one\n");
     let collector = Collector::new();
     let mut command = place.command(&["call", "read_file", r#"{"path": "a.txt"}"#]);
-    let ended = ended(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_HEADERS", SECRET));
+    let ended = Ended::of(collector.of(&mut command).env("OTEL_EXPORTER_OTLP_HEADERS", SECRET));
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.stderr.contains("telemetry is off: OTEL_EXPORTER_OTLP_HEADERS"), "{ended:?}");
     assert!(!ended.stderr.contains(SECRET), "{ended:?}");

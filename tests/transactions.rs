@@ -502,11 +502,7 @@ fn as_ordinary_user(place: &Place, action: &Value) -> Option<Ended> {
         .env("HOME", place.home())
         .output()
         .ok()?;
-    Some(Ended {
-        status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    })
+    Some(output.into())
 }
 
 #[test]

@@ -245,12 +245,7 @@ pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
     });
     let output = child.wait_with_output().unwrap();
     drop(done);
-    let ended = Ended {
-        status: output.status.code().unwrap_or(-1),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    };
-    (ended, watch.join().unwrap())
+    (output.into(), watch.join().unwrap())
 }
 
 /// `VmHWM` of a process, in MiB.

@@ -23,12 +23,7 @@ pub fn path(head: &str) -> &str {
 impl Place {
     /// Runs a command that trusts the authority of a server, too.
     fn trusting(&self, server: &Server, args: &[&str]) -> Ended {
-        let output = self.command(args).env("SSL_CERT_FILE", server.authority()).output().unwrap();
-        Ended {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
+        Ended::of(self.command(args).env("SSL_CERT_FILE", server.authority()))
     }
 }
 

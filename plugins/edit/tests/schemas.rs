@@ -2,47 +2,20 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use cofferdam_edit::{move_text, patch, replace};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use cofferdam_testing::{examples, fits, parsed, takes_examples};
 
 macro_rules! schema {
     ($name:literal) => {
-        serde_json::from_str::<Value>(include_str!(concat!(
-            "../../../schemas/tools/edit.",
-            $name,
-            ".json"
-        )))
-        .unwrap()
+        parsed(include_str!(concat!("../../../schemas/tools/edit.", $name, ".json")))
     };
-}
-
-/// The examples of a schema, each of which it allows.
-fn examples(schema: &Value) -> Vec<Value> {
-    let validator = jsonschema::validator_for(schema).unwrap();
-    let examples = schema["examples"].as_array().unwrap().clone();
-    assert!(!examples.is_empty());
-    for example in &examples {
-        validator.validate(example).unwrap();
-    }
-    examples
-}
-
-fn check_input<Args: DeserializeOwned>(schema: &Value) {
-    for example in examples(schema) {
-        let mut unknown = example.clone();
-        assert!(serde_json::from_value::<Args>(example).is_ok());
-        unknown["unknown"] = Value::Null;
-        assert!(!jsonschema::is_valid(schema, &unknown));
-        assert!(serde_json::from_value::<Args>(unknown).is_err());
-    }
 }
 
 #[test]
 fn input_examples_are_arguments() {
-    check_input::<replace::Args>(&schema!("atomic_replace.input"));
-    check_input::<move_text::Args>(&schema!("move_text.input"));
-    check_input::<patch::EditCode>(&schema!("edit_code.input"));
-    check_input::<patch::ApplyPatch>(&schema!("apply_patch.input"));
+    takes_examples::<replace::Args>(&schema!("atomic_replace.input"));
+    takes_examples::<move_text::Args>(&schema!("move_text.input"));
+    takes_examples::<patch::EditCode>(&schema!("edit_code.input"));
+    takes_examples::<patch::ApplyPatch>(&schema!("apply_patch.input"));
 }
 
 #[test]
@@ -69,35 +42,32 @@ fn answers_fit_the_schemas() {
         std::fs::write(directory.path().join("a"), "1\n2\n").unwrap();
         std::fs::write(directory.path().join("b"), "x\n").unwrap();
     };
-    let args = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-    let fits = |schema: Value, answer: Value| jsonschema::validate(&schema, &answer).unwrap();
 
     lay_out();
-    let call = |text: &str| replace::run(&serde_json::from_value(args(text)).unwrap(), &context);
+    let call = |text: &str| replace::run(&serde_json::from_str(text).unwrap(), &context);
     let done = call(r#"{"file_path":"a","replacements":[{"old_string":"1","new_string":"one"}]}"#)
         .unwrap();
-    fits(schema!("atomic_replace.output"), serde_json::to_value(done).unwrap());
+    fits(&schema!("atomic_replace.output"), &serde_json::to_value(done).unwrap());
     let error = call(r#"{"file_path":"a","replacements":[{"old_string":"3","new_string":""}]}"#)
         .unwrap_err();
-    fits(schema!("atomic_replace.failure"), *error.detail.unwrap());
+    fits(&schema!("atomic_replace.failure"), &error.detail.unwrap());
 
     lay_out();
-    let call = |text: &str| move_text::run(&serde_json::from_value(args(text)).unwrap(), &context);
+    let call = |text: &str| move_text::run(&serde_json::from_str(text).unwrap(), &context);
     for text in [
         r#"{"file_path":"a","source_start":1,"source_end":1,"target_line":3}"#,
         r#"{"file_path":"a","source_start":1,"source_end":1,"target_line":1,"target_file":"b"}"#,
     ] {
-        fits(schema!("move_text.output"), serde_json::to_value(call(text).unwrap()).unwrap());
+        fits(&schema!("move_text.output"), &serde_json::to_value(call(text).unwrap()).unwrap());
     }
     let error =
         call(r#"{"file_path":"a","source_start":1,"source_end":9,"target_line":3}"#).unwrap_err();
-    fits(schema!("move_text.failure"), *error.detail.unwrap());
+    fits(&schema!("move_text.failure"), &error.detail.unwrap());
 
     lay_out();
-    let call =
-        |text: &str| patch::edit_code(&serde_json::from_value(args(text)).unwrap(), &context);
+    let call = |text: &str| patch::edit_code(&serde_json::from_str(text).unwrap(), &context);
     let done = call(r#"{"path":"a","patch":"@@ -1 +1 @@\n-1\n+one\n"}"#).unwrap();
-    fits(schema!("edit_code.output"), serde_json::to_value(done).unwrap());
+    fits(&schema!("edit_code.output"), &serde_json::to_value(done).unwrap());
     let error = call(r#"{"path":"a","patch":"@@ -9 +9 @@\n-1\n+one\n"}"#).unwrap_err();
-    fits(schema!("edit_code.failure"), *error.detail.unwrap());
+    fits(&schema!("edit_code.failure"), &error.detail.unwrap());
 }

@@ -52,6 +52,7 @@ plugin!(Files { read_file, read_code = read_file, write_file, read_tree, read, g
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use cofferdam_testing::{fits, parsed, takes_examples};
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 
@@ -59,19 +60,8 @@ mod tests {
 
     /// Every example of an input schema fits that schema and is what the tool takes.
     fn check<Args: DeserializeOwned>(input: &str, output: &str) {
-        let schema: Value = serde_json::from_str(input).unwrap();
-        let validator = jsonschema::draft202012::new(&schema).unwrap();
-        let examples = schema["examples"].as_array().unwrap();
-        assert!(!examples.is_empty());
-        for example in examples {
-            assert!(validator.is_valid(example), "{example}");
-            serde_json::from_value::<Args>(example.clone()).unwrap();
-            let mut more = example.clone();
-            more["surprise"] = Value::Null;
-            assert!(!validator.is_valid(&more), "{more}");
-            assert!(serde_json::from_value::<Args>(more).is_err());
-        }
-        jsonschema::draft202012::new(&serde_json::from_str(output).unwrap()).unwrap();
+        takes_examples::<Args>(&parsed(input));
+        jsonschema::draft202012::new(&parsed(output)).unwrap();
     }
 
     macro_rules! schema {
@@ -99,9 +89,7 @@ mod tests {
         std::os::unix::fs::symlink("long", at("link")).unwrap();
         let args = |value: Value| value.to_string();
         let valid = |schema: &str, answer: Value| {
-            let schema = serde_json::from_str(schema).unwrap();
-            let validator = jsonschema::draft202012::new(&schema).unwrap();
-            assert!(validator.is_valid(&answer), "{answer}");
+            fits(&parsed(schema), &answer);
         };
         let read_file = serde_json::from_str(&args(serde_json::json!({"path": "long"}))).unwrap();
         let answer = Files::read_file(read_file, &context).unwrap();

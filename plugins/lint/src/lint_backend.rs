@@ -284,6 +284,7 @@ fn description(message: &str) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use cofferdam_sdk::backend::linting::Fix;
+    use cofferdam_testing::{fits, parsed, takes_examples};
     use serde_json::{Value, json};
 
     use super::*;
@@ -293,12 +294,10 @@ mod tests {
     const OUTPUT: &str = include_str!("../../../schemas/tools/lint.lint_backend.output.json");
 
     fn lint(fake: &Fake, args: Value) -> Result<Value, ToolError> {
-        let schema =
-            |text| jsonschema::draft202012::new(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(schema(INPUT).is_valid(&args), "{args}");
+        fits(&parsed(INPUT), &args);
         let args = serde_json::from_value(args).unwrap();
         let answer = serde_json::to_value(run(&args, &fake.context, fake)?).unwrap();
-        assert!(schema(OUTPUT).is_valid(&answer), "{answer}");
+        fits(&parsed(OUTPUT), &answer);
         Ok(answer)
     }
 
@@ -482,15 +481,6 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_schema_are_arguments() {
-        let schema: Value = serde_json::from_str(INPUT).unwrap();
-        let validator = jsonschema::draft202012::new(&schema).unwrap();
-        for example in schema["examples"].as_array().unwrap() {
-            assert!(validator.is_valid(example), "{example}");
-            serde_json::from_value::<Args>(example.clone()).unwrap();
-            let mut more = example.clone();
-            more["surprise"] = Value::Null;
-            assert!(!validator.is_valid(&more), "{more}");
-            assert!(serde_json::from_value::<Args>(more).is_err());
-        }
+        takes_examples::<Args>(&parsed(INPUT));
     }
 }

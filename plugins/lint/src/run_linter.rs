@@ -266,6 +266,7 @@ fn exit_code(reports: &[Asked<'_, Report>], found: bool, unchecked: bool) -> i32
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use cofferdam_testing::{fits, parsed, takes_examples};
     use serde_json::{Value, json};
 
     use super::*;
@@ -276,13 +277,11 @@ mod tests {
 
     /// Runs the tool; the answer fits the schema and has a duration, which is taken out.
     fn lint(fake: &Fake, args: Value) -> Result<Value, ToolError> {
-        let schema =
-            |text| jsonschema::draft202012::new(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(schema(INPUT).is_valid(&args), "{args}");
+        fits(&parsed(INPUT), &args);
         let args = serde_json::from_value(args).unwrap();
         let output = run(&args, &fake.context, fake)?;
         let mut answer = serde_json::to_value(output).unwrap();
-        assert!(schema(OUTPUT).is_valid(&answer), "{answer}");
+        fits(&parsed(OUTPUT), &answer);
         let duration = answer.as_object_mut().unwrap().remove("duration").unwrap();
         assert!(duration.as_str().unwrap().ends_with('s'), "{duration}");
         Ok(answer)
@@ -460,15 +459,6 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_schema_are_arguments() {
-        let schema: Value = serde_json::from_str(INPUT).unwrap();
-        let validator = jsonschema::draft202012::new(&schema).unwrap();
-        for example in schema["examples"].as_array().unwrap() {
-            assert!(validator.is_valid(example), "{example}");
-            serde_json::from_value::<Args>(example.clone()).unwrap();
-            let mut more = example.clone();
-            more["surprise"] = Value::Null;
-            assert!(!validator.is_valid(&more), "{more}");
-            assert!(serde_json::from_value::<Args>(more).is_err());
-        }
+        takes_examples::<Args>(&parsed(INPUT));
     }
 }

@@ -118,6 +118,24 @@ pub struct Outline {
     pub package: Option<String>,
 }
 
+#[cfg(test)]
+impl Outline {
+    /// Its symbols as tests list them: name, kind, first and last line, and whether it is public.
+    pub fn listed(&self) -> Vec<(String, Kind, usize, usize, bool)> {
+        let one = |one: &Symbol| (one.qualified(), one.kind, one.line, one.end_line, one.public);
+        self.symbols.iter().map(one).collect()
+    }
+
+    /// Sees to it that everything was understood, and that it has these symbols and no others.
+    #[track_caller]
+    pub fn has(&self, wanted: &[(&str, Kind, usize, usize, bool)]) {
+        let wanted: Vec<_> =
+            wanted.iter().map(|&(name, kind, a, b, c)| (name.to_owned(), kind, a, b, c)).collect();
+        assert_eq!(self.problem, None);
+        assert_eq!(self.listed(), wanted);
+    }
+}
+
 /// Where lines start: after `\n`, `\r\n` or a lone `\r`.
 #[derive(Debug)]
 pub struct Lines<'a> {

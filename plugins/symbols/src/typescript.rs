@@ -522,10 +522,7 @@ mod tests {
     fn listed(path: &str, text: &str) -> Vec<(String, Kind, usize, usize, bool)> {
         let outline = outline(path, text);
         assert_eq!(outline.problem, None);
-        let shown = outline.symbols.iter().map(|symbol| {
-            (symbol.qualified(), symbol.kind, symbol.line, symbol.end_line, symbol.public)
-        });
-        shown.collect()
+        outline.listed()
     }
 
     #[test]
@@ -561,8 +558,8 @@ export { x as y } from "./x";
 export * from "./all";
 export default class { run() {} }
 "#;
-        let found = listed("a.ts", text);
-        let wanted = [
+        let outline = outline("a.ts", text);
+        outline.has(&[
             ("load", Kind::Function, 6, 9, true),
             ("load.inner", Kind::Function, 7, 7, false),
             ("helper", Kind::Function, 10, 10, true),
@@ -588,14 +585,8 @@ export default class { run() {} }
             ("three", Kind::Variable, 26, 26, false),
             ("default", Kind::Class, 30, 30, true),
             ("default.run", Kind::Method, 30, 30, true),
-        ];
-        let wanted: Vec<_> = wanted
-            .into_iter()
-            .map(|(name, kind, a, b, c)| (name.to_owned(), kind, a, b, c))
-            .collect();
-        assert_eq!(found, wanted);
+        ]);
 
-        let outline = outline("a.ts", text);
         let load = &outline.symbols[0];
         assert_eq!(load.doc.as_deref(), Some("Loads a file.\n\nIn full."));
         assert_eq!((load.start_line, load.line), (2, 6));

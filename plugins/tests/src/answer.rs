@@ -152,7 +152,7 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use serde::de::DeserializeOwned;
+    use cofferdam_testing::{examples, fits, parsed, takes_examples};
     use serde_json::{Value, json};
 
     use super::*;
@@ -160,10 +160,6 @@ mod tests {
 
     const INPUT: &str = include_str!("../../../schemas/tools/tests.run_tests.input.json");
     const OUTPUT: &str = include_str!("../../../schemas/tools/tests.run_tests.output.json");
-
-    fn schema(text: &str) -> Value {
-        serde_json::from_str(text).unwrap()
-    }
 
     fn test(status: Status) -> Test {
         let failed = matches!(status, Status::Fail | Status::Error);
@@ -189,7 +185,7 @@ mod tests {
 
     fn check(output: &Output) -> Value {
         let answer = serde_json::to_value(output).unwrap();
-        jsonschema::validate(&schema(OUTPUT), &answer).unwrap();
+        fits(&parsed(OUTPUT), &answer);
         answer
     }
 
@@ -259,17 +255,8 @@ mod tests {
 
     #[test]
     fn schemas_and_types_agree() {
-        fn taken<T: DeserializeOwned>(value: &Value) -> bool {
-            T::deserialize(value).is_ok()
-        }
-        let input = schema(INPUT);
-        for example in input["examples"].as_array().unwrap() {
-            jsonschema::validate(&input, example).unwrap();
-            assert!(taken::<Args>(example), "{example}");
-            let mut more = example.clone();
-            more["surprise"] = Value::Null;
-            assert!(!jsonschema::is_valid(&input, &more) && !taken::<Args>(&more), "{more}");
-        }
+        let input = parsed(INPUT);
+        takes_examples::<Args>(&input);
         for wrong in [
             json!({"test_pattern": ""}),
             json!({"framework": ""}),
@@ -279,8 +266,6 @@ mod tests {
         ] {
             assert!(!jsonschema::is_valid(&input, &wrong), "{wrong}");
         }
-        for example in schema(OUTPUT)["examples"].as_array().unwrap() {
-            jsonschema::validate(&schema(OUTPUT), example).unwrap();
-        }
+        examples(&parsed(OUTPUT));
     }
 }
