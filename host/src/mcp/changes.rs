@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rmcp::RoleServer;
-use rmcp::service::{Peer, SubscriptionContext};
+use rmcp::model::{PromptListChangedNotification, ServerNotification, ToolListChangedNotification};
+use rmcp::service::{Peer, SubscriptionContext, SubscriptionSendError};
+use rmcp::{RoleServer, ServiceError};
 
 use super::Server;
 use super::offer::Offer;
@@ -14,18 +15,15 @@ use super::offer::Offer;
 /// How long a client may take to hear of a change.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Which lists of a role are others than they were.
-struct Changes {
-    tools: bool,
-    prompts: bool,
-}
-
-impl Changes {
-    fn between(old: &Offer, new: &Offer, role: Option<&str>) -> Self {
-        // A role that is gone has no tools.
-        let tools = |offer: &Offer| offer.tools(role).ok();
-        Self { tools: tools(old) != tools(new), prompts: old.prompts != new.prompts }
-    }
+/// What is said of the lists of a role that are others than they were.
+fn notices(old: &Offer, new: &Offer, role: Option<&str>) -> Vec<ServerNotification> {
+    // A role that is gone has no tools.
+    let tools = |offer: &Offer| offer.tools(role).ok();
+    let lists = [
+        (tools(old) != tools(new), ToolListChangedNotification::default().into()),
+        (old.prompts != new.prompts, PromptListChangedNotification::default().into()),
+    ];
+    lists.into_iter().filter_map(|(has_changed, notice)| has_changed.then_some(notice)).collect()
 }
 
 /// The clients that began with `initialize`, each with its role.
@@ -43,15 +41,11 @@ impl Sessions {
     pub(super) async fn tell(&self, old: &Offer, new: &Offer) {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let told = sessions.iter().map(|(peer, role)| async move {
-            let changes = Changes::between(old, new, role.as_deref());
             let tell = async {
-                if changes.tools {
-                    peer.notify_tool_list_changed().await?;
+                for notice in notices(old, new, role.as_deref()) {
+                    peer.send_notification(notice).await?;
                 }
-                if changes.prompts {
-                    peer.notify_prompt_list_changed().await?;
-                }
-                Ok::<_, rmcp::ServiceError>(())
+                Ok::<_, ServiceError>(())
             };
             if !matches!(tokio::time::timeout(PATIENCE, tell).await, Ok(Ok(()))) {
                 tracing::debug!("a client does not hear that its lists have changed");
@@ -65,7 +59,6 @@ impl Sessions {
 pub(super) async fn listen(server: &Server, context: &SubscriptionContext) {
     let mut offers = server.shared.offer.subscribe();
     let mut known = Arc::clone(&offers.borrow_and_update());
-    let (sink, accepted) = (context.sink(), context.accepted());
     loop {
         tokio::select! {
             () = context.cancelled() => return,
@@ -73,19 +66,12 @@ pub(super) async fn listen(server: &Server, context: &SubscriptionContext) {
             changed = offers.changed() => if changed.is_err() { return },
         }
         let new = Arc::clone(&offers.borrow_and_update());
-        let changes = Changes::between(&known, &new, server.role.as_deref());
-        known = new;
-        let tell = async {
-            if changes.tools && accepted.tools_list_changed == Some(true) {
-                sink.notify_tool_list_changed().await?;
+        for notice in notices(&known, &new, server.role.as_deref()) {
+            match context.sink().send(notice).await {
+                Ok(()) | Err(SubscriptionSendError::NotificationNotAccepted(_)) => {}
+                Err(_) => return,
             }
-            if changes.prompts && accepted.prompts_list_changed == Some(true) {
-                sink.notify_prompt_list_changed().await?;
-            }
-            Ok::<_, rmcp::service::SubscriptionSendError>(())
-        };
-        if tell.await.is_err() {
-            return;
         }
+        known = new;
     }
 }
