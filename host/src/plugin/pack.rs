@@ -174,18 +174,18 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
 /// # Errors
 /// Bytes that are no component, or one without a good manifest.
 pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
-    match section(component)? {
-        Some(json) => Ok(Manifest::parse(json)?),
+    match packed_manifest(component)? {
+        Some(manifest) => Ok(manifest),
         None => Ok(typed::derive(component, called)?.manifest),
     }
 }
 
-/// Whether a component has a manifest packed into it.
+/// The manifest that is packed into a component; `None`: there is none.
 ///
 /// # Errors
-/// Bytes that are no component.
-pub fn is_packed(component: &[u8]) -> Result<bool, PackError> {
-    Ok(section(component)?.is_some())
+/// Bytes that are no component, or a manifest that is no good.
+pub fn packed_manifest(component: &[u8]) -> Result<Option<Manifest>, PackError> {
+    Ok(section(component)?.map(Manifest::parse).transpose()?)
 }
 
 /// What a file is called.

@@ -16,7 +16,7 @@ use crate::distribution::Distribution;
 use crate::install::{self, Changes, Installer, Plan, Wish};
 use crate::journal::{Entry, Event, Journal};
 use crate::plugin::acceptance::by;
-use crate::plugin::lock::{FILE, Locked};
+use crate::plugin::lock::{FILE, Lock, Locked};
 use crate::plugin::registry::Registry;
 use crate::plugin::source::Source;
 use crate::plugin::store::Store;
@@ -151,7 +151,7 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     let lock = install::lock(&session.workspace)?;
     let wish = Wish { digest: args.digest, ..wish(&args.accepted)? };
     let Some(name) = &args.source else {
-        return everything(&session, args, &wish, output);
+        return everything(&session, &lock, args, &wish, output);
     };
     let again = format!("cofferdam plugin install {name}");
     let plan = if let Some(locked) = lock.plugins.get(name) {
@@ -175,20 +175,29 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     Ok(exit::OK)
 }
 
+/// Refuses the options that are for one plugin, where a command is for all of them.
+pub fn of_no_single_plugin(
+    accepted: &Accepted,
+    granting: &Granting,
+    command: &str,
+) -> Result<(), CliError> {
+    if accepted.key.is_none() && granting.grant.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "--key and --grant are for one plugin: name it, as in `cofferdam plugin {command} NAME`"
+    )))
+}
+
 /// Installs what the lock names and is not installed yet.
 fn everything(
     session: &Session,
+    lock: &Lock,
     args: &Install,
     wish: &Wish,
     output: &Output,
 ) -> Result<u8, CliError> {
-    let lock = install::lock(&session.workspace)?;
-    if args.accepted.key.is_some() || !args.granting.grant.is_empty() {
-        return Err(CliError::Usage(
-            "--key and --grant are for one plugin: name it, as in `cofferdam plugin install NAME`"
-                .to_owned(),
-        ));
-    }
+    of_no_single_plugin(&args.accepted, &args.granting, "install")?;
     if lock.plugins.is_empty() {
         tracing::warn!("{FILE} names no plugin; `cofferdam plugin install FILE` installs one");
     }

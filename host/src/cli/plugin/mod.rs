@@ -7,7 +7,7 @@ mod push;
 mod test;
 mod update;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde_json::{Value, json};
@@ -102,11 +102,8 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
 
 fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
     let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
-    let (bytes, manifest) = if Path::new(name).is_file() {
-        let bytes = fs::read(name).map_err(|error| usage(&error))?;
-        let called = pack::called(Path::new(name));
-        let manifest = pack::manifest(&bytes, &called).map_err(|error| usage(&error))?;
-        (bytes, manifest)
+    let (file, called) = if Path::new(name).is_file() {
+        (PathBuf::from(name), pack::called(Path::new(name)))
     } else {
         let (host, _timers) = setup::host(global, Some(1))?;
         let plugin = host
@@ -117,18 +114,19 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
             .ok_or_else(|| {
             usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file")
         })?;
-        let bytes = fs::read(&plugin.component).map_err(|error| usage(&error))?;
-        (bytes, plugin.manifest.clone())
+        (plugin.component.clone(), name.to_owned())
+    };
+    let bytes = fs::read(file).map_err(|error| usage(&error))?;
+    let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
+        Some(manifest) => (manifest, None),
+        None => {
+            let derived = typed::derive(&bytes, &called).map_err(|error| usage(&error))?;
+            (derived.manifest, Some(derived.left_out))
+        }
     };
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
     let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
     let wit = wit::text(&bytes).map_err(|error| usage(&error))?;
-    let is_packed = pack::is_packed(&bytes).map_err(|error| usage(&error))?;
-    let left_out = if is_packed {
-        Vec::new()
-    } else {
-        typed::derive(&bytes, &manifest.name).map_err(|error| usage(&error))?.left_out
-    };
     output.document(&json!({
         "name": manifest.name,
         "version": manifest.version,
@@ -136,7 +134,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "license": manifest.license,
         "asks_for": in_words(&manifest.requests),
         "limits": manifest.limits,
-        "has_manifest": is_packed,
+        "has_manifest": left_out.is_none(),
         "signer": accepted_signer(&Digest::of(&bytes))?,
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
@@ -145,7 +143,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
             "effects": tool.effects,
             "examples": tool.examples.iter().map(|example| &example.name).collect::<Vec<_>>(),
         })).collect::<Vec<Value>>(),
-        "left_out": left_out,
+        "left_out": left_out.unwrap_or_default(),
         "backends": manifest.backends,
         "imports": imports,
         "exports": exports,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::install::{Session, unchanged, wish};
+use super::install::{Session, of_no_single_plugin, unchanged, wish};
 use crate::cli::args::{Global, Update};
 use crate::cli::output::Output;
 use crate::cli::{CliError, exit};
@@ -17,11 +17,8 @@ pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, Cl
         if lock.plugins.is_empty() {
             return Err(InstallError::Unknown(name.clone()).into());
         }
-    } else if args.accepted.key.is_some() || !args.granting.grant.is_empty() {
-        return Err(CliError::Usage(
-            "--key and --grant are for one plugin: name it, as in `cofferdam plugin update NAME`"
-                .to_owned(),
-        ));
+    } else {
+        of_no_single_plugin(&args.accepted, &args.granting, "update")?;
     }
     let wish = wish(&args.accepted)?;
     let (mut documents, mut status) = (Vec::new(), exit::OK);
