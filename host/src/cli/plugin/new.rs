@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
@@ -19,6 +20,13 @@ static INTERFACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../wit/deps");
 
 /// The end of a file's name that means something where the templates are, such as `Cargo.toml`.
 const SUFFIX: &str = ".template";
+
+/// The folders of a template's files: its own, and what it shares with others.
+fn folders(template: &'static str) -> impl Iterator<Item = &'static str> {
+    let tool = template.ends_with("-tool").then_some("tool");
+    let rust = template.starts_with("rust-").then_some("rust");
+    iter::once(template).chain(tool).chain(rust)
+}
 
 /// The template of a language and a kind; `None`: there is none.
 fn template(language: Language, kind: PluginKind) -> Option<&'static str> {
@@ -67,13 +75,9 @@ pub fn execute(args: &PluginNew, output: &Output) -> Result<u8, CliError> {
 }
 
 /// The files of a project, by their paths in it.
-fn files(template: &str, name: &str) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
+fn files(template: &'static str, name: &str) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
     let mut files = BTreeMap::new();
-    let mut folders = vec![template];
-    if template.ends_with("-tool") {
-        folders.push("tool");
-    }
-    for folder in folders {
+    for folder in folders(template) {
         let directory = TEMPLATES.get_dir(folder).ok_or(format!("no template {folder}"))?;
         for file in files_below(directory) {
             let path = file.path().strip_prefix(folder).map_err(|error| error.to_string())?;
@@ -176,7 +180,7 @@ mod tests {
             assert!(readme.contains("my-plugin_2.wasm"), "{template}");
         }
         // No folder without a use.
-        let known: Vec<&str> = templates().chain(["tool"]).collect();
+        let known: Vec<&str> = templates().flat_map(folders).collect();
         for folder in TEMPLATES.dirs() {
             assert!(
                 known.contains(&folder.path().to_str().unwrap()),
