@@ -309,9 +309,11 @@ impl Command {
                 shown.errors()
             }
             Self::Pipeline(Pipeline { format: RoundFormat::Json, .. }) => Format::Json,
-            Self::Pipeline(_) | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
+            // The standard output of a server is its client's.
+            Self::Serve(_)
+            | Self::Pipeline(_)
+            | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
-            | Self::Serve(_)
             | Self::Mcp { .. }
             | Self::Schema(_)
             | Self::Completions(_)
