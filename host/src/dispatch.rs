@@ -5,17 +5,17 @@
 //! Call --resolve--> ValidCall --grant--> GrantedCall --execute--> Outcome
 //! ```
 
-use std::fmt::Write as _;
+mod refusal;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use crate::envelope::{Call, DecodeError};
+use crate::envelope::Call;
 use crate::outcome::{Failure, Outcome, Status, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
 use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
@@ -26,110 +26,10 @@ use crate::runtime::{
 use crate::schema::{Problem, Schema};
 use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
 
-/// How many problems the feedback to a model names.
-const FEEDBACK_PROBLEMS: usize = 5;
-
-/// How much of a tool's schema the feedback to a model shows, in bytes.
-const FEEDBACK_SCHEMA: usize = 1_500;
+pub use refusal::{CallProblem, Refusal, RefusalCode};
 
 /// How long the code of a failure may be, in bytes.
 const CODE: usize = 64;
-
-/// Calls that the host does not take: nothing of the envelope was run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{feedback}")]
-pub struct Refusal {
-    /// Everything that is wrong.
-    pub problems: Vec<CallProblem>,
-    /// The same for the model that wrote the calls: short, with what would be right.
-    pub feedback: String,
-}
-
-/// One thing that is wrong with an envelope.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CallProblem {
-    /// `InvalidEnvelope`, `UnknownTool`, `AmbiguousTool`, `InvalidArguments`, `TooLarge`,
-    /// `InvalidScope` or `UnknownRole`.
-    pub code: &'static str,
-    /// Which call, counted from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call: Option<usize>,
-    /// The tool's name as it was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// Where and what.
-    #[serde(flatten)]
-    pub problem: Problem,
-}
-
-impl Refusal {
-    /// A refusal of the envelope as a whole.
-    pub fn whole(
-        code: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> Self {
-        Self::from_problems(
-            vec![CallProblem {
-                code,
-                call: None,
-                tool: None,
-                problem: Problem {
-                    pointer: String::new(),
-                    expected: expected.into(),
-                    found: Some(found.into()),
-                    did_you_mean: None,
-                },
-            }],
-            &[],
-        )
-    }
-
-    /// A refusal with its feedback; `tools` are those whose arguments are wrong.
-    fn from_problems(problems: Vec<CallProblem>, tools: &[&Arc<ToolEntry>]) -> Self {
-        let mut feedback =
-            String::from("Nothing was run. Correct this and send all of it again:\n");
-        for problem in problems.iter().take(FEEDBACK_PROBLEMS) {
-            let _ = match (&problem.call, &problem.tool) {
-                (Some(call), Some(tool)) => {
-                    writeln!(feedback, "- call {} ({tool}) {}", call + 1, problem.problem)
-                }
-                _ => writeln!(feedback, "- {}", problem.problem),
-            };
-        }
-        if problems.len() > FEEDBACK_PROBLEMS {
-            let _ = writeln!(feedback, "- and {} more", problems.len() - FEEDBACK_PROBLEMS);
-        }
-        for tool in tools {
-            let schema = shorten(&arguments(&tool.tool().input), FEEDBACK_SCHEMA);
-            let _ = writeln!(feedback, "{} takes: {schema}", tool.tool().name);
-        }
-        Self { problems, feedback }
-    }
-}
-
-impl From<DecodeError> for Refusal {
-    fn from(error: DecodeError) -> Self {
-        let problems = error.problems.into_iter().map(|problem| CallProblem {
-            code: "InvalidEnvelope",
-            call: None,
-            tool: None,
-            problem,
-        });
-        Self::from_problems(problems.collect(), &[])
-    }
-}
-
-/// What of an input schema helps to write the arguments.
-fn arguments(schema: &Value) -> String {
-    let mut schema = schema.clone();
-    if let Some(fields) = schema.as_object_mut() {
-        for key in ["$schema", "title", "examples", "type", "additionalProperties"] {
-            fields.shift_remove(key);
-        }
-    }
-    schema.to_string()
-}
 
 /// A call whose tool exists and whose arguments fit the tool's schema.
 #[derive(Clone)]
@@ -234,7 +134,7 @@ pub fn resolve(
         match registry.resolve(&call.tool, role) {
             Err(Unresolved::Unknown(nearest)) => {
                 problems.push(problem(
-                    "UnknownTool",
+                    RefusalCode::UnknownTool,
                     unresolved(
                         "a tool that exists (`cofferdam tools` lists them)".to_owned(),
                         nearest,
@@ -243,14 +143,13 @@ pub fn resolve(
             }
             Err(Unresolved::Ambiguous(names)) => {
                 problems.push(problem(
-                    "AmbiguousTool",
+                    RefusalCode::AmbiguousTool,
                     unresolved(format!("one of {}", names.join(", ")), None),
                 ));
             }
             Ok(tool) => match tool.input() {
-                Err(error) => {
-                    problems.push(problem("UnknownTool", unresolved(error.to_string(), None)))
-                }
+                Err(error) => problems
+                    .push(problem(RefusalCode::UnknownTool, unresolved(error.to_string(), None))),
                 Ok(schema) => {
                     let mut found = schema.problems(&call.args, &call.pointer);
                     if found.is_empty() {
@@ -269,7 +168,9 @@ pub fn resolve(
                             wrong_tools.push(tool);
                         }
                         problems.extend(
-                            found.into_iter().map(|found| problem("InvalidArguments", found)),
+                            found
+                                .into_iter()
+                                .map(|found| problem(RefusalCode::InvalidArguments, found)),
                         );
                     }
                 }

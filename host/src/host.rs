@@ -21,7 +21,7 @@ use self::repeats::Repeats;
 use crate::agent::{Agents, Team};
 use crate::capability::{Contacts, Http, Programs, Usage};
 use crate::contract::{Contract, ContractError, Contracts};
-use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, ValidCall};
+use crate::dispatch::{self, CallProblem, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, CommitRecord, Entry, Event, Journal, Record};
 use crate::outcome::{Failure, Outcome, Status};
@@ -428,7 +428,7 @@ impl Host {
         self.policy.role(name).map(Some).ok_or_else(|| {
             let known: Vec<&str> = self.policy.roles().map(Role::name).collect();
             Refusal::whole(
-                "UnknownRole",
+                RefusalCode::UnknownRole,
                 format!("one of the roles {}", known.join(", ")),
                 format!("the role '{name}'"),
             )
@@ -451,7 +451,7 @@ impl Host {
         let most = self.policy.limits().calls;
         if envelope.calls.len() > most {
             return Err(Refusal::whole(
-                "TooLarge",
+                RefusalCode::TooLarge,
                 format!("at most {most} calls (limits.calls)"),
                 format!("an envelope of {} calls", envelope.calls.len()),
             ));
@@ -517,8 +517,9 @@ impl Host {
         let call = checked.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let role = self.role(role)?;
         let (mut answers, diff, outputs) = self.run_calls(vec![call], role, options).await?;
-        let answer =
-            answers.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))?;
+        let answer = answers
+            .pop()
+            .ok_or_else(|| Refusal::whole(RefusalCode::InvalidEnvelope, "one call", "none"))?;
         Ok(Single { answer, diff, outputs })
     }
 
@@ -531,14 +532,22 @@ impl Host {
     ) -> Result<(Vec<Answer>, Option<Vec<u8>>, Vec<KeptOutput>), Refusal> {
         let shared = if options.atomic || options.dry_run {
             let begun = self.begin(self.policy.limits().call).await.map_err(|error| {
-                Refusal::whole(error.code(), "a workspace that can be changed", error.to_string())
+                Refusal::whole(
+                    (&error).into(),
+                    "a workspace that can be changed",
+                    error.to_string(),
+                )
             });
             Some(begun.inspect_err(|refusal| self.record_refusal(refusal, options))?)
         } else {
             None
         };
         let scope = Scope::new(&options.scope).map_err(|error| {
-            Refusal::whole("InvalidScope", "paths relative to the workspace", error.to_string())
+            Refusal::whole(
+                RefusalCode::InvalidScope,
+                "paths relative to the workspace",
+                error.to_string(),
+            )
         });
         let scope = scope.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let fail_fast = options.fail_fast || options.atomic;
@@ -607,7 +616,7 @@ impl Host {
         let role = self.role(role)?;
         let call = Call { pointer: String::new(), tool: tool.to_owned(), args };
         let mut valid = dispatch::resolve(&self.registry, vec![call], role)?;
-        valid.pop().ok_or_else(|| Refusal::whole("InvalidEnvelope", "one call", "none"))
+        valid.pop().ok_or_else(|| Refusal::whole(RefusalCode::InvalidEnvelope, "one call", "none"))
     }
 
     fn check_size(&self, bytes: usize, what: &str) -> Result<(), Refusal> {
@@ -616,7 +625,7 @@ impl Host {
             return Ok(());
         }
         Err(Refusal::whole(
-            "TooLarge",
+            RefusalCode::TooLarge,
             format!("at most {most} bytes (limits.envelope-mb)"),
             format!("{what} of {bytes} bytes"),
         ))
@@ -818,7 +827,8 @@ impl Host {
 
     fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
         if let Some(CallProblem { code, tool, problem, .. }) = refusal.problems.first() {
-            let outcome = Outcome::Failed(Failure::new(Status::Error, *code, problem.to_string()));
+            let outcome =
+                Outcome::Failed(Failure::new(Status::Error, code.as_str(), problem.to_string()));
             let tool = tool.as_deref().unwrap_or("-");
             let id = uuid::Uuid::now_v7().to_string();
             let record = Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::approval::Person;
-use crate::dispatch::Refusal;
+use crate::dispatch::{Refusal, RefusalCode};
 use crate::host::{Approver, RunOptions, Single};
 use crate::outcome::{Failure, Outcome};
 use crate::runtime::Observer;
@@ -184,7 +184,7 @@ fn failed(code: &str, message: &str) -> CallToolResult {
 
 fn refused(tool: &str, refusal: Refusal) -> Result<CallToolResult, ErrorData> {
     let problems = &refusal.problems;
-    if problems.iter().any(|problem| problem.code == "UnknownTool") {
+    if problems.iter().any(|problem| problem.code == RefusalCode::UnknownTool) {
         return Err(ErrorData::invalid_params(format!("Unknown tool: {tool}"), None));
     }
     Ok(CallToolResult::error(vec![ContentBlock::text(refusal.feedback)]))

@@ -9,7 +9,7 @@ use super::extent::Extent;
 use super::invariant::Invariant;
 use super::work_order::{Lint, NAME, Step};
 use super::{Blocked, Command, EDIT_TOOLS, VERIFICATION_TOOL, Verification, problem};
-use crate::dispatch::{self, ValidCall};
+use crate::dispatch::{self, RefusalCode, ValidCall};
 use crate::envelope::{Call, Mode};
 use crate::plugin::registry::Registry;
 use crate::policy::Role;
@@ -183,7 +183,7 @@ impl Checker<'_> {
             Err(refusal) => {
                 for wrong in refusal.problems {
                     let line = match wrong.code {
-                        "InvalidArguments" => format!("invalid args for tool {name}"),
+                        RefusalCode::InvalidArguments => format!("invalid args for tool {name}"),
                         _ => format!("unknown tool: {name}"),
                     };
                     blocked.add(line, wrong.problem);
