@@ -1,0 +1,84 @@
+//! The commands that make calls, or check them: `run`, `call`, `validate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Printed;
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub printed: Printed,
+    /// The envelope; `-`: standard input
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// The role that the calls are made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
+    pub role: Option<String>,
+    /// Take exactly one JSON document, with nothing around it
+    #[arg(long)]
+    pub strict: bool,
+    /// Skip what comes after the first call that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Commit what all calls change as one, or nothing if a call fails
+    #[arg(long)]
+    pub atomic: bool,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub narrowed: Narrowed,
+}
+
+/// What narrows the calls of a run, below what holds anyway.
+#[derive(Debug, Args)]
+pub struct Narrowed {
+    /// Let calls touch only this file or directory (may be repeated), within the role's scope
+    #[arg(long, value_name = "PATH")]
+    pub scope: Vec<String>,
+    /// The file that an agent definition is bound to, relative to the workspace
+    #[arg(long, value_name = "PATH", requires = "role")]
+    pub target: Option<String>,
+    /// Stop each call after so many milliseconds
+    #[arg(long, value_name = "N")]
+    pub call_ms: Option<u32>,
+    /// Give each call at most so many MiB of memory
+    #[arg(long, value_name = "N")]
+    pub memory_mb: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct Call {
+    #[command(flatten)]
+    pub printed: Printed,
+    /// The tool: `plugin.tool`, or its short name where only one tool has it
+    pub tool: String,
+    /// The arguments as a JSON object; `-`: standard input
+    #[arg(default_value = "{}")]
+    pub args: String,
+    /// The role that the call is made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
+    pub role: Option<String>,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub narrowed: Narrowed,
+}
+
+#[derive(Debug, Args)]
+pub struct Validate {
+    #[command(flatten)]
+    pub printed: Printed,
+    /// The envelope; `-`: standard input
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+    /// The role that the calls would be made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
+    pub role: Option<String>,
+    /// Take exactly one JSON document, with nothing around it
+    #[arg(long)]
+    pub strict: bool,
+}
