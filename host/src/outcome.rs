@@ -1,6 +1,7 @@
 //! How calls end. The words that every other module shares: no I/O, no engine, no JSON shapes
 //! of a dialect (those are in [`crate::envelope`]).
 
+use cofferdam_inert::{is_active, is_joiner};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -88,25 +89,15 @@ pub fn shorten(text: &str, max: usize) -> String {
     format!("{}...", &text[..end])
 }
 
-/// Makes text of a plugin or a file harmless on a terminal: control characters (but newline
-/// and tab) and the Unicode characters that reorder or hide text are shown as escapes.
-///
-/// The hidden ones are those of Unicode's bidirectional algorithm (UAX #9) and the zero-width
-/// characters.
+/// Makes text of a plugin or a file harmless on a terminal: characters that act or hide, joiners
+/// included, are shown as escapes.
 pub fn neutralise(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
-        match character {
-            '\n' | '\t' => safe.push(character),
-            '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{feff}' => {
-                safe.extend(character.escape_unicode());
-            }
-            '\u{e0000}'..='\u{e007f}' => safe.extend(character.escape_unicode()),
-            character if character.is_control() => safe.extend(character.escape_unicode()),
-            character => safe.push(character),
+        if is_active(character) || is_joiner(character) {
+            safe.extend(character.escape_unicode());
+        } else {
+            safe.push(character);
         }
     }
     safe
@@ -125,6 +116,7 @@ mod tests {
             ("\u{9b}2J", "\\u{9b}2J"),
             ("a\u{202e}b", "a\\u{202e}b"),
             ("a\rb", "a\\u{d}b"),
+            ("a\u{200d}b\u{ad}c", "a\\u{200d}b\\u{ad}c"),
             ("naïve 漢字", "naïve 漢字"),
         ] {
             assert_eq!(neutralise(hostile), harmless, "{hostile:?}");

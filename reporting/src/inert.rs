@@ -3,18 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// Whether a character acts on its surroundings or can't be seen: control characters (but tab
-/// and line feed), those that steer writing direction, and those without width. The joiners
-/// that emoji and several scripts are written with are left alone.
-pub fn is_active(c: char) -> bool {
-    match c {
-        '\t' | '\n' => false,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' => true,
-        '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
-        _ => c.is_control(),
-    }
-}
+use cofferdam_inert::is_active;
 
 /// Several lines: active characters are shown by their code points, such as `⟨U+202E⟩`.
 pub fn lines(text: &str) -> String {

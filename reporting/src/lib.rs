@@ -3,7 +3,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`inert`] | which characters could do more than be read, and how they are shown |
+//! | [`inert`] | how characters are shown that could do more than be read |
 //! | [`markdown`] | plain text and tables as Markdown |
 //! | [`page`], [`chart`] | a web page that loads nothing and runs nothing; charts in it |
 //! | [`verification`] | what an agent reports, how it is checked, shown and summed up |
