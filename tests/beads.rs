@@ -50,13 +50,6 @@ impl Place {
         mknodat(CWD, self.workspace().join(path), FileType::Fifo, Mode::RUSR, 0).is_ok()
     }
 
-    /// Does something with git, which has to succeed.
-    fn with_git(&self, args: &[&str]) {
-        let who = ["-c", "user.name=a", "-c", "user.email=a@a"];
-        let output = self.git(&[&who[..], args].concat());
-        assert!(output.status.success(), "{args:?}: {output:?}");
-    }
-
     fn commit(&self) {
         self.with_git(&["add", "-A"]);
         self.with_git(&["commit", "-qm", "more"]);

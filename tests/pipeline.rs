@@ -33,26 +33,11 @@ fn package() -> Place {
     );
     place.write("nomarr/services/api.py", "\"\"\"An interface.\"\"\"\n");
     place.write("nomarr/services/__init__.py", "");
-    for arguments in [
-        &["init", "-q"][..],
-        &["add", "."],
-        &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all"],
-    ] {
-        git(&place, arguments);
+    for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "all"]] {
+        place.with_git(arguments);
     }
     trial::configure(&place, &programs::settings());
     place
-}
-
-fn git(place: &Place, arguments: &[&str]) {
-    #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
-    let status = std::process::Command::new("git")
-        .args(arguments)
-        .current_dir(place.workspace())
-        .env("HOME", place.home())
-        .status()
-        .unwrap();
-    assert!(status.success(), "{arguments:?}");
 }
 
 /// A work order on the helpers.

@@ -137,6 +137,13 @@ impl Place {
             .unwrap()
     }
 
+    /// Does something with git, which has to succeed.
+    pub fn with_git(&self, args: &[&str]) {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@a"];
+        let output = self.git(&[&who[..], args].concat());
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    }
+
     /// Runs the command with `input` on its standard input.
     pub fn run_with(&self, args: &[&str], input: &str) -> Ended {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();

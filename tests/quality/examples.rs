@@ -85,13 +85,7 @@ fn of_a_shell_and_git() {
         &[json!({"type": "run_command", "command": "npm install", "working_dir": "frontend"})],
     );
     assert!(place.workspace().join("frontend/package-lock.json").exists());
-    #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
-    let status = std::process::Command::new("git")
-        .args(["init", "-q"])
-        .current_dir(place.workspace())
-        .status()
-        .unwrap();
-    assert!(status.success());
+    place.with_git(&["init", "-q"]);
     let answers = play(&place, &[json!({"type": "git_status"}), json!({"type": "git_diff"})]);
     assert!(answers[0]["output"].as_str().unwrap().contains("price.js"), "{answers:#?}");
     assert_eq!(answers[1]["output"], "", "{answers:#?}");

@@ -136,19 +136,9 @@ fn what_was_not_checked_is_not_clean() {
 #[test]
 fn the_backend_of_s0_groups_by_code() {
     let place = project("python", "");
-    let git = |arguments: &[&str]| {
-        #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
-        let status = std::process::Command::new("git")
-            .args(arguments)
-            .current_dir(place.workspace())
-            .env("HOME", place.home())
-            .status()
-            .unwrap();
-        assert!(status.success(), "{arguments:?}");
-    };
-    git(&["init", "-q"]);
-    git(&["add", "."]);
-    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "all"]);
+    place.with_git(&["init", "-q"]);
+    place.with_git(&["add", "."]);
+    place.with_git(&["commit", "-q", "-m", "all"]);
     let lint = |args: Value| {
         let ended = place.run(&["call", "lint_backend", &args.to_string()]);
         assert_eq!(ended.status, 0, "{ended:?}");

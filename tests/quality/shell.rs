@@ -77,22 +77,11 @@ fn bash_fails_as_its_source_says() {
 #[test]
 fn git_is_asked_and_nothing_planted_runs() {
     let place = project("python", "");
-    let git = |arguments: &[&str]| {
-        #[expect(clippy::disallowed_methods, reason = "a repository to look at")]
-        let output = std::process::Command::new("git")
-            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
-            .args(arguments)
-            .current_dir(place.workspace())
-            .env("HOME", place.home())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-    };
     let result = run(&place, &[json!({"type": "git_status"})]).remove(0);
     assert_eq!(result["status"], "error", "{result:#}");
-    git(&["init", "-q"]);
-    git(&["add", "."]);
-    git(&["commit", "-q", "-m", "all"]);
+    place.with_git(&["init", "-q"]);
+    place.with_git(&["add", "."]);
+    place.with_git(&["commit", "-q", "-m", "all"]);
     place.write("shop/__init__.py", "changed = True\n");
     place.write("new file", "");
     // Everything of a workspace that git would run.
@@ -106,7 +95,7 @@ fn git_is_asked_and_nothing_planted_runs() {
         ("diff.evil.textconv", &plant),
         ("core.sshCommand", &plant),
     ] {
-        git(&["config", key, value]);
+        place.with_git(&["config", key, value]);
     }
     place.write(".gitattributes", "*.py filter=evil diff=evil\n");
     place.write(".git/hooks/post-index-change", format!("#!/bin/sh\n{plant}\n"));

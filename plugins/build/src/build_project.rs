@@ -233,36 +233,27 @@ fn problem(found: &Diagnostic, kind: &'static str) -> Problem {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use std::cell::RefCell;
     use std::path::Path;
 
     use cofferdam_testing::{examples, fits, parsed, takes_examples};
 
     use super::*;
 
-    /// Builders that are as sure as they are said to be, and give one answer.
-    struct Fixed {
-        sure: Vec<(&'static str, u8)>,
-        answer: Result<Report, Error>,
-        asked: RefCell<Vec<(String, Request)>>,
-    }
+    type Fixed = cofferdam_testing::Fixed<Request, Result<Report, Error>>;
 
-    impl Fixed {
-        fn new(sure: &[(&'static str, u8)]) -> Self {
-            Self { sure: sure.to_vec(), answer: Ok(report(0)), asked: RefCell::default() }
-        }
+    fn fixed(sure: &[(&'static str, u8)]) -> Fixed {
+        Fixed::new(sure, Ok(report(0)))
     }
 
     impl Builders for Fixed {
         fn available(&self) -> Vec<String> {
-            self.sure.iter().map(|(name, _)| (*name).to_owned()).collect()
+            self.names()
         }
         fn detect(&self, name: &str) -> u8 {
-            self.sure.iter().find(|(known, _)| *known == name).map_or(0, |(_, sure)| *sure)
+            self.sureness(name)
         }
         fn build(&self, name: &str, request: &Request) -> Result<Report, Error> {
-            self.asked.borrow_mut().push((name.to_owned(), request.clone()));
-            self.answer.clone()
+            self.ask(name, request)
         }
     }
 
@@ -308,13 +299,13 @@ mod tests {
             (&[], Err("BuilderNotConfigured")),
         ] {
             let wanted = wanted.map(str::to_owned).map_err(str::to_owned);
-            assert_eq!(asked(&Args::default(), &Fixed::new(sure)), wanted, "{sure:?}");
+            assert_eq!(asked(&Args::default(), &fixed(sure)), wanted, "{sure:?}");
         }
     }
 
     #[test]
     fn a_framework_or_a_command_decides() {
-        let builders = Fixed::new(&[("go", 90), ("make", 0), ("bazel", 0)]);
+        let builders = fixed(&[("go", 90), ("make", 0), ("bazel", 0)]);
         for (framework, command, wanted) in [
             (Some("make"), None, Ok("make")),
             (Some("bazel"), Some("bazel build x"), Ok("bazel")),
@@ -341,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_builder_gets_what_the_call_says() {
-        let builders = Fixed::new(&[("go", 90)]);
+        let builders = fixed(&[("go", 90)]);
         let args = Args {
             build_target: Some("myapp".to_owned()),
             build_command: Some("go build -o 'my app'".to_owned()),
@@ -358,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_failed_build_is_an_answer() {
-        let mut builders = Fixed::new(&[("go", 90)]);
+        let mut builders = fixed(&[("go", 90)]);
         let mut failed = report(1);
         failed.diagnostics = vec![
             diagnostic(10, Severity::Error),
@@ -384,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_stopped_build_is_an_answer_too() {
-        let mut builders = Fixed::new(&[("go", 90)]);
+        let mut builders = fixed(&[("go", 90)]);
         builders.answer = Ok(Report { exit_code: None, timed_out: true, ..report(0) });
         let output = run(&Args::default(), &builders, &context()).unwrap();
         assert_eq!((output.success, output.exit_code, output.timed_out), (false, None, true));
@@ -399,7 +390,7 @@ mod tests {
             (Error::Limit("x".to_owned()), "BuildLimit"),
             (Error::Failed("x".to_owned()), "BuilderFailed"),
         ] {
-            let mut builders = Fixed::new(&[("go", 90)]);
+            let mut builders = fixed(&[("go", 90)]);
             builders.answer = Err(error);
             let error = run(&Args::default(), &builders, &context()).unwrap_err();
             assert_eq!((error.code.as_str(), error.message.as_str()), (code, "x"));

@@ -1,10 +1,14 @@
-//! What the tests of plugins share: schemas, and what fits them. Everything here panics where it
-//! does not find what it looks for.
+//! What the tests of plugins share: schemas and what fits them, and a stand-in for backends. What
+//! checks something panics where it is not so.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what only tests call, fails as tests do")]
+
+mod backends;
 
 use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use backends::Fixed;
 
 /// The schema, or the answer, that a text is.
 #[track_caller]

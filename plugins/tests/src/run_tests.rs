@@ -108,41 +108,32 @@ fn tool_error(error: Error) -> ToolError {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use std::cell::RefCell;
     use std::path::Path;
 
     use super::*;
 
-    /// Runners that are as sure as they are said to be, and give one answer.
-    struct Fixed {
-        sure: Vec<(&'static str, u8)>,
-        answer: Result<Report, Error>,
-        asked: RefCell<Vec<(String, Request)>>,
-    }
+    type Fixed = cofferdam_testing::Fixed<Request, Result<Report, Error>>;
 
-    impl Fixed {
-        fn new(sure: &[(&'static str, u8)]) -> Self {
-            let report = Report {
-                tests: Vec::new(),
-                exit_code: Some(0),
-                timed_out: false,
-                duration_ms: 1,
-                raw: String::new(),
-            };
-            Self { sure: sure.to_vec(), answer: Ok(report), asked: RefCell::default() }
-        }
+    fn fixed(sure: &[(&'static str, u8)]) -> Fixed {
+        let report = Report {
+            tests: Vec::new(),
+            exit_code: Some(0),
+            timed_out: false,
+            duration_ms: 1,
+            raw: String::new(),
+        };
+        Fixed::new(sure, Ok(report))
     }
 
     impl Runners for Fixed {
         fn available(&self) -> Vec<String> {
-            self.sure.iter().map(|(name, _)| (*name).to_owned()).collect()
+            self.names()
         }
         fn detect(&self, name: &str) -> u8 {
-            self.sure.iter().find(|(known, _)| *known == name).map_or(0, |(_, sure)| *sure)
+            self.sureness(name)
         }
         fn run(&self, name: &str, request: &Request) -> Result<Report, Error> {
-            self.asked.borrow_mut().push((name.to_owned(), request.clone()));
-            self.answer.clone()
+            self.ask(name, request)
         }
     }
 
@@ -167,7 +158,7 @@ mod tests {
             (&[("go", 0), ("npm", 0)], None),
             (&[], None),
         ] {
-            let answer = asked(Args::default(), &Fixed::new(sure));
+            let answer = asked(Args::default(), &fixed(sure));
             assert_eq!(answer.as_deref().ok(), wanted, "{sure:?}");
             if let Err(error) = answer {
                 assert_eq!(error.code, "TestRunnerNotConfigured");
@@ -178,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_framework_that_is_named_runs_without_being_asked() {
-        let runners = Fixed::new(&[("go", 90), ("pytest", 0)]);
+        let runners = fixed(&[("go", 90), ("pytest", 0)]);
         let args = |framework: &str| Args {
             test_pattern: Some("test_api".to_owned()),
             framework: Some(framework.to_owned()),
@@ -218,7 +209,7 @@ mod tests {
             (Error::Limit("x".to_owned()), "TestLimit", "x"),
             (Error::Failed("x".to_owned()), "TestRunnerFailed", "x"),
         ] {
-            let runners = Fixed { answer: Err(error), ..Fixed::new(&[("go", 90)]) };
+            let runners = Fixed { answer: Err(error), ..fixed(&[("go", 90)]) };
             let error = asked(Args::default(), &runners).unwrap_err();
             assert_eq!((error.code.as_str(), error.message.as_str()), (code, message));
         }
