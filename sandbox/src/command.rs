@@ -37,6 +37,9 @@ pub struct Command {
     /// is a copy. In tier B, such a directory itself takes no new names and loses none; what is
     /// in it beside the protected path is writable as before.
     pub protected: Vec<PathBuf>,
+    /// Directories beneath readable paths of which nothing can be read, but for what is granted
+    /// beneath them: empty in tier A; in tier B, their names can be listed.
+    pub masked: Vec<PathBuf>,
     /// Shows a directory with staged changes on it. Tier A only.
     pub overlay: Option<Overlay>,
     /// Names and values: where the program prints one of the values, `[NAME]` comes in its place,
@@ -66,6 +69,7 @@ impl Command {
             readable,
             writable: Vec::new(),
             protected: Vec::new(),
+            masked: Vec::new(),
             overlay: None,
             hidden: Vec::new(),
             spill: None,

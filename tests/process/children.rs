@@ -216,6 +216,28 @@ fn the_hosts_records_stay_its_own() {
     }
 }
 
+/// A program that can change nothing works on the workspace itself, where the host's directory is.
+#[test]
+fn the_hosts_records_are_not_read_by_programs() {
+    for scene in Scene::all() {
+        scene.place.write("file", "the first\n");
+        scene.give(&scene.place.workspace());
+        let mut change = script("echo the second > file");
+        change["changes"] = json!("keep");
+        scene.run(&change);
+        for changes in ["none", "discard", "keep"] {
+            let mut look = script(
+                "cat file; find .cofferdam -type f ! -name .gitignore -exec cat {} + 2>/dev/null; \
+                 cat .cofferdam/journal.jsonl .cofferdam/*/* 2>/dev/null; cat .cofferdam/.gitignore",
+            );
+            look["changes"] = json!(changes);
+            let seen = scene.run(&look);
+            let wanted = if changes == "none" { "the second\n*\n" } else { "the second\n" };
+            assert_eq!(text(&seen, "stdout"), wanted, "{scene}, {changes}: {seen}");
+        }
+    }
+}
+
 #[test]
 fn nothing_outlives_a_run() {
     for scene in Scene::all() {

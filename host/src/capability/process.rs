@@ -224,7 +224,11 @@ impl CallState {
             }
         }
         let cache = self.surroundings.workspace.cache_directory(&self.rights.plugin);
-        let cache = cache.map_err(|error| failed(&"the directory for caches", &error))?;
+        let cache = match cache {
+            // What only reads goes without.
+            Err(error) if command.changes != Changes::Keep && is_read_only(&error) => None,
+            cache => Some(cache.map_err(|error| failed(&"the directory for caches", &error))?),
+        };
         let path: Vec<String> =
             programs.path().iter().map(|directory| directory.display().to_string()).collect();
         let mut environment: Vec<(String, String)> = FIXED
@@ -234,7 +238,9 @@ impl CallState {
             .chain(command.environment.iter().cloned())
             .collect();
         environment.push(("PATH".to_owned(), path.join(":")));
-        environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
+        if let Some(cache) = &cache {
+            environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
+        }
 
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
@@ -244,9 +250,16 @@ impl CallState {
         described.readable = sandbox::system_paths();
         described.readable.extend(programs.settings.path.iter().cloned());
         described.readable.extend(programs.settings.readable.iter().cloned());
-        described.writable.push(cache);
+        described.writable.extend(cache);
         match shown {
-            Shown::Workspace => described.readable.push(top.to_owned()),
+            Shown::Workspace => {
+                described.readable.push(top.to_owned());
+                if let Some(own) = self.surroundings.workspace.path_of_own() {
+                    // What keeps caches out of git's and linters' sight.
+                    described.readable.push(own.join(".gitignore"));
+                    described.masked.push(own);
+                }
+            }
             Shown::Mount { upper, work } => {
                 described.overlay = Some(sandbox::Overlay {
                     lower: top.to_owned(),
@@ -341,6 +354,10 @@ fn end(end: sandbox::End) -> End {
         sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
     };
     End::Limit(limit.to_owned())
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
 fn not_run(error: SandboxError) -> Error {

@@ -267,6 +267,11 @@ impl Workspace {
         Ok(self.path_of_cache(name))
     }
 
+    /// The path of the host's own directory, if there is one.
+    pub(crate) fn path_of_own(&self) -> Option<PathBuf> {
+        matches!(self.existing_own(), Ok(Some(_))).then(|| self.path.join(OWN))
+    }
+
     /// Where [`Workspace::cache_directory`] makes a directory.
     pub fn path_of_cache(&self, name: &str) -> PathBuf {
         self.path.join(OWN).join(CACHE).join(name)

@@ -97,13 +97,17 @@ impl Sources {
                 [("size", size.as_str()), ("nr_inodes", files.as_str()), ("mode", "1777")];
             pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
         }
+        for target in &command.masked {
+            let options = [("size", "64k"), ("mode", "755")];
+            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+        }
         let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], PLAIN)
             .map_err(|error| setup("the root", error))?;
         enter_root(&root).map_err(|error| setup("the root", error))?;
 
         // What is deeper comes later. The new pieces stand behind; a grant of the same path, such
         // as `/tmp`, replaces them.
-        pieces.rotate_right(2 + PRIVATE.len());
+        pieces.rotate_right(2 + PRIVATE.len() + command.masked.len());
         pieces.sort_by_key(|piece| piece.target.components().count());
         for piece in &pieces {
             attach(piece).map_err(|error| setup(piece.target.display(), error))?;
@@ -118,7 +122,8 @@ impl Sources {
         for writable in shown {
             protect(writable, &command.protected)?;
         }
-        for path in ["/dev", "/"].map(Path::new) {
+        let made = ["/dev", "/"].map(Path::new).into_iter();
+        for path in made.chain(command.masked.iter().map(PathBuf::as_path)) {
             set_attributes(&rules::open(path)?, MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
                 .map_err(|error| setup(path.display(), error))?;
         }
@@ -214,12 +219,14 @@ fn set_attributes(
 }
 
 fn new_piece(
-    target: &str,
+    target: impl AsRef<Path>,
     kind: &str,
     options: &[(&str, &str)],
     attributes: MountAttrFlags,
 ) -> Result<Piece, SandboxError> {
-    let mount = new_mount(kind, options, attributes).map_err(|error| setup(target, error))?;
+    let target = target.as_ref();
+    let mount =
+        new_mount(kind, options, attributes).map_err(|error| setup(target.display(), error))?;
     Ok(Piece { target: target.into(), content: Content::Mount(mount, true) })
 }
 

@@ -101,6 +101,10 @@ pub(super) fn inside(
 pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCreated, SandboxError> {
     let mut rules = Rules::new(Tier::B)?;
     for path in command.read_only() {
+        if command.masked.iter().any(|masked| masked.starts_with(path)) {
+            rules.add_unmasked(path, &command.masked)?;
+            continue;
+        }
         // A link grants what it leads to: a system's directories link to each other.
         if let Ok(file) =
             openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
@@ -192,17 +196,31 @@ impl Rules {
             return self.add(file, AccessFs::from_all(RIGHTS));
         }
         self.add(file, AccessFs::from_read(RIGHTS))?;
-        let listed: io::Result<Vec<_>> = std::fs::read_dir(path)
-            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
-        let listed = listed
-            .map_err(|error| SandboxError::Command(format!("{}: {error}", path.display())))?;
-        for entry in listed {
-            if !entry.is_symlink() {
-                self.add_unprotected(&entry, protected)?;
-            }
-        }
-        Ok(())
+        entries(path)?.iter().try_for_each(|entry| self.add_unprotected(entry, protected))
     }
+
+    /// Grants reading a path, except for what is masked, of which only names can be listed.
+    fn add_unmasked(&mut self, path: &Path, masked: &[PathBuf]) -> Result<(), SandboxError> {
+        if masked.iter().any(|masked| masked == path) {
+            return Ok(());
+        }
+        let file = open(path)?;
+        if !masked.iter().any(|masked| masked.starts_with(path)) {
+            return self.add(file, AccessFs::from_read(RIGHTS));
+        }
+        self.add(file, AccessFs::ReadDir.into())?;
+        entries(path)?.iter().try_for_each(|entry| self.add_unmasked(entry, masked))
+    }
+}
+
+/// What is in a directory, but for links: they have no rights of their own.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, SandboxError> {
+    let listed: io::Result<Vec<_>> = std::fs::read_dir(directory)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut listed = listed
+        .map_err(|error| SandboxError::Command(format!("{}: {error}", directory.display())))?;
+    listed.retain(|entry| !entry.is_symlink());
+    Ok(listed)
 }
 
 fn setup(error: RulesetError) -> SandboxError {
