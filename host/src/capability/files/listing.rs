@@ -1,25 +1,31 @@
 //! What a directory holds, entry by entry.
 
+use std::ffi::OsString;
 use std::vec;
 
 use rustix::fs::FileType;
-use wasmtime_wasi::p2::FsResult;
-use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types;
 
 /// The rest of a listing.
-pub(super) struct Listing(vec::IntoIter<(std::ffi::OsString, FileType)>);
+pub(super) struct Listing(vec::IntoIter<types::DirectoryEntry>);
 
 impl Listing {
-    pub(super) fn new(entries: Vec<(std::ffi::OsString, FileType)>) -> Self {
-        Self(entries.into_iter())
+    /// The entries of the directory at `place`. WASI's names are UTF-8, and the libraries of most
+    /// languages end a listing at the first error: a name that is none is left out, with a warning.
+    pub(super) fn new(place: &str, entries: Vec<(OsString, FileType)>) -> Self {
+        let entry = |(name, kind): (OsString, FileType)| match name.into_string() {
+            Ok(name) => Some(types::DirectoryEntry { type_: descriptor_type(kind), name }),
+            Err(name) => {
+                let place = if place.is_empty() { "." } else { place };
+                tracing::warn!("{place}: no plugin sees {name:?}: the name is not UTF-8");
+                None
+            }
+        };
+        Self(entries.into_iter().filter_map(entry).collect::<Vec<_>>().into_iter())
     }
 
-    /// The next entry. A name that is not UTF-8 is an error of its own; the rest follows.
-    pub(super) fn next(&mut self) -> FsResult<Option<types::DirectoryEntry>> {
-        let Some((name, kind)) = self.0.next() else { return Ok(None) };
-        let name = name.into_string().map_err(|_| ErrorCode::IllegalByteSequence)?;
-        Ok(Some(types::DirectoryEntry { type_: descriptor_type(kind), name }))
+    pub(super) fn next(&mut self) -> Option<types::DirectoryEntry> {
+        self.0.next()
     }
 }
 

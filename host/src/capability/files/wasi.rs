@@ -354,7 +354,7 @@ impl types::HostDescriptor for FilesView<'_> {
             entries.retain(|(name, _)| !name.to_str().is_some_and(is_own));
         }
         // The handle is the bindings' type, what is behind it this host's own.
-        let listing = self.wasi.table.push(Listing::new(entries))?;
+        let listing = self.wasi.table.push(Listing::new(&place, entries))?;
         Ok(Resource::new_own(listing.rep()))
     }
 
@@ -577,7 +577,7 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        self.wasi.table.get_mut::<Listing>(&Resource::new_borrow(stream.rep()))?.next()
+        Ok(self.wasi.table.get_mut::<Listing>(&Resource::new_borrow(stream.rep()))?.next())
     }
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> Result<()> {
         self.wasi.table.delete::<Listing>(Resource::new_own(stream.rep()))?;

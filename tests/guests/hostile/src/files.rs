@@ -111,18 +111,13 @@ pub fn read(path: &str) -> Result<String, ErrorCode> {
     contents(&handle(path)?)
 }
 
-/// The names in a directory, a line each; a `?` for each one that the host can't say.
+/// The names in a directory, a line each.
 pub fn list(path: &str) -> Result<String, ErrorCode> {
     let directory = open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)?;
     let entries = directory.read_directory()?;
     let mut names = Vec::new();
-    loop {
-        match entries.read_directory_entry() {
-            Ok(None) => break,
-            Ok(Some(entry)) => names.push(entry.name),
-            Err(ErrorCode::IllegalByteSequence) => names.push("?".to_owned()),
-            Err(error) => return Err(error),
-        }
+    while let Some(entry) = entries.read_directory_entry()? {
+        names.push(entry.name);
     }
     names.sort();
     Ok(names.join("\n"))
