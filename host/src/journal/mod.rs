@@ -11,7 +11,7 @@ mod reader;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use entry::{CommitRecord, Entry, Event, HealthRecord, PathChange, Record, Verdict, library};
@@ -47,10 +47,28 @@ impl Journal {
         line.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if file.is_none() {
-            *file = Some(self.workspace.append_own(FILE)?);
+            let mut opened = self.workspace.append_own(FILE)?;
+            if !self.ends_a_line()? {
+                opened.write_all(b"\n")?;
+            }
+            *file = Some(opened);
         }
         // One write, so that records of several hosts don't mix.
         file.as_mut().map_or(Ok(()), |file| file.write_all(&line))
+    }
+
+    /// Whether nothing was written after the last line: a host may have died, or its disk have been
+    /// full, within one.
+    fn ends_a_line(&self) -> io::Result<bool> {
+        let Some(mut file) = self.workspace.open_own(&format!("{OWN}/{FILE}"))? else {
+            return Ok(true);
+        };
+        let mut last = [b'\n'];
+        if file.seek(io::SeekFrom::End(0))? > 0 {
+            file.seek(io::SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        Ok(last == *b"\n")
     }
 
     /// Whether a line could be appended.
@@ -142,7 +160,8 @@ mod tests {
         journal.append(&first);
         let own = directory.path().join(".cofferdam");
         std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();
-        std::fs::write(own.join("journal.jsonl"), "{\"timestamp\":\n").unwrap();
+        // A host died within a line.
+        std::fs::write(own.join("journal.jsonl"), "{\"timestamp\":").unwrap();
         let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
         journal.check().unwrap();
         journal.append(&second);
