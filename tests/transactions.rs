@@ -271,6 +271,16 @@ fn a_dry_run_answers_the_diff_and_changes_nothing() {
     assert_eq!(plain(&tree(&other)), plain(&wanted));
 }
 
+/// What would not be committed is not shown.
+#[test]
+fn a_dry_run_that_would_be_rolled_back_has_no_diff() {
+    let place = place();
+    let actions = [write("sub/c", "C\n"), read("missing")];
+    let ended = place.play(&["--dry-run", "--atomic"], &actions);
+    assert_eq!(codes(&ended), ["RolledBack", "FileNotFoundError"]);
+    assert_eq!((ended.status, &ended.json()["diff"]), (1, &json!("")));
+}
+
 #[test]
 fn a_dry_run_of_one_call_answers_its_diff() {
     let place = place();
@@ -513,6 +523,11 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o555)).unwrap();
     }
     let before = tree(&place);
+    // Programs go without a directory for caches.
+    let status = json!({"type": "git_status"});
+    let asked = as_ordinary_user(&place, &status).unwrap();
+    let message = asked.json()["results"][0]["message"].clone();
+    assert!(message.as_str().unwrap_or_default().contains("not a git repository"), "{asked:?}");
     let Some(reading) = as_ordinary_user(&place, &read("a")) else { panic!("setpriv is missing") };
     assert_eq!((reading.status, codes(&reading)), (0, vec!["-".to_owned()]), "{reading:?}");
     let writing = as_ordinary_user(&place, &write("a", "A")).unwrap();

@@ -574,15 +574,16 @@ impl Host {
         }
         let mut diff = None;
         match shared {
+            Some(_) if failed && options.atomic => {
+                let why = "discarded: a call of the same transaction failed";
+                discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
+                diff = options.dry_run.then(Vec::new);
+            }
             Some(transaction) if options.dry_run => {
                 match blocking(move || transaction.diff()).await {
                     Ok(text) => diff = Some(text),
                     Err(error) => discard(&mut ended, &dispatch::not_committed(&error)),
                 }
-            }
-            Some(_) if failed => {
-                let why = "discarded: a call of the same transaction failed";
-                discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
             }
             Some(transaction) => {
                 let calls = staged(&mut ended).map(|(_, record)| record.call.clone()).collect();
