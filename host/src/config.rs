@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub use contracts::{contract, contracts};
 
 use crate::plugin::cache::digest;
-use crate::policy::Settings;
+use crate::policy::{Policy, Settings};
 use crate::workspace::Workspace;
 
 /// The file's name, in the workspace and in the user's configuration.
@@ -42,9 +42,9 @@ pub enum ConfigError {
         /// What is wrong, with its line.
         source: toml::de::Error,
     },
-    /// A file is no contract, or names no directory of contracts.
+    /// A setting makes no sense; a file is no contract, or names no directory of contracts.
     #[error("{}: {message}", path.display())]
-    Contract {
+    Invalid {
         /// Which file.
         path: PathBuf,
         /// What is wrong, with its line.
@@ -155,9 +155,13 @@ fn read(workspace: &Workspace) -> Result<Option<String>, ConfigError> {
 fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let settings = Settings::parse(text)
         .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source })?;
+    Policy::check(&settings).map_err(|error| ConfigError::Invalid {
+        path: path.to_owned(),
+        message: error.to_string(),
+    })?;
     match settings.contracts.iter().find(|directory| !directory.is_absolute()) {
         None => Ok(settings),
-        Some(directory) => Err(ConfigError::Contract {
+        Some(directory) => Err(ConfigError::Invalid {
             path: path.to_owned(),
             message: format!("contracts: '{}' is no absolute path", directory.display()),
         }),
@@ -210,5 +214,12 @@ mod tests {
 
         fs::write(root.join(FILE), "[grant]\n").unwrap();
         assert!(accept(&workspace, &accepted).unwrap_err().to_string().contains("line 1"));
+        // What every later command would refuse is not accepted.
+        fs::write(root.join(FILE), "[limits]\ncall-ms = 0\n").unwrap();
+        let error = accept(&workspace, &accepted).unwrap_err().to_string();
+        assert!(error.contains("cofferdam.toml: limits.call-ms: 0 is too little"), "{error}");
+        // The role may be another layer's.
+        fs::write(root.join(FILE), "[agents.a]\ncommand = ['x']\nrole = 'mine'\n").unwrap();
+        accept(&workspace, &accepted).unwrap();
     }
 }

@@ -112,7 +112,7 @@ fn check(contracts: &Contracts, names: &[String], output: &Output) -> Result<u8,
             match config::contract(file) {
                 Ok(contract) => contract.check(),
                 // The file is named anyway.
-                Err(ConfigError::Contract { message, .. }) => vec![message],
+                Err(ConfigError::Invalid { message, .. }) => vec![message],
                 Err(error) => vec![error.to_string()],
             }
         } else {

@@ -33,11 +33,11 @@ pub fn contract(file: &Path) -> Result<Contract, ConfigError> {
     let text =
         fs::read_to_string(file).map_err(|source| ConfigError::Io { path: path(), source })?;
     let contract = Contract::from_toml(&text)
-        .map_err(|error| ConfigError::Contract { path: path(), message: error.to_string() })?;
+        .map_err(|error| ConfigError::Invalid { path: path(), message: error.to_string() })?;
     let name = contract.file_name();
     if file.file_name().is_none_or(|found| found != name.as_str()) {
         let message = format!("the contract of {} belongs into {name}", contract.agent);
-        return Err(ConfigError::Contract { path: path(), message });
+        return Err(ConfigError::Invalid { path: path(), message });
     }
     Ok(contract)
 }

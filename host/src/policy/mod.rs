@@ -113,6 +113,26 @@ impl Policy {
     /// # Errors
     /// The first setting that makes no sense.
     pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
+        let policy = Self::layered(layers)?;
+        let roles = |agent: &&Agent| agent.role().is_some_and(|role| policy.role(role).is_none());
+        if let Some(agent) = policy.agents().find(roles) {
+            return Err(PolicyError {
+                place: format!("agents.{}.role", agent.name()),
+                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
+            });
+        }
+        Ok(policy)
+    }
+
+    /// Checks one layer by itself: what it says of another layer's roles may still be wrong.
+    ///
+    /// # Errors
+    /// As [`Policy::new`].
+    pub fn check(layer: &Settings) -> Result<(), PolicyError> {
+        Self::layered(std::slice::from_ref(layer)).map(drop)
+    }
+
+    fn layered(layers: &[Settings]) -> Result<Self, PolicyError> {
         let mut policy = Self {
             grants: BTreeMap::new(),
             roles: role::built_in()?,
@@ -141,13 +161,6 @@ impl Policy {
             for (name, settings) in &layer.agents {
                 policy.agents.insert(name.clone(), Agent::new(name, settings)?);
             }
-        }
-        let roles = |agent: &&Agent| agent.role().is_some_and(|role| policy.role(role).is_none());
-        if let Some(agent) = policy.agents().find(roles) {
-            return Err(PolicyError {
-                place: format!("agents.{}.role", agent.name()),
-                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
-            });
         }
         Ok(policy)
     }

@@ -36,7 +36,10 @@ pub struct History {
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// There is no such commit.
-    #[error("there is no commit {0}; `cofferdam log --commits` lists those that are kept")]
+    #[error(
+        "there is no commit {0}, or it is not kept any more ([history] says how long it would \
+         be); `cofferdam log --commits` lists all that were made"
+    )]
     Unknown(String),
     /// Several commits begin like this.
     #[error("{0} is the beginning of several commits; write more of it")]
