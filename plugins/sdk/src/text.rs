@@ -9,6 +9,8 @@
 //! LF, CRLF or a CR alone. That JavaScript ends lines at U+2028 and U+2029 too is left out. Bytes
 //! that are no UTF-8 count as the replacement characters that lossy decoding makes of them.
 
+use std::iter;
+
 /// What a program counts columns and offsets in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -45,13 +47,9 @@ impl Text {
     /// The text of a file, as it was read.
     pub fn new(bytes: Vec<u8>) -> Self {
         let start = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-        let ends_line = |at: &usize| match bytes[*at] {
-            b'\n' => true,
-            b'\r' => bytes.get(at + 1) != Some(&b'\n'),
-            _ => false,
-        };
-        let starts =
-            [start].into_iter().chain((start..bytes.len()).filter(ends_line).map(|at| at + 1));
+        let is_end = |at: &usize| bytes[*at] == b'\n' || bytes.get(at + 1) != Some(&b'\n');
+        let ends = memchr::memchr2_iter(b'\n', b'\r', &bytes[start..]).map(|at| start + at);
+        let starts = iter::once(start).chain(ends.filter(is_end).map(|at| at + 1));
         Self { starts: starts.collect(), bytes }
     }
 
