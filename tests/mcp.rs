@@ -9,6 +9,7 @@ mod outputs;
 mod renewal;
 mod roles;
 pub mod server;
+mod stdio;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -282,7 +282,8 @@ fn list(options: &[&Value]) -> String {
     options.iter().map(|option| option.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn show(value: &Value) -> String {
+/// A value as messages show it: as JSON, where that is short.
+pub fn show(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("an array of {}", items.len()),
         Value::Object(fields) => format!("an object of {} fields", fields.len()),

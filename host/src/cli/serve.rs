@@ -29,35 +29,52 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();
-    runtime.spawn(async move {
-        if interruption.wait_for(|interrupted| *interrupted).await.is_ok() {
-            interrupted.cancel();
+    let insisted = async {
+        if interruption.wait_for(|interrupted| *interrupted).await.is_err() {
+            return std::future::pending().await;
         }
-    });
+        interrupted.cancel();
+        match setup::signal() {
+            Ok(signal) => signal.await,
+            Err(_) => std::future::pending().await,
+        }
+    };
     let server = Server::new(host, role.as_deref(), stopping)?;
     runtime.spawn(renew::follow(server.clone(), source));
     let telemetry = server.telemetry();
-    match args.http {
-        None => runtime.block_on(server.serve_stdio()).map_err(CliError::host)?,
-        Some(address) => {
-            let access = Access {
-                token,
-                hosts: args.allow_host.clone(),
-                origins: args.allow_origin.clone(),
-                rate: args.rate,
-            };
-            let ready = |address| tracing::warn!("serving http://{address}/mcp");
-            let served = runtime.block_on(mcp::serve_http(server, address, access, ready));
-            served.map_err(|error| match error {
-                HttpError::Open(_) | HttpError::Listen(..) => CliError::Usage(error.to_string()),
-                HttpError::Serve(_) => CliError::host(error),
-            })?;
+    let served = async {
+        serve(server, args, token).await?;
+        if let Some(telemetry) = telemetry {
+            telemetry.stop().await;
         }
-    }
-    if let Some(telemetry) = telemetry {
-        runtime.block_on(telemetry.stop());
-    }
+        Ok(exit::OK)
+    };
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = served => ended,
+            // Whoever says it twice does not wait; what was being written is undone at the next start.
+            () = insisted => Ok(exit::ERROR),
+        }
+    });
     // Standard input can't be waited for: a read of it may still be under way.
     runtime.shutdown_background();
-    Ok(exit::OK)
+    ended
+}
+
+async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<(), CliError> {
+    let Some(address) = args.http else {
+        return server.serve_stdio().await.map_err(CliError::host);
+    };
+    let access = Access {
+        token,
+        hosts: args.allow_host.clone(),
+        origins: args.allow_origin.clone(),
+        rate: args.rate,
+    };
+    let ready = |address| tracing::warn!("serving http://{address}/mcp");
+    let served = mcp::serve_http(server, address, access, ready).await;
+    served.map_err(|error| match error {
+        HttpError::Open(_) | HttpError::Listen(..) => CliError::Usage(error.to_string()),
+        HttpError::Serve(_) => CliError::host(error),
+    })
 }

@@ -299,9 +299,24 @@ pub fn config(
 pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
     let (interrupt, interrupted) = watch::channel(false);
     let _timers = timers.enter();
+    let signal = signal()?;
+    timers.spawn(async move {
+        signal.await;
+        tracing::warn!("stopping; what is being written is finished first");
+        // The run has ended by itself.
+        let _ = interrupt.send(true);
+    });
+    Ok(interrupted)
+}
+
+/// Waits until the person, or the system, wants the process to end; from now on, in a runtime.
+///
+/// # Errors
+/// Signals that can't be heard.
+pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    timers.spawn(async move {
+    Ok(async move {
         #[cfg(unix)]
         tokio::select! {
             _ = tokio::signal::ctrl_c() => {}
@@ -309,11 +324,7 @@ pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError>
         }
         #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;
-        tracing::warn!("stopping; what is being written is finished first");
-        // The run has ended by itself.
-        let _ = interrupt.send(true);
-    });
-    Ok(interrupted)
+    })
 }
 
 /// Reads a file, or standard input for `-`.

@@ -16,6 +16,8 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use uuid::Uuid;
 
+use super::connection::Connection;
+use super::slot::Slot;
 use crate::host::{Approver, Proposal, outdated};
 use crate::outcome::{Failure, Status, neutralise};
 
@@ -25,7 +27,10 @@ const QUESTION: &str = "approval";
 /// How long a person may think.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// How many questions may be open at a time; the oldest one is forgotten.
+/// How many questions of sessions may be open at a time, in which a call waits for the answer.
+pub(super) const ASKED: usize = 64;
+
+/// How many other questions may be open at a time; the oldest one is forgotten.
 const OPEN: usize = 256;
 
 /// What of a diff, or of arguments, is shown, in bytes.
@@ -33,7 +38,7 @@ const SHOWN: usize = 32 << 10;
 
 /// Why nobody is asked.
 const UNABLE: &str = "this call needs the yes of a person, and this client can't ask (it does not \
-                      support elicitation)";
+                      support elicitation by forms)";
 
 /// Questions that clients will come back with.
 #[derive(Default)]
@@ -75,6 +80,9 @@ impl Pending {
 /// The person at a client, for one call.
 pub(super) struct Person {
     pending: Arc<Pending>,
+    /// The call's, which it does not need while somebody thinks.
+    slot: Arc<Slot>,
+    connection: Connection,
     way: Way,
     /// What the client hears in place of a result, if it comes to that.
     reply: Mutex<Option<Reply>>,
@@ -100,10 +108,11 @@ enum Way {
 impl Person {
     pub(super) fn new(
         pending: Arc<Pending>,
+        slot: Arc<Slot>,
         request: &mut CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Self {
-        let can = context.client_capabilities().is_some_and(|client| client.elicitation.is_some());
+        let can = context.client_capabilities().is_some_and(|client| takes_forms(&client));
         let stateless = context
             .protocol_version()
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
@@ -116,7 +125,8 @@ impl Person {
             _ if !can => Way::None,
             _ => Way::Request(context.peer.clone()),
         };
-        Self { pending, way, reply: Mutex::default() }
+        let connection = Connection::of(&context.extensions);
+        Self { pending, slot, connection, way, reply: Mutex::default() }
     }
 
     /// What the client hears in place of a result.
@@ -146,7 +156,22 @@ impl Person {
                 Err(denied("ApprovalNeeded", UNABLE))
             }
             Way::Request(peer) => {
-                let asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)).await;
+                let asked = self.slot.aside(async {
+                    tokio::select! {
+                        asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)) => {
+                            asked.map_err(|error| error.to_string())
+                        }
+                        () = self.connection.silent.cancelled() => {
+                            Err("the client has closed the connection".to_owned())
+                        }
+                    }
+                });
+                let asked = asked.await.ok_or_else(|| {
+                    let message = format!(
+                        "{ASKED} questions wait for the yes of a person already; try again later"
+                    );
+                    denied("TooManyQuestions", &message)
+                })?;
                 decided(&asked.map_err(|error| {
                     denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
                 })?)
@@ -180,6 +205,12 @@ impl Approver for Person {
     }
 }
 
+/// Whether a client shows forms: one that says nothing more of elicitation does, but not one that
+/// can only open an address.
+fn takes_forms(client: &ClientCapabilities) -> bool {
+    client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
+}
+
 fn decided(answer: &ElicitResult) -> Result<(), Failure> {
     match answer.action {
         ElicitationAction::Accept => Ok(()),
@@ -211,6 +242,7 @@ fn message(proposal: &Proposal) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use serde_json::json;
 
     use super::*;
@@ -236,6 +268,20 @@ mod tests {
         let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown)).collect();
         assert_eq!(pending.was_about(&handles[0], &shown), None);
         assert_eq!(pending.was_about(&handles[OPEN], &shown), Some(true));
+    }
+
+    #[test]
+    fn only_clients_that_show_forms_are_asked() {
+        for (client, can) in [
+            (json!({}), false),
+            (json!({"elicitation": {}}), true),
+            (json!({"elicitation": {"form": {}}}), true),
+            (json!({"elicitation": {"form": {}, "url": {}}}), true),
+            (json!({"elicitation": {"url": {}}}), false),
+        ] {
+            let capabilities: ClientCapabilities = serde_json::from_value(client.clone()).unwrap();
+            assert_eq!(takes_forms(&capabilities), can, "{client}");
+        }
     }
 
     #[test]

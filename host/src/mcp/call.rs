@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::approval::Person;
+use super::connection::Connection;
 use crate::dispatch::{Refusal, RefusalCode};
 use crate::host::{Approver, RunOptions, Single};
 use crate::outcome::{Failure, Outcome};
@@ -37,15 +38,17 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let (shared, offer) = (&self.shared, self.offer());
         let telemetry = offer.host.telemetry();
-        let Ok(_slot) = shared.slots.try_acquire() else {
+        let Some(slot) = shared.slots.take() else {
             telemetry.inspect(|telemetry| telemetry.busy());
             let message = "the server has as many calls as it can take; try again later";
             return Ok(failed("Busy", message).into());
         };
         let _held = telemetry.map(|telemetry| telemetry.hold());
         let origin = telemetry.map(|_| origin(&context)).unwrap_or_default();
+        let slot = Arc::new(slot);
         let pending = Arc::clone(&shared.pending);
-        let person = Arc::new(Person::new(pending, &mut request, &context));
+        let person = Arc::new(Person::new(pending, Arc::clone(&slot), &mut request, &context));
+        let connection = Connection::of(&context.extensions);
         let args = request.arguments.unwrap_or_default();
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(REPORTS);
@@ -68,6 +71,9 @@ impl Server {
                     // It goes on until it is told that the call is over.
                     () = &mut relayed => {}
                     () = context.ct.cancelled(), if !*cancel.borrow() => {
+                        cancel.send_replace(true);
+                    }
+                    () = connection.gone.cancelled(), if !*cancel.borrow() => {
                         cancel.send_replace(true);
                     }
                     () = shared.stopping.cancelled(), if !*cancel.borrow() => {

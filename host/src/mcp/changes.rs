@@ -10,6 +10,7 @@ use rmcp::service::{Peer, SubscriptionContext, SubscriptionSendError};
 use rmcp::{RoleServer, ServiceError};
 
 use super::Server;
+use super::connection::Connection;
 use super::offer::Offer;
 
 /// How long a client may take to hear of a change.
@@ -59,9 +60,11 @@ impl Sessions {
 pub(super) async fn listen(server: &Server, context: &SubscriptionContext) {
     let mut offers = server.shared.offer.subscribe();
     let mut known = Arc::clone(&offers.borrow_and_update());
+    let connection = Connection::of(&context.request_context().extensions);
     loop {
         tokio::select! {
             () = context.cancelled() => return,
+            () = connection.silent.cancelled() => return,
             () = server.shared.stopping.cancelled() => return,
             changed = offers.changed() => if changed.is_err() { return },
         }

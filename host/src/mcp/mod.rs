@@ -8,28 +8,34 @@
 mod approval;
 mod call;
 mod changes;
+mod connection;
 mod http;
+mod malformed;
 mod offer;
 mod page;
+mod params;
 mod prompts;
 mod resources;
 mod results;
+mod slot;
+mod stdio;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
-    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, Prompt, ReadResourceRequestParams,
-    ReadResourceResponse, Resource, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
+    ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
     SubscriptionContext,
 };
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::approval::Pending;
@@ -37,6 +43,8 @@ use self::changes::Sessions;
 use self::offer::Offer;
 use self::page::{Listings, page};
 use self::results::Results;
+use self::slot::Slots;
+use self::stdio::Stdio;
 use crate::dispatch::Refusal;
 use crate::host::{Config, Host, OpenError};
 use crate::runtime::blocking;
@@ -59,7 +67,7 @@ const FRESH: u64 = 60 * 1000;
 pub enum ServeError {
     /// The client said something else than MCP at the beginning.
     #[error("the client did not begin as MCP does: {0}")]
-    Handshake(Box<ServerInitializeError>),
+    Handshake(String),
     /// The task that serves has failed.
     #[error("the server failed: {0}")]
     Task(#[from] tokio::task::JoinError),
@@ -87,9 +95,7 @@ pub struct Server {
 struct Shared {
     offer: watch::Sender<Arc<Offer>>,
     sessions: Sessions,
-    /// One for each call that runs or waits.
-    slots: Semaphore,
-    most: usize,
+    slots: Slots,
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
@@ -113,8 +119,7 @@ impl Server {
         let shared = Shared {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
-            slots: Semaphore::new(most),
-            most,
+            slots: Slots::new(most),
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
@@ -174,24 +179,33 @@ impl Server {
     /// See [`ServeError`].
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
         let stopping = self.shared.stopping.clone();
-        let transport = rmcp::transport::io::stdio_pipes();
+        let (input, output) = rmcp::transport::io::stdio_pipes();
+        let (transport, writer) = Stdio::new(input, output, self.longest());
         let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
             // A client that says nothing wants nothing.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
                 Ok(())
             }
-            Err(error) => Err(ServeError::Handshake(Box::new(error))),
+            // Its own words would show the message as this program's source has it.
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                Err(ServeError::Handshake("its first message is no request".to_owned()))
+            }
+            Err(error) => Err(ServeError::Handshake(error.to_string())),
         };
         stopping.cancel();
-        self.ended().await;
+        tokio::join!(self.ended(), writer.end());
         served
+    }
+
+    /// How long a message may be, in bytes.
+    fn longest(&self) -> usize {
+        self.offer().host.policy().limits().envelope
     }
 
     /// Waits until no call runs any more: what one was writing is written, or not at all.
     async fn ended(&self) {
-        let all = u32::try_from(self.shared.most).unwrap_or(u32::MAX);
-        if tokio::time::timeout(LAST_CALLS, self.shared.slots.acquire_many(all)).await.is_err() {
+        if tokio::time::timeout(LAST_CALLS, self.shared.slots.all()).await.is_err() {
             tracing::warn!("a call did not end in time; what it changed is not kept");
         }
     }
@@ -230,6 +244,14 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         // It is large, and the library moves it about.
         Box::pin(self.call(request, context)).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(params::refused(&request))
     }
 
     async fn list_resources(

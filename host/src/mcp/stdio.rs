@@ -1,0 +1,355 @@
+//! Standard input and output as a transport: a message is a line.
+//!
+//! What the library's own one does not do: it answers lines that it can't take, reads no more
+//! while the client does not read, and never waits for such a client to end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetMeta as _, ProtocolVersion, ServerJsonRpcMessage,
+};
+use rmcp::transport::Transport;
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder, FramedRead};
+
+use super::connection::Connection;
+use super::malformed::Malformed;
+
+/// How much may wait to be written before no more is read, in bytes.
+const WAITING: usize = 8 << 20;
+
+/// What a message that waits counts at least, in bytes: small ones take room too.
+const LEAST: usize = 4 << 10;
+
+/// How much is read of the input and not taken yet, in bytes: what a pipe may hold.
+const AHEAD: usize = 1 << 20;
+
+/// What a line counts beside its own, in bytes.
+const LINE: usize = 64;
+
+/// How long lines that are read wait for a client that has ended it and does not read.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// How long a client that does not read may keep a server that ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A client on a pair of pipes.
+pub(super) struct Stdio<R> {
+    lines: FramedRead<R, Line>,
+    /// What one line may have, in bytes.
+    most: usize,
+    /// To the task that writes; none once it is closed.
+    said: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    /// What that task has to write, in bytes.
+    waiting: watch::Sender<usize>,
+    /// Lines that are read, but not taken yet: only so is the end of the input seen though the client
+    /// does not read.
+    ahead: VecDeque<Result<Bytes, TooLong>>,
+    /// When the input has ended.
+    ended: Option<Instant>,
+    connection: Connection,
+    /// Whether a request has come that a conversation begins with.
+    begun: bool,
+}
+
+/// The task that writes.
+pub(super) struct Writer(JoinHandle<io::Result<()>>);
+
+impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
+    /// A transport for lines of so many bytes at most. It speaks until it is dropped, and
+    /// the writer has the rest then.
+    pub fn new(
+        input: R,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+        most: usize,
+    ) -> (Self, Writer) {
+        let (said, queue) = mpsc::unbounded_channel();
+        let waiting = watch::Sender::new(0);
+        let writer = Writer(tokio::spawn(write(queue, waiting.clone(), output)));
+        let lines = FramedRead::new(input, Line::new(most));
+        let stdio = Self {
+            lines,
+            most,
+            said: Some(said),
+            waiting,
+            ahead: VecDeque::new(),
+            ended: None,
+            connection: Connection::default(),
+            begun: false,
+        };
+        (stdio, writer)
+    }
+
+    /// Has a message written, after what was said before.
+    fn say(&self, message: &impl Serialize) -> io::Result<()> {
+        let said = self.said.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.waiting.send_modify(|waiting| *waiting += weight(&line));
+        said.send(line).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// The next line, once not too much waits to be written; none where nothing comes any more, or
+    /// nobody reads any more. Nothing is lost where it is not waited for to the end.
+    async fn next(&mut self) -> Option<Result<Bytes, TooLong>> {
+        let mut waiting = self.waiting.subscribe();
+        loop {
+            let said = self.said.as_ref()?;
+            if self.ended.is_some() && self.ahead.is_empty() {
+                return None;
+            }
+            let until = self.ended.unwrap_or_else(Instant::now) + LAST_LINES;
+            let read: usize = self.ahead.iter().flatten().map(|line| line.len() + LINE).sum();
+            tokio::select! {
+                biased;
+                () = said.closed() => return None,
+                _ = async { waiting.wait_for(|waiting| *waiting < WAITING).await.is_ok() },
+                    if !self.ahead.is_empty() => return self.ahead.pop_front(),
+                line = self.lines.next(), if self.ended.is_none() && read < AHEAD => match line {
+                    Some(Ok(line)) => self.ahead.push_back(line),
+                    Some(Err(error)) => {
+                        tracing::error!("standard input can't be read: {error}");
+                        self.ended = Some(Instant::now());
+                    }
+                    None => self.ended = Some(Instant::now()),
+                },
+                () = tokio::time::sleep_until(until), if self.ended.is_some() => return None,
+            }
+        }
+    }
+
+    fn refuse(&self, malformed: &Malformed) {
+        let answer = malformed.answer();
+        tracing::debug!("a message can't be taken: {}", answer["error"]["message"]);
+        if !malformed.notification {
+            // Where nobody reads any more, the next line is not waited for.
+            let _ = self.say(&answer);
+        }
+    }
+
+    /// Whether a message belongs to a conversation; before one, there are only requests.
+    fn belongs(&mut self, message: &ClientJsonRpcMessage) -> bool {
+        if let ClientJsonRpcMessage::Request(message) = message {
+            self.begun |= match &message.request {
+                ClientRequest::InitializeRequest(_) => true,
+                ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+                request => {
+                    let meta = request.get_meta();
+                    meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+                }
+            };
+            return true;
+        }
+        if !self.begun {
+            tracing::debug!("a message that no request came before is not taken");
+        }
+        self.begun
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        std::future::ready(self.say(&message))
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            let Some(line) = self.next().await else {
+                self.connection.silent.cancel();
+                return None;
+            };
+            let Ok(line) = line else {
+                self.refuse(&Malformed::too_long(self.most));
+                continue;
+            };
+            // RFC 8259, section 8.1: the mark may be ignored.
+            let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(line) {
+                Ok(mut message) if self.belongs(&message) => {
+                    self.connection.stamp(&mut message);
+                    return Some(message);
+                }
+                Ok(_) => {}
+                Err(_) => self.refuse(&Malformed::new(line)),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.said = None;
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// Waits until everything is written, or the client is not worth waiting for.
+    pub async fn end(mut self) {
+        match tokio::time::timeout(LAST_WORDS, &mut self.0).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::debug!("standard output can't be written: {error}"),
+            Ok(Err(error)) => tracing::error!("the server failed: {error}"),
+            Err(_) => {
+                self.0.abort();
+                tracing::warn!("the client does not read, so what was left to say is lost");
+            }
+        }
+    }
+}
+
+/// Writes what is said, a line at a time.
+async fn write(
+    mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
+    waiting: watch::Sender<usize>,
+    mut output: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    while let Some(line) = queue.recv().await {
+        output.write_all(&line).await?;
+        output.flush().await?;
+        waiting.send_modify(|waiting| *waiting -= weight(&line));
+    }
+    Ok(())
+}
+
+fn weight(line: &[u8]) -> usize {
+    line.len().max(LEAST)
+}
+
+/// Cuts the input into lines. One that is too long does not end it.
+struct Line(AnyDelimiterCodec);
+
+/// A line that has more bytes than it may have.
+#[derive(Debug)]
+struct TooLong;
+
+impl Line {
+    fn new(most: usize) -> Self {
+        Self(AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), b"\n".to_vec(), most))
+    }
+
+    fn item(
+        decoded: Result<Option<Bytes>, AnyDelimiterCodecError>,
+    ) -> io::Result<Option<Result<Bytes, TooLong>>> {
+        match decoded {
+            Ok(line) => Ok(line.map(Ok)),
+            Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => Ok(Some(Err(TooLong))),
+            Err(AnyDelimiterCodecError::Io(error)) => Err(error),
+        }
+    }
+}
+
+impl Decoder for Line {
+    type Item = Result<Bytes, TooLong>;
+    type Error = io::Error;
+
+    fn decode(&mut self, input: &mut BytesMut) -> io::Result<Option<Self::Item>> {
+        Self::item(self.0.decode(input))
+    }
+
+    fn decode_eof(&mut self, input: &mut BytesMut) -> io::Result<Option<Self::Item>> {
+        Self::item(self.0.decode_eof(input))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncBufReadExt as _, BufReader, duplex};
+
+    use super::*;
+
+    const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+    /// What a line of 64 bytes at most makes of the input: the ids of its requests, and what is
+    /// answered by itself.
+    async fn read(input: &[u8]) -> (Vec<Value>, Vec<Value>) {
+        let (output, answers) = duplex(1 << 16);
+        let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.to_vec()), output, 64);
+        let mut taken = Vec::new();
+        while let Some(message) = stdio.receive().await {
+            taken.push(serde_json::to_value(message).unwrap()["id"].take());
+        }
+        assert!(stdio.connection.silent.is_cancelled());
+        drop(stdio);
+        writer.end().await;
+        let mut lines = BufReader::new(answers).lines();
+        let mut said = Vec::new();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            said.push(serde_json::from_str(&line).unwrap());
+        }
+        (taken, said)
+    }
+
+    #[tokio::test]
+    async fn each_line_is_a_message_or_is_answered() {
+        let long = "x".repeat(100);
+        let input = format!("\u{feff}{PING}\r\n\n{long}\n{{\"id\n{PING}");
+        let (taken, said) = read(input.as_bytes()).await;
+        assert_eq!(taken, [1, 1]);
+        let codes: Vec<&Value> = said.iter().map(|answer| &answer["error"]["code"]).collect();
+        assert_eq!(codes, [-32700, -32700]);
+        assert!(said.iter().all(|answer| answer["id"].is_null()), "{said:?}");
+        let text = said[0]["error"]["message"].as_str().unwrap();
+        assert!(text.contains("longer than 64 bytes"), "{text}");
+        // Whatever comes before the first request is nobody's.
+        let early = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let (taken, said) = read(format!("{early}\n{PING}\n").as_bytes()).await;
+        assert_eq!((taken, said), (vec![json!(1)], vec![]));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_taken_while_too_much_waits() {
+        let (output, answers) = duplex(64);
+        let input = format!("{PING}\n");
+        let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.into_bytes()), output, 64);
+        let large = "x".repeat(WAITING);
+        stdio.say(&large).unwrap();
+        assert!(futures_util::poll!(std::pin::pin!(stdio.receive())).is_pending());
+        let reader = tokio::spawn(async move {
+            BufReader::with_capacity(1 << 20, answers).lines().next_line().await.unwrap().unwrap()
+        });
+        assert!(stdio.receive().await.is_some());
+        drop(stdio);
+        writer.end().await;
+        assert_eq!(reader.await.unwrap().len(), WAITING + 2);
+    }
+
+    #[tokio::test]
+    async fn the_end_is_seen_though_too_much_waits() {
+        let (output, _answers) = duplex(64);
+        let input = format!("{PING}\n");
+        let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.into_bytes()), output, 64);
+        stdio.say(&"x".repeat(WAITING)).unwrap();
+        assert!(stdio.receive().await.is_none());
+        drop(stdio);
+        writer.end().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_where_nobody_reads() {
+        let (output, answers) = duplex(1);
+        let (input, _client) = duplex(64);
+        let (mut stdio, writer) = Stdio::new(input, output, 64);
+        drop(answers);
+        stdio.say(&"words").unwrap();
+        assert!(stdio.receive().await.is_none());
+        writer.end().await;
+    }
+}

@@ -1,0 +1,293 @@
+//! The server on standard input and output, with clients that no official one is like: they do not
+//! read, send what is no message, or leave questions open.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::server::message;
+use super::{PATIENCE, ends, plugin, wait_for_the_end};
+use crate::support::Place;
+use crate::trial::configure;
+
+struct Session {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+    /// What it says on standard error.
+    warned: Receiver<String>,
+}
+
+impl Session {
+    fn new(place: &Place) -> Self {
+        let mut command = place.command(&["serve"]);
+        let mut child = command.args(plugin()).stdin(Stdio::piped()).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, warned) = channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let stdout = Some(BufReader::new(child.stdout.take().unwrap()));
+        Self { stdin: child.stdin.take(), stdout, child, warned }
+    }
+
+    /// One that has begun as clients did before 2026-07-28, and can do this.
+    fn begun(place: &Place, capabilities: &Value) -> Self {
+        let mut session = Self::new(place);
+        session.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "tests", "version": "0"},
+        }}));
+        assert_eq!(session.hears()["id"], 0);
+        session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        session
+    }
+
+    fn write(&mut self, line: &[u8]) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(line).unwrap();
+        stdin.write_all(b"\n").unwrap();
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.write(message.to_string().as_bytes());
+    }
+
+    fn call(&mut self, id: u64, tool: &str, arguments: &Value) {
+        let params = json!({"name": tool, "arguments": arguments});
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    }
+
+    /// The next message.
+    fn hears(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    /// The answer to a request, or the question that comes before it.
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let message = self.hears();
+            if message["id"] == id && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(begin.elapsed() < PATIENCE, "the server does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that has asked for more than a pipe holds, and reads nothing.
+fn deaf(place: &Place) -> Session {
+    configure(place, "");
+    place.write("large.txt", "0123456789abcde\n".repeat(8 << 10));
+    let mut session = Session::begun(place, &json!({}));
+    for id in 1..=20 {
+        session.call(id, "files__read_file", &json!({"path": "large.txt"}));
+    }
+    let begin = Instant::now();
+    while ends(&place.workspace()).len() < 20 {
+        assert!(begin.elapsed() < PATIENCE, "the calls do not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    session
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
+    for signal in [Some(Signal::TERM), Some(Signal::INT), None] {
+        let place = Place::new();
+        let mut session = deaf(&place);
+        match signal {
+            Some(signal) => session.signal(signal),
+            None => session.stdin = None,
+        }
+        assert!(session.wait().success(), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_second_signal_is_not_waited_for() {
+    let place = Place::new();
+    let mut session = deaf(&place);
+    session.signal(Signal::TERM);
+    while !session.warned.recv_timeout(PATIENCE).unwrap().contains("stopping") {}
+    while session.ended().is_none() {
+        session.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(session.wait().code(), Some(1));
+}
+
+/// A client whose standard input is gone has ended.
+#[test]
+fn a_server_that_nobody_reads_from_ends() {
+    let place = Place::new();
+    let mut session = Session::begun(&place, &json!({}));
+    session.stdout = None;
+    session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}));
+    assert!(session.wait().success());
+}
+
+#[test]
+fn a_line_that_is_no_message_is_answered() {
+    let place = Place::new();
+    configure(&place, "[limits]\nenvelope-mb = 1\n");
+    let mut session = Session::begun(&place, &json!({}));
+    let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"ping","params":{{"a":{deep}}}}}"#);
+    let long = format!(r#"{{"jsonrpc":"2.0","id":6,"method":"{}"}}"#, "x".repeat(2 << 20));
+    let cases: &[(&[u8], i64, Value, &str)] = &[
+        (br#"{"jsonrpc":"2.0","id":1,"met"#, -32700, Value::Null, "not JSON: EOF"),
+        (br#"{"jsonrpc":"2.0","id":2,"method":"\ud800"}"#, -32700, json!(2), "not JSON"),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"\xff\"}", -32700, json!(3), "not JSON"),
+        (deep.as_bytes(), -32700, json!(5), "recursion limit"),
+        (long.as_bytes(), -32700, Value::Null, "longer than 1048576 bytes (`envelope-mb`"),
+        (br#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, -32600, json!(7), "/jsonrpc"),
+        (br#"{"jsonrpc":"2.0","id":8,"method":"ping","params":[]}"#, -32600, json!(8), "/params"),
+        (
+            br#"{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{"_meta":"x"}}"#,
+            -32600,
+            json!("a"),
+            "/params/_meta",
+        ),
+        (b"[]", -32600, Value::Null, "an object"),
+    ];
+    for (line, code, id, text) in cases {
+        session.write(line);
+        let answer = session.hears();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), id), "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(text), "{answer}");
+    }
+    // It goes on.
+    session.send(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
+    assert_eq!(session.hears()["id"], 9);
+}
+
+#[test]
+fn params_that_are_others_are_refused_with_what_is_wrong() {
+    let place = Place::new();
+    let mut session = Session::begun(&place, &json!({}));
+    for (method, params, problem) in [
+        (
+            "tools/call",
+            json!({"name": "files__glob", "arguments": "x"}),
+            "/arguments: expected an object, found \"x\"",
+        ),
+        ("tools/call", json!({"arguments": {}}), "/name: expected a string, found nothing"),
+        ("resources/read", json!({"uri": 5}), "/uri: expected a string, found 5"),
+    ] {
+        session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let answer = session.hears();
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert_eq!(answer["error"]["message"], problem, "{answer}");
+    }
+    session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/made-up"}));
+    assert_eq!(session.hears()["error"]["code"], -32601);
+}
+
+#[test]
+fn what_comes_before_the_first_request_is_nobodys() {
+    let place = Place::new();
+    let mut session = Session::new(&place);
+    session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    session.send(&json!({"jsonrpc": "2.0", "id": 3, "result": {}}));
+    session.send(&message("prompts/list", json!({})));
+    assert!(session.hears()["result"]["prompts"].is_array());
+    session.stdin = None;
+    assert!(session.wait().success());
+}
+
+/// A client that waits for its person can go on with what needs none.
+#[test]
+fn open_questions_take_no_place_of_a_call() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    configure(&place, "ask = ['files.write_file']\n");
+    let mut session = Session::begun(&place, &json!({"elicitation": {}}));
+    let write = |session: &mut Session, id: u64| {
+        let arguments = json!({"path": "new.txt", "content": id.to_string()});
+        session.call(id, "files__write_file", &arguments);
+    };
+    let mut question = Value::Null;
+    for id in 1..=64 {
+        write(&mut session, id);
+        question = session.hears();
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+    }
+    write(&mut session, 65);
+    let refused = session.answer(65);
+    let text = refused["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("TooManyQuestions: 64 questions wait"), "{refused}");
+    session.call(66, "files__read_file", &json!({"path": "a.txt"}));
+    let read = session.answer(66);
+    assert_eq!(read["result"]["structuredContent"]["content"], "one\n", "{read}");
+    // The one who says yes is heard, and there is a place for another question.
+    let yes = json!({"action": "accept", "content": {}});
+    session.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
+    let written = session.answer(64);
+    assert_eq!(written["result"]["structuredContent"]["bytes_written"], 2, "{written}");
+    write(&mut session, 67);
+    assert_eq!(session.hears()["method"], "elicitation/create");
+}
+
+/// Nobody answers them any more.
+#[test]
+fn open_questions_end_with_the_input() {
+    let place = Place::new();
+    configure(&place, "ask = ['files.write_file']\n");
+    let mut session = Session::begun(&place, &json!({"elicitation": {"form": {}}}));
+    session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
+    assert_eq!(session.hears()["method"], "elicitation/create");
+    session.stdin = None;
+    let answer = session.answer(1);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("the client has closed the connection"), "{answer}");
+    assert!(session.wait().success());
+    wait_for_the_end(&place, "files.write_file", "ApprovalNeeded", 1);
+}
+
+/// A client that can only open addresses has no form to answer.
+#[test]
+fn a_client_without_forms_is_not_asked() {
+    let place = Place::new();
+    configure(&place, "ask = ['files.write_file']\n");
+    let mut session = Session::begun(&place, &json!({"elicitation": {"url": {}}}));
+    session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
+    let answer = session.hears();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("ApprovalNeeded"), "{answer}");
+}
