@@ -1,7 +1,7 @@
 //! Who may reach the server over HTTP, and how it ends, with requests as a stranger could make
 //! them.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -41,8 +41,10 @@ fn a_token_is_asked_for_where_there_is_one() {
             assert!(head.contains("www-authenticate: bearer"), "{head}");
             assert!(!body.contains("files__"), "{body}");
         }
-        let friend = list(path).with("Authorization", "Bearer a-long-secret");
-        assert_eq!(server.ask(&friend).0, 200);
+        for scheme in ["Bearer", "bearer", "BEARER"] {
+            let friend = list(path).with("Authorization", &format!("{scheme} a-long-secret"));
+            assert_eq!(server.ask(&friend).0, 200, "{scheme}");
+        }
     }
     assert_eq!(server.ask(&Request::get("/health")).0, 200);
     for sdk in [Sdk::Python, Sdk::TypeScript] {
@@ -93,6 +95,75 @@ fn other_hosts_and_pages_are_refused() {
     ] {
         assert_eq!(server.ask(&list("/mcp").with("Origin", origin)).0, status, "{origin}");
     }
+}
+
+#[test]
+fn an_origin_that_no_page_has_is_refused() {
+    let place = Place::new();
+    for origin in ["foo", "app.example.com", "https://app.example.com/page"] {
+        let ended = place.run(&["serve", "--http", "127.0.0.1:0", "--allow-origin", origin]);
+        assert_eq!(ended.status, 2, "{ended:?}");
+        assert!(ended.stderr.contains("is no origin of a page"), "{ended:?}");
+    }
+}
+
+/// Requests that never end keep neither their connections nor the server.
+#[test]
+fn a_request_that_is_sent_by_halves_is_given_up() {
+    let place = Place::new();
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\n";
+    let body = format!(
+        "{head}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+         Content-Length: 1000\r\n\r\n{{"
+    );
+    let halves = ["", head, &*body];
+    let server = Server::new(&place, &[]);
+    let mut open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
+    let answers = open.iter_mut().map(|stream| {
+        let mut answer = String::new();
+        // The test's own patience ends it where the server does not.
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let answers: Vec<String> = answers.collect();
+    assert!(answers[2].starts_with("HTTP/1.1 408"), "{answers:?}");
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+    let open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
+    // Its answer comes after the halves were read.
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+    assert!(server.stop().success());
+    drop(open);
+}
+
+#[test]
+fn a_body_that_is_no_message_is_answered() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    for (body, code, id) in [
+        ("{\"jsonrpc\":\"2.0\",", -32700, Value::Null),
+        ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"tools/list\"}", -32600, json!(7)),
+        ("{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"a\",\"params\":[]}", -32600, json!(8)),
+    ] {
+        let (status, head, answer) = server.ask(&list("/mcp").with_body(body));
+        assert_eq!(status, 400, "{answer}");
+        assert!(head.contains("content-type: application/json"), "{head}");
+        let answer = document(&answer);
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &id), "{answer}");
+    }
+    let other = list("/mcp").with("Content-Type", "text/plain").with_body("x");
+    assert_eq!(server.ask(&other).0, 415);
+}
+
+#[test]
+fn params_of_another_kind_are_refused() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    let params = json!({"name": "files__glob", "arguments": "x"});
+    let (status, _, body) = server.ask(&Request::post("/mcp", "tools/call", &params));
+    assert_ne!(status, 404, "{body}");
+    let error = &document(&body)["error"];
+    assert_eq!(error["code"], -32602, "{body}");
+    assert_eq!(error["message"], "/arguments: expected an object, found \"x\"", "{body}");
 }
 
 #[test]
@@ -183,6 +254,11 @@ fn a_server_that_is_told_to_stop_ends_its_calls() {
     let mut stream = server.send(&request);
     wait_for_progress(&mut stream);
     assert!(server.stop().success());
+    // Its client is told.
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    let text = result(&rest)["content"][0]["text"].take();
+    assert!(text.as_str().unwrap().starts_with("Cancelled"), "{rest}");
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
@@ -204,13 +280,13 @@ fn the_end_of_standard_input_ends_calls_too() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-fn wait_for_progress(answers: &mut impl std::io::BufRead) {
+pub fn wait_for_progress(answers: &mut impl std::io::BufRead) {
     let mut lines = answers.lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("notifications/progress")), "no progress");
 }
 
 /// The JSON-RPC message of an answer: a document, or the last event of a stream.
-fn document(body: &str) -> Value {
+pub fn document(body: &str) -> Value {
     let line = body.lines().rfind(|line| line.contains("\"jsonrpc\""));
     let line = line.unwrap_or_else(|| panic!("{body}"));
     serde_json::from_str(line.strip_prefix("data:").unwrap_or(line)).unwrap()

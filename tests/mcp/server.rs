@@ -75,6 +75,14 @@ impl Server {
         BufReader::new(stream)
     }
 
+    /// Sends the beginning of a request, and no more.
+    pub fn says_half(&self, half: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(half.as_bytes()).unwrap();
+        stream
+    }
+
     /// What it answers to a request: the status, the head, the body.
     pub fn ask(&self, request: &Request) -> (u16, String, String) {
         let mut stream = self.send(request);
@@ -97,6 +105,7 @@ impl Drop for Server {
 
 /// A request of revision 2026-07-28.
 pub struct Request {
+    method: &'static str,
     path: String,
     headers: Vec<(String, String)>,
     body: Option<String>,
@@ -105,7 +114,8 @@ pub struct Request {
 impl Request {
     pub fn get(path: &str) -> Self {
         let path = path.to_owned();
-        Self { path, headers: vec![("Host".into(), "localhost".into())], body: None }
+        let headers = vec![("Host".into(), "localhost".into())];
+        Self { method: "GET", path, headers, body: None }
     }
 
     pub fn post(path: &str, method: &str, params: &Value) -> Self {
@@ -121,12 +131,32 @@ impl Request {
             headers.push(("Mcp-Name", name));
         }
         let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
-        Self { path: path.to_owned(), headers: headers.collect(), body: Some(body) }
+        let (path, headers) = (path.to_owned(), headers.collect());
+        Self { method: "POST", path, headers, body: Some(body) }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same without one of its headers.
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// The same with another body.
+    pub fn with_body(mut self, body: &str) -> Self {
+        self.body = Some(body.to_owned());
+        self
+    }
+
+    /// The same without a body, by another method.
+    pub fn by(mut self, method: &'static str) -> Self {
+        self.body = None;
+        self.method = method;
         self
     }
 
@@ -140,8 +170,7 @@ impl Request {
     }
 
     fn text(&self) -> String {
-        let Self { path, headers, body } = self;
-        let method = if body.is_some() { "POST" } else { "GET" };
+        let Self { method, path, headers, body } = self;
         let body = body.as_deref().unwrap_or_default();
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {

@@ -6,7 +6,7 @@ use super::args::{Global, Serve};
 use super::renew::{self, Source};
 use super::setup::Use;
 use super::{CliError, exit, setup};
-use crate::mcp::{self, Access, HttpError, Server};
+use crate::mcp::{self, Access, Server};
 
 pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let token = match &args.token_file {
@@ -73,8 +73,6 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
     };
     let ready = |address| tracing::warn!("serving http://{address}/mcp");
     let served = mcp::serve_http(server, address, access, ready).await;
-    served.map_err(|error| match error {
-        HttpError::Open(_) | HttpError::Listen(..) => CliError::Usage(error.to_string()),
-        HttpError::Serve(_) => CliError::host(error),
-    })
+    // Each of them is about an option.
+    served.map_err(|error| CliError::Usage(error.to_string()))
 }

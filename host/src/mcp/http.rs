@@ -9,21 +9,34 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use super::Server;
+use super::connections::Connections;
+use super::malformed::{Malformed, asks_for};
+use super::sessions::{Places, SESSIONS, Sessions};
+
+/// How long the body of a request may take.
+const BODY: Duration = Duration::from_secs(60);
+
+/// How long clients get to read what is left to say when the server stops, and then again to hear
+/// that the streams without an end have one.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// How many addresses are remembered before those are forgotten that have been quiet.
 const ADDRESSES: usize = 10_000;
@@ -57,9 +70,12 @@ pub enum HttpError {
     /// The address is taken, or not this machine's.
     #[error("{0}: {1}")]
     Listen(SocketAddr, std::io::Error),
-    /// The connection to the network is lost.
-    #[error("the server failed: {0}")]
-    Serve(std::io::Error),
+    /// No page can have this origin.
+    #[error(
+        "{0:?} is no origin of a page; an origin is a scheme and a host, with a port or without, \
+         such as https://app.example.com"
+    )]
+    Origin(String),
 }
 
 /// Serves until the server is stopped; `ready` hears of the address once it is listened on. Calls
@@ -77,21 +93,39 @@ pub async fn serve_http(
     if !address.ip().is_loopback() && access.token.is_none() {
         return Err(HttpError::Open(address));
     }
+    if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
+        return Err(HttpError::Origin(origin.clone()));
+    }
     let listener =
         TcpListener::bind(address).await.map_err(|error| HttpError::Listen(address, error))?;
     let address = listener.local_addr().unwrap_or(address);
     ready(address);
-    let stopping = server.shared.stopping.clone();
-    let router = router(&server, &access, address.port());
-    let served = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(async move { stopping.cancelled().await })
-        .await;
-    server.shared.stopping.cancel();
+    // Calls are stopped before the streams that their answers take.
+    let closing = CancellationToken::new();
+    let router = router(&server, &access, address.port(), &closing);
+    let mut connections = Connections::accept(listener, router, &server.shared.stopping).await;
     server.ended().await;
-    served.map_err(HttpError::Serve)
+    connections.ended(LAST_ANSWERS).await;
+    closing.cancel();
+    connections.ended(LAST_ANSWERS).await;
+    Ok(())
 }
 
-fn router(server: &Server, access: &Access, port: u16) -> Router {
+/// Whether a browser can send this origin, or the library takes it for any port of one (`:*`).
+fn is_origin(origin: &str) -> bool {
+    let of_any_port = origin.strip_suffix(":*").unwrap_or(origin);
+    let is_bare = |url: Url| {
+        url.has_host()
+            && url.path().len() <= 1
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none()
+    };
+    origin == "null" || Url::parse(of_any_port).is_ok_and(is_bare)
+}
+
+fn router(server: &Server, access: &Access, port: u16, closing: &CancellationToken) -> Router {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     // A page from here would be the server's own.
     let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
@@ -99,26 +133,29 @@ fn router(server: &Server, access: &Access, port: u16) -> Router {
         .with_allowed_hosts(loopback.into_iter().chain(access.hosts.iter().cloned()))
         .with_allowed_origins(own.into_iter().chain(access.origins.iter().cloned()))
         .enforce_origin_validation()
-        .with_max_request_body_bytes(server.offer().host.policy().limits().envelope)
-        .with_cancellation_token(server.shared.stopping.clone());
-    let whole = service(server.clone(), &config);
+        .with_max_request_body_bytes(server.longest())
+        .with_cancellation_token(closing.clone());
+    let places = Places::default();
+    let whole = service(server.clone(), &config, &places);
     let mut mcp = Router::new().route_service("/mcp", whole);
     if server.role.is_none() {
-        let roles = Roles { server: server.clone(), config, services: Mutex::default() };
+        let (server, places) = (server.clone(), places.clone());
+        let roles = Roles { server, config, places, services: Mutex::default() };
         mcp = mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)));
     }
     let wanted = access.token.as_deref().map(digest);
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Whether it is there, anybody may ask.
-    mcp.layer(middleware::from_fn_with_state(wanted, authorize))
+    mcp.layer(middleware::from_fn_with_state((server.longest(), places), take))
+        .layer(middleware::from_fn_with_state(wanted, authorize))
         .route("/health", get(|| async { "ok\n" }))
         .layer(middleware::from_fn_with_state(rate, slow_down))
 }
 
-type Service = StreamableHttpService<Server, LocalSessionManager>;
+type Service = StreamableHttpService<Server, Sessions>;
 
-fn service(server: Server, config: &StreamableHttpServerConfig) -> Service {
-    let sessions = Arc::new(LocalSessionManager::default());
+fn service(server: Server, config: &StreamableHttpServerConfig, places: &Places) -> Service {
+    let sessions = Arc::new(Sessions::new(places.clone()));
     StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
 }
 
@@ -126,6 +163,7 @@ fn service(server: Server, config: &StreamableHttpServerConfig) -> Service {
 struct Roles {
     server: Server,
     config: StreamableHttpServerConfig,
+    places: Places,
     services: Mutex<HashMap<String, Service>>,
 }
 
@@ -138,7 +176,7 @@ impl Roles {
             return None;
         };
         let known = services.entry(role.to_owned());
-        Some(known.or_insert_with(|| service(server, &self.config)).clone())
+        Some(known.or_insert_with(|| service(server, &self.config, &self.places)).clone())
     }
 }
 
@@ -151,6 +189,52 @@ async fn under_role(
         Some(service) => service.handle(request).await.into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+/// Takes the body of a request, within the time and the size that it may have, and says what the
+/// library does not: what is wrong with a message, and that there are too many sessions.
+async fn take(
+    State((most, places)): State<(usize, Places)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = tokio::time::timeout(BODY, Limited::new(body, most).collect()).await else {
+        let text = format!("the body did not come within {} s\n", BODY.as_secs());
+        return (StatusCode::REQUEST_TIMEOUT, [(header::CONNECTION, "close")], text)
+            .into_response();
+    };
+    let body = match body {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let text = format!("the body is longer than {most} bytes (`envelope-mb`)\n");
+            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
+        }
+        Err(error) => {
+            let text = format!("the body can't be read: {error}\n");
+            return (StatusCode::BAD_REQUEST, text).into_response();
+        }
+    };
+    if places.are_taken() && asks_for(&body, "initialize") {
+        let text = format!("there are {SESSIONS} sessions already; try again later\n");
+        let later = [(header::RETRY_AFTER, "60")];
+        return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
+    }
+    let is_json = is_json(&head.headers);
+    let answer = next.run(Request::from_parts(head, body.clone().into())).await;
+    if is_json && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        let said = Malformed::new(&body).answer().to_string();
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        return (StatusCode::BAD_REQUEST, kind, said).into_response();
+    }
+    answer
+}
+
+/// Whether the body is said to be JSON, so that its type is not what is wrong with it.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// Lets requests pass as long as their address does not send too many.
@@ -187,10 +271,47 @@ async fn authorize(
 ) -> Response {
     let Some(wanted) = wanted else { return next.run(request).await };
     let brought = request.headers().get(header::AUTHORIZATION);
-    let token = brought.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    let token = brought.and_then(|value| {
+        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+        // RFC 9110, section 11.1: in whatever case.
+        scheme.eq_ignore_ascii_case("Bearer").then_some(token)
+    });
     if token.is_some_and(|token| digest(token) == wanted) {
         return next.run(request).await;
     }
     let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
     (StatusCode::UNAUTHORIZED, challenge, "a bearer token is needed\n").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_and_a_host() {
+        for origin in [
+            "https://app.example.com",
+            "https://app.example.com:443",
+            "http://[::1]:8080",
+            "http://localhost:*",
+            "null",
+            "vscode-webview://abc",
+        ] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for origin in [
+            "foo",
+            "app.example.com",
+            "app.example.com:443",
+            "https://",
+            "https://a/b",
+            "*",
+            "",
+            "https://a?b",
+            "https://user@a",
+            "data:text/plain,a",
+        ] {
+            assert!(!is_origin(origin), "{origin}");
+        }
+    }
 }

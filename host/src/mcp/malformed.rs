@@ -81,6 +81,15 @@ impl Head {
     }
 }
 
+/// Whether a message, such as it is, asks for this method.
+pub(super) fn asks_for(message: &[u8], method: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Request {
+        method: String,
+    }
+    serde_json::from_slice::<Request>(message).is_ok_and(|request| request.method == method)
+}
+
 fn is_id(id: &Value) -> bool {
     id.is_string() || id.is_i64()
 }

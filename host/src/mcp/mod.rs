@@ -9,6 +9,7 @@ mod approval;
 mod call;
 mod changes;
 mod connection;
+mod connections;
 mod http;
 mod malformed;
 mod offer;
@@ -17,6 +18,7 @@ mod params;
 mod prompts;
 mod resources;
 mod results;
+mod sessions;
 mod slot;
 mod stdio;
 
