@@ -964,7 +964,7 @@ fn the_workspaces_settings_count_once_they_are_accepted() {
     let ended = place.run(&["policy", "accept"]);
     let accepted = json!({
         "workspace": place.workspace(), "accepted": true, "grants": [], "roles": ["mine"],
-        "agents": []
+        "agents": [], "warnings": []
     });
     assert_eq!((ended.status, ended.json()), (0, accepted));
     let ended = two();

@@ -4,6 +4,7 @@ mod approval;
 mod backends;
 mod pipeline;
 mod repeats;
+mod unknown;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -220,6 +221,7 @@ impl Run {
 pub struct Host {
     registry: Registry,
     policy: Policy,
+    unknown: Vec<String>,
     runtime: Arc<Runtime>,
     backends: Arc<Backends>,
     programs: Arc<Programs>,
@@ -333,9 +335,8 @@ impl Host {
         for file in &config.plugins {
             registry.add_file(file)?;
         }
-        for pattern in policy.ask_without_tools(&registry.names()) {
-            tracing::warn!("nobody is asked for '{pattern}' (`ask`): there is no such tool here");
-        }
+        let unknown = unknown::names(&config.settings, &policy, &registry);
+        unknown.iter().for_each(|unknown| tracing::warn!("{unknown}"));
         let helper = config.sandbox.clone();
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
         let runtime = Arc::new(runtime.compiling_with(compiler));
@@ -350,6 +351,7 @@ impl Host {
         Ok(Self {
             registry,
             policy,
+            unknown,
             runtime,
             backends: Arc::new(backends),
             programs: Arc::new(programs),
@@ -369,6 +371,11 @@ impl Host {
     /// Who may do what.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// What the settings name and nobody here answers to, one sentence for each.
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
     }
 
     /// What takes telemetry, where it is on.

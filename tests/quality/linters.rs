@@ -134,6 +134,67 @@ fn what_was_not_checked_is_not_clean() {
 }
 
 #[test]
+fn a_choice_that_nobody_answers_to_is_said_everywhere() {
+    let place = Place::new();
+    place.write("c/m.py", "x: int = 1\n");
+    place.write(
+        "cofferdam.toml",
+        "ask = ['files.nope']\ntest-runners = ['pytst', 'cargo']\n[linters]\n\
+         python = ['ruff', 'mipy', 'deno_lint']\nruby = 'x'\n[grants.shel]\nfiles = 'read'\n\
+         [roles.r]\ntools = ['files.nope', 'files.*']\n",
+    );
+    let accepted = place.run(&["policy", "accept"]);
+    assert_eq!(accepted.status, 0, "{accepted:?}");
+    let warnings = accepted.json()["warnings"].as_array().unwrap().clone();
+    let wanted = [
+        "nobody is asked for 'files.nope' (`ask`): there is no such tool here",
+        "linters.python: there is no linter 'mipy' for python; there are ",
+        "linters.python: there is no linter 'deno_lint' for python; there are ",
+        "linters.ruby: there is no linter for 'ruby' here; there are some for go, javascript, ",
+        "test-runners: there is no test-runner 'pytst'; there are ",
+        "grants.shel: there is no plugin 'shel' here; did you mean 'shell'?",
+        "roles.r.tools: there is no such tool here as 'files.nope'",
+    ];
+    assert_eq!(warnings.len(), wanted.len(), "{warnings:#?}");
+    let doctor = place.run(&["doctor"]).stdout;
+    let listed = place.run(&["backend", "list"]);
+    for (warning, wanted) in warnings.iter().map(|warning| warning.as_str().unwrap()).zip(wanted) {
+        assert!(warning.starts_with(wanted), "{warning}");
+        assert!(doctor.contains(warning), "{doctor}");
+        assert!(listed.stderr.contains(warning), "{listed:?}");
+    }
+    let answer = executed(&place, json!({"type": "run_linter", "files": ["c/m.py"]}));
+    assert_eq!((&answer["framework"], &answer["success"]), (&json!("ruff"), &json!(false)));
+    let unchecked: Vec<&str> = answer["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|violation| {
+            assert_eq!(violation["rule"], "not-checked", "{answer:#}");
+            violation["linter"].as_str().unwrap()
+        })
+        .collect();
+    assert_eq!(unchecked, ["mipy", "deno_lint"]);
+
+    place.write("cofferdam.toml", "[linters]\npython = 'nope'\n");
+    place.run(&["policy", "accept"]);
+    let result = run(&place, &[json!({"type": "run_linter"})]).remove(0);
+    assert_eq!(result["status"], "error", "{result:#}");
+    let said = result["message"].as_str().unwrap();
+    assert!(said.contains("the setting linters.python names 'nope'"), "{said}");
+}
+
+#[test]
+fn a_linter_that_was_not_chosen_is_not_answered_for() {
+    let place = Place::new();
+    place.write("m.py", "x = 1\n");
+    let action = json!({"type": "run_linter", "framework": "mypy"});
+    let result = run(&place, &[action]).remove(0);
+    assert_eq!(result["metadata"]["code"], "LinterNotChosen", "{result:#}");
+    assert!(result["message"].as_str().unwrap().contains("python = ['ruff', 'mypy']"), "{result:#}");
+}
+
+#[test]
 fn the_backend_of_s0_groups_by_code() {
     let place = project("python", "");
     place.with_git(&["init", "-q"]);
@@ -175,8 +236,12 @@ fn a_missing_type_checker_is_said() {
     let place = Place::new();
     crate::projects::write(&place, "python");
     let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
-    assert_eq!(ended.status, 1, "{ended:?}");
-    assert!(ended.stdout.contains("mypy"), "{ended:?}");
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let answer = ended.json();
+    assert!(answer["ruff"]["F401"].is_object(), "{answer:#}");
+    let said = answer["mypy"]["not-checked"]["description"].as_str().unwrap();
+    assert!(said.starts_with("not checked: mypy: there is no program 'mypy'"), "{said}");
+    assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use wasmtime::Result;
 
 use crate::policy::{BackendKind, Scope};
-use crate::runtime::{CallState, wit};
+use crate::runtime::{CallState, Unfit, wit};
 
 use wit::backend::types::Error;
 use wit::backend::{builders, building, linters, linting, test_runners, testing};
@@ -14,14 +14,30 @@ impl testing::Host for CallState {}
 impl building::Host for CallState {}
 
 impl linters::Host for CallState {
+    /// What the operator chose and is no linter for its language is handed on as well, so that no
+    /// tool takes for checked what it was chosen for: a name that is no linter's has no languages.
     fn available(&mut self) -> Result<Vec<linters::Backend>> {
-        let entries = self.surroundings.backends.of(BackendKind::Linter);
+        let backends = &self.surroundings.backends;
         let backend = |entry: &crate::runtime::BackendEntry| linters::Backend {
             name: entry.backend().name.clone(),
             languages: entry.backend().languages.clone(),
             chosen_for: entry.chosen_for().to_vec(),
         };
-        Ok(entries.map(backend).collect())
+        let mut available: Vec<_> = backends.of(BackendKind::Linter).map(backend).collect();
+        for Unfit { linter, language } in backends.unfit() {
+            match available.iter_mut().find(|backend| backend.name == *linter) {
+                Some(backend) => backend.chosen_for.push(language.clone()),
+                None => available.insert(
+                    0,
+                    linters::Backend {
+                        name: linter.clone(),
+                        languages: Vec::new(),
+                        chosen_for: vec![language.clone()],
+                    },
+                ),
+            }
+        }
+        Ok(available)
     }
 
     fn version(&mut self, name: String) -> Result<Result<String, Error>> {

@@ -57,7 +57,7 @@ fn list(host: &Host, output: &Output) -> Result<u8, CliError> {
     if output.format() == Format::Text {
         output.text(&text)?;
     } else {
-        output.json(&json!({ "backends": backends }))?;
+        output.json(&json!({ "backends": backends, "warnings": host.unknown() }))?;
     }
     Ok(exit::OK)
 }

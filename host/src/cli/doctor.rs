@@ -139,6 +139,11 @@ fn settings(global: &Global) -> Finding {
             if layers.unaccepted {
                 return Err("the workspace's cofferdam.toml does not count: nobody has accepted it".to_owned());
             }
+            let (host, _timers) =
+                setup::host(global, Some(1)).map_err(|error| error.to_string())?;
+            if !host.unknown().is_empty() {
+                return Err(host.unknown().join("; "));
+            }
             Ok(match layers.settings.len() {
                 0 => "none: built-in plugins read and change files of the workspace, others get nothing".to_owned(),
                 count => format!("{count} file(s) count"),

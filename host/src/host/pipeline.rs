@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::{Ended, Host, RunOptions, blocking, cancelled, discard, staged};
@@ -386,6 +387,11 @@ impl Host {
             let summary = linted.ended.result.as_ref().map(|result| result["summary"].clone());
             let summary = summary.unwrap_or_default();
             round.log.push(format!("lint summary: {summary}"));
+            let sections = linted.ended.result.iter().filter_map(Value::as_object);
+            let unchecked = sections
+                .flat_map(Map::values)
+                .filter_map(|section| section["not-checked"]["description"].as_str());
+            round.log.extend(unchecked.map(|why| format!("lint {why}")));
             linted.clean = summary["clean"] == true;
             if !linted.clean {
                 // Whether the change is to blame is for people; a lint that finds something fails.

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::digest::Digest;
 use super::lock::packages;
-use super::manifest::{Manifest, Tool};
+use super::manifest::{Backend, Manifest, Tool};
 use super::pack::{self, PackError};
 use super::store::Pinned;
-use crate::policy::{Role, Subject};
+use crate::policy::{BackendKind, Role, Subject};
 use crate::schema::{Schema, nearest};
 
 /// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
@@ -299,6 +299,18 @@ impl Registry {
         self.tools.values().filter(move |entry| {
             role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
         })
+    }
+
+    /// The backends of one kind, by plugin.
+    pub fn backends(&self, kind: BackendKind) -> impl Iterator<Item = &Backend> {
+        let all = self.plugins.iter().flat_map(|plugin| &plugin.manifest.backends);
+        all.filter(move |backend| backend.kind == kind)
+    }
+
+    /// The names of the linters for a language.
+    pub fn linters(&self, language: &str) -> impl Iterator<Item = &str> {
+        let speaks = move |backend: &&Backend| backend.languages.iter().any(|own| own == language);
+        self.backends(BackendKind::Linter).filter(speaks).map(|backend| backend.name.as_str())
     }
 
     /// All tools, as plugins and short names.

@@ -24,6 +24,15 @@ pub use super::wit::backend::types::Error as BackendError;
 pub struct Backends {
     runtime: Arc<Runtime>,
     entries: Vec<Entry>,
+    unfit: Vec<Unfit>,
+}
+
+/// A linter that the operator chose for a language and that is none for it.
+pub struct Unfit {
+    /// The chosen name, which may be no linter's at all.
+    pub linter: String,
+    /// For what it was chosen.
+    pub language: String,
 }
 
 /// One backend.
@@ -74,7 +83,7 @@ impl Entry {
 impl Backends {
     /// No backends.
     pub fn none(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, entries: Vec::new() }
+        Self { runtime, entries: Vec::new(), unfit: Vec::new() }
     }
 
     /// Those of all plugins, in the operator's order: first the chosen ones.
@@ -126,7 +135,22 @@ impl Backends {
                 .min()
                 .unwrap_or(usize::MAX),
         });
-        Self { runtime, entries }
+        let chosen = choices.linters().iter().flat_map(|(language, names)| {
+            names.iter().map(|name| (language.as_str(), name.as_str()))
+        });
+        let unfit = chosen
+            .filter(|(language, name)| !registry.linters(language).any(|own| own == *name))
+            .map(|(language, name)| Unfit {
+                linter: name.to_owned(),
+                language: language.to_owned(),
+            })
+            .collect();
+        Self { runtime, entries, unfit }
+    }
+
+    /// What the operator chose among linters and nobody can answer to.
+    pub fn unfit(&self) -> &[Unfit] {
+        &self.unfit
     }
 
     /// Those of one kind.

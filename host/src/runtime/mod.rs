@@ -35,7 +35,7 @@ use crate::plugin::manifest::Manifest;
 use crate::plugin::registry::Plugin;
 use crate::policy::{BackendKind, Capabilities};
 
-pub use backends::{BackendError, Backends, Entry as BackendEntry};
+pub use backends::{BackendError, Backends, Entry as BackendEntry, Unfit};
 pub(crate) use bindings::cofferdam as wit;
 pub use bindings::cofferdam::backend::linting;
 pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};

@@ -2,11 +2,14 @@
 //!
 //! The operator's word beats the agent's: a framework that an agent names stands for its
 //! languages, and the operator's linters for these run. So swapping linters changes nothing for
-//! agents. The framework itself runs where the operator chose it, or chose nothing.
+//! agents. The framework itself runs where the operator chose it, or chose nothing. Only the
+//! [`FRAMEWORKS`] stand for others: whoever names another linter means that one, and where the
+//! operator chose others, the answer is how it would be chosen.
 
 use std::collections::BTreeSet;
 
 use cofferdam_sdk::ToolError;
+use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::Backend;
 
 use crate::language::Language;
@@ -30,18 +33,23 @@ pub struct Job {
 }
 
 /// What runs, and what nothing runs for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Choice {
     /// In the operator's order.
     pub jobs: Vec<Job>,
     /// Languages that no linter was chosen for.
     pub unchecked: Vec<Language>,
+    /// Linters that the operator chose for languages that they are none for, and why they can't
+    /// run.
+    pub unfit: Vec<(String, Error)>,
 }
 
 /// Chooses the linters for the languages that there are.
 ///
 /// # Errors
-/// `UnknownFramework`; `NothingToLint` where there is nothing that the framework could check.
+/// `UnknownFramework`; `NothingToLint` where there is nothing that the framework could check;
+/// `LinterNotChosen` where the operator chose others than the framework and it is none of
+/// [`FRAMEWORKS`].
 pub fn choose(
     framework: Option<&str>,
     present: &BTreeSet<Language>,
@@ -60,13 +68,18 @@ pub fn choose(
     }
     let mut choice = Choice::default();
     for language in languages {
-        let linters = linters(framework, language, available);
-        if linters.is_empty() {
+        let (linters, unfit) = linters(framework, language, available);
+        if linters.is_empty() && unfit.is_empty() {
             choice.unchecked.push(language);
         }
-        for linter in linters {
-            choice.add(linter, language);
-        }
+        linters.into_iter().for_each(|linter| choice.add(linter, language));
+        choice.unfit.extend(unfit);
+    }
+    if let Some(framework) = framework.filter(|name| !stands_for_others(name))
+        && !choice.jobs.is_empty()
+        && !choice.jobs.iter().any(|job| job.linter == framework)
+    {
+        return Err(not_chosen(framework, &choice));
     }
     let rank = |job: &Job| available.iter().position(|backend| backend.name == job.linter);
     choice.jobs.sort_by_key(rank);
@@ -88,15 +101,66 @@ impl Choice {
     }
 }
 
+/// Whether agents may mean whichever linter answers for the framework's languages.
+fn stands_for_others(framework: &str) -> bool {
+    FRAMEWORKS.iter().any(|(name, _)| *name == framework)
+}
+
+/// Whether a linter is one for a language.
+fn is_for(linter: &Backend, language: Language) -> bool {
+    linter.languages.iter().any(|name| name == language.name())
+}
+
+/// The operator's linters for a language, in the operator's order; those that are none for it, and
+/// why they can't run.
+pub fn chosen(language: Language, available: &[Backend]) -> (Vec<&Backend>, Vec<(String, Error)>) {
+    let is_chosen =
+        |backend: &&Backend| backend.chosen_for.iter().any(|name| name == language.name());
+    let (fit, unfit): (Vec<&Backend>, Vec<&Backend>) =
+        available.iter().filter(is_chosen).partition(|backend| is_for(backend, language));
+    let why = |backend: &Backend| (backend.name.clone(), unfit_for(language, backend, available));
+    (fit, unfit.into_iter().map(why).collect())
+}
+
+fn unfit_for(language: Language, chosen: &Backend, available: &[Backend]) -> Error {
+    let there = available.iter().filter(|backend| is_for(backend, language));
+    let mut there: Vec<&str> = there.map(|backend| backend.name.as_str()).collect();
+    there.sort_unstable();
+    let (language, name) = (language.name(), &chosen.name);
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    Error::Unavailable(format!(
+        "the setting linters.{language} names '{name}', which is no linter for {language} here; \
+         there are: {there}"
+    ))
+}
+
+fn not_chosen(framework: &str, choice: &Choice) -> ToolError {
+    let jobs = choice.jobs.iter();
+    let others: Vec<String> = jobs.map(|job| format!("'{}'", job.linter)).collect();
+    let languages = choice.jobs.iter().flat_map(|job| &job.languages);
+    let language = languages.map(|language| language.name()).next().unwrap_or("LANGUAGE");
+    ToolError::unavailable(
+        "LinterNotChosen",
+        format!(
+            "the operator chose other linters than '{framework}' for what is to be linted: {}; \
+             without 'framework' those run, and '{framework}' as well once the settings say \
+             [linters] {language} = [{}, '{framework}']",
+            others.join(", "),
+            others.join(", "),
+        ),
+    )
+}
+
 /// The languages that a framework stands for.
 fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, ToolError> {
-    if let Some(backend) = available.iter().find(|backend| backend.name == framework) {
+    let there = || available.iter().filter(|backend| !backend.languages.is_empty());
+    if let Some(backend) = there().find(|backend| backend.name == framework) {
         return Ok(known(&backend.languages));
     }
     if let Some((_, languages)) = FRAMEWORKS.iter().find(|(name, _)| *name == framework) {
         return Ok(languages.iter().copied().collect());
     }
-    let mut names: Vec<&str> = available.iter().map(|backend| backend.name.as_str()).collect();
+    let mut names: Vec<&str> = there().map(|backend| backend.name.as_str()).collect();
     names.extend(FRAMEWORKS.iter().map(|(name, _)| *name));
     names.sort_unstable();
     names.dedup();
@@ -106,23 +170,22 @@ fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, T
     ))
 }
 
-/// The linters for one language, in the operator's order.
+/// The linters for one language, in the operator's order; those that are none for it, and why.
 fn linters<'a>(
     framework: Option<&str>,
     language: Language,
     available: &'a [Backend],
-) -> Vec<&'a Backend> {
+) -> (Vec<&'a Backend>, Vec<(String, Error)>) {
     let is_framework = |backend: &&Backend| Some(backend.name.as_str()) == framework;
-    let holds = |names: &[String]| names.iter().any(|name| name == language.name());
-    let chosen: Vec<&Backend> =
-        available.iter().filter(|backend| holds(&backend.chosen_for)).collect();
-    if let Some(framework) = chosen.iter().copied().find(|backend| is_framework(backend)) {
-        return vec![framework];
+    let (chosen, unfit) = chosen(language, available);
+    if let Some(framework) = chosen.iter().copied().find(is_framework) {
+        return (vec![framework], Vec::new());
     }
-    if !chosen.is_empty() {
-        return chosen;
+    if !chosen.is_empty() || !unfit.is_empty() {
+        return (chosen, unfit);
     }
-    available.iter().filter(|backend| is_framework(backend) && holds(&backend.languages)).collect()
+    let own = available.iter().filter(|backend| is_framework(backend) && is_for(backend, language));
+    (own.collect(), Vec::new())
 }
 
 fn known(names: &[String]) -> BTreeSet<Language> {
@@ -206,6 +269,56 @@ mod tests {
             let choice = choose(framework, &all(), available).unwrap();
             assert_eq!(shown(&choice), (jobs, unchecked), "{framework:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_linter_for_its_language_is_said() {
+        let mut available = vec![
+            backend("mipy", &[], &["python"]),
+            backend("ruff", &["python"], &["python"]),
+            backend("deno_lint", &["javascript"], &["javascript", "python"]),
+            backend("pylint", &["python"], &[]),
+        ];
+        let choice = choose(None, &[Python, JavaScript].into(), &available).unwrap();
+        let (jobs, unchecked) = shown(&choice);
+        assert_eq!(jobs, [("ruff", vec![Python]), ("deno_lint", vec![JavaScript])]);
+        assert!(unchecked.is_empty());
+        let said = |choice: &Choice| -> Vec<String> {
+            let why = |(name, error): &(String, Error)| {
+                format!("{name}: {}", crate::failure::reason(error))
+            };
+            choice.unfit.iter().map(why).collect()
+        };
+        let wanted = |name: &str| {
+            format!(
+                "{name}: the setting linters.python names '{name}', which is no linter for python \
+                 here; there are: pylint, ruff"
+            )
+        };
+        assert_eq!(said(&choice), [wanted("mipy"), wanted("deno_lint")]);
+        available.remove(1);
+        for framework in [None, Some("pylint")] {
+            let choice = choose(framework, &[Python].into(), &available).unwrap();
+            assert!(choice.jobs.is_empty() && choice.unfit.len() == 2, "{choice:?}");
+        }
+        let error = choose(Some("mipy"), &all(), &available).unwrap_err().to_string();
+        assert!(error.starts_with("UnknownFramework") && !error.contains("mipy,"), "{error}");
+    }
+
+    #[test]
+    fn no_other_linter_answers_for_one_that_was_named() {
+        let mut available =
+            vec![backend("ruff", &["python"], &["python"]), backend("mypy", &["python"], &[])];
+        let error = choose(Some("mypy"), &all(), &available).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "LinterNotChosen: the operator chose other linters than 'mypy' for what is to be \
+             linted: 'ruff'; without 'framework' those run, and 'mypy' as well once the settings \
+             say [linters] python = ['ruff', 'mypy']"
+        );
+        available[0].chosen_for.clear();
+        let choice = choose(Some("mypy"), &all(), &available).unwrap();
+        assert_eq!(shown(&choice).0, [("mypy", vec![Python])]);
     }
 
     #[test]

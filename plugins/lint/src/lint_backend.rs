@@ -1,7 +1,8 @@
 //! `lint_backend`: what is wrong with Python code, by code.
 //!
 //! The section `ruff` is what the operator's linters for style find, whichever they are; mypy and
-//! import-linter are always those two.
+//! import-linter are always those two. What could not be checked stands in its section as
+//! `not-checked`, as long as any linter could work.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,8 +14,10 @@ use cofferdam_sdk::scan::{Query, query};
 use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
+use crate::choice;
 use crate::failure;
 use crate::language::Language;
+use crate::run_linter::NOT_CHECKED;
 use crate::world::World;
 
 /// The package that is linted where no path is given, if the workspace has it.
@@ -22,6 +25,9 @@ const DEFAULT_PACKAGE: &str = "nomarr";
 
 const MYPY: &str = "mypy";
 const IMPORT_LINTER: &str = "import-linter";
+
+/// What stands for the linters of style where there are none.
+const STYLE: &str = "ruff";
 
 /// Where contracts between modules are written down, and what is in each of these files then.
 const CONTRACT_FILES: [&str; 3] = [".importlinter", "setup.cfg", "pyproject.toml"];
@@ -91,7 +97,7 @@ pub struct Summary {
 /// # Errors
 /// As [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for a
 /// file that is no Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
-/// `LinterFailed` if any of the linters has no report.
+/// `LinterFailed` if none of the linters has a report.
 pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
     let started = Instant::now();
     let path = place(args.path.as_deref(), context)?;
@@ -102,7 +108,7 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
         changed(&path, context, world)?
     };
     if paths.is_empty() {
-        return Ok(answer(&[], args.check_all));
+        return Ok(answer(&path, &[], &[], args.check_all));
     }
     let request = Request {
         root: String::new(),
@@ -111,12 +117,24 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
         select: Vec::new(),
         timeout_ms: context.timeout_ms(None, started.elapsed()),
     };
-    let linters = linters(&world.linters(), args.check_all && has_contracts(context))?;
+    let Chosen { linters, mut failures } =
+        chosen(&world.linters(), args.check_all && has_contracts(context));
     let requests: Vec<(String, Request)> =
         linters.into_iter().map(|linter| (linter, request.clone())).collect();
-    let answers = world.lint(&requests);
-    let reports = reports(&requests, answers)?;
-    Ok(answer(&reports, args.check_all))
+    let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
+    let mut reports = Vec::new();
+    for ((linter, _), answer) in requests.into_iter().zip(answers) {
+        match answer {
+            Ok(report) => reports.push((linter, report)),
+            Err(error) => failures.push((linter, error)),
+        }
+    }
+    if reports.is_empty() {
+        let failures: Vec<(&str, &Error)> =
+            failures.iter().map(|(linter, error)| (linter.as_str(), error)).collect();
+        failure::error(&failures).map_or(Ok(()), Err)?;
+    }
+    Ok(answer(&path, &reports, &failures, args.check_all))
 }
 
 /// What to lint.
@@ -180,56 +198,53 @@ fn has_contracts(context: &Context) -> bool {
     })
 }
 
-/// The linters that run.
-fn linters(available: &[Backend], with_contracts: bool) -> Result<Vec<String>, ToolError> {
-    let mut linters: Vec<String> = available
-        .iter()
-        .filter(|backend| backend.chosen_for.iter().any(|name| name == Language::Python.name()))
+/// What runs, and what should and can't.
+struct Chosen {
+    linters: Vec<String>,
+    failures: Vec<(String, Error)>,
+}
+
+fn chosen(available: &[Backend], with_contracts: bool) -> Chosen {
+    let (fit, mut failures) = choice::chosen(Language::Python, available);
+    let mut linters: Vec<String> = fit
+        .into_iter()
         .map(|backend| backend.name.clone())
         .filter(|name| name != MYPY && name != IMPORT_LINTER)
         .collect();
-    if linters.is_empty() {
-        return Err(ToolError::unavailable(
-            "LinterUnavailable",
-            "linter not configured: the operator has chosen none for the style of python",
-        ));
+    if linters.is_empty() && failures.is_empty() {
+        let message = "linter not configured: the operator has chosen none for the style of python";
+        failures.push((STYLE.to_owned(), Error::Unavailable(message.to_owned())));
     }
     for wanted in [Some(MYPY), with_contracts.then_some(IMPORT_LINTER)].into_iter().flatten() {
-        if !available.iter().any(|backend| backend.name == wanted) {
-            let message = format!("{wanted}: the operator has no linter of this name");
-            return Err(ToolError::unavailable("LinterUnavailable", message));
+        let is_wanted = |backend: &Backend| backend.name == wanted && !backend.languages.is_empty();
+        if available.iter().any(is_wanted) {
+            linters.push(wanted.to_owned());
+        } else {
+            let message = "the operator has no linter of this name".to_owned();
+            failures.push((wanted.to_owned(), Error::Unavailable(message)));
         }
-        linters.push(wanted.to_owned());
     }
-    Ok(linters)
+    Chosen { linters, failures }
 }
 
-/// The reports with the names of their linters. All of them: without one of them, nothing could
-/// be said to be clean.
-fn reports(
-    requests: &[(String, Request)],
-    answers: Vec<Result<Report, Error>>,
-) -> Result<Vec<(String, Report)>, ToolError> {
-    let names = || requests.iter().map(|(name, _)| name.as_str());
-    let failures: Vec<(&str, &Error)> = names()
-        .zip(&answers)
-        .filter_map(|(name, answer)| Some((name, answer.as_ref().err()?)))
-        .collect();
-    if let Some(error) = failure::error(&failures) {
-        return Err(error);
-    }
-    let reports = names().map(str::to_owned).zip(answers);
-    Ok(reports.filter_map(|(name, answer)| Some((name, answer.ok()?))).collect())
-}
-
-fn answer(reports: &[(String, Report)], check_all: bool) -> Output {
+fn answer(
+    path: &WorkspacePath,
+    reports: &[(String, Report)],
+    failures: &[(String, Error)],
+    check_all: bool,
+) -> Output {
     let section = |holds: &dyn Fn(&str) -> bool| {
         let reports = reports.iter().filter(|(name, _)| holds(name));
-        group(reports.flat_map(|(name, report)| {
+        let mut section = group(reports.flat_map(|(name, report)| {
             // mypy's notes explain its errors; they are none.
             let is_note = move |found: &&Finding| name == MYPY && found.severity == Severity::Info;
             report.findings.iter().filter(move |found| !is_note(found))
-        }))
+        }));
+        let failures: Vec<_> = failures.iter().filter(|(name, _)| holds(name)).collect();
+        if !failures.is_empty() {
+            section.insert(NOT_CHECKED.to_owned(), not_checked(path, &failures));
+        }
+        section
     };
     let ruff = section(&|name| name != MYPY && name != IMPORT_LINTER);
     let mypy = section(&|name| name == MYPY);
@@ -247,6 +262,21 @@ fn answer(reports: &[(String, Report)], check_all: bool) -> Output {
         mypy,
         import_linter,
         summary: Summary { total_errors, clean: total_errors == 0, files_checked },
+    }
+}
+
+/// What stands for linters that have no report: an occurrence for each, where they should have
+/// looked, so that nothing is clean that was not checked.
+fn not_checked(path: &WorkspacePath, failures: &[&(String, Error)]) -> Group {
+    let why = failures.iter().map(|(name, error)| format!("{name}: {}", failure::reason(error)));
+    let file = if path.as_str().is_empty() { "." } else { path.as_str() };
+    Group {
+        description: format!("not checked: {}", why.collect::<Vec<_>>().join("; ")),
+        fix_available: false,
+        occurrences: failures
+            .iter()
+            .map(|_| Occurrence { file: file.to_owned(), line: 0 })
+            .collect(),
     }
 }
 
@@ -443,17 +473,48 @@ mod tests {
         };
         let mut broken = nomarr();
         broken.answers.insert("mypy", Err(Error::Unavailable("there is no program 'mypy'".into())));
+        let mut misspelt = nomarr();
+        misspelt.linters.push(backend("mipy", &[], &["python"]));
+        let all = json!({"check_all": true});
+        for (fake, args, section, wanted) in [
+            (without("mypy"), json!({}), "mypy", "mypy: the operator has no linter of this name"),
+            (broken, json!({}), "mypy", "mypy: there is no program 'mypy'"),
+            (without("ruff"), json!({}), "ruff", "ruff: linter not configured: the operator has"),
+            (without("import-linter"), all, "import_linter", "import-linter: the operator has no"),
+            (
+                misspelt,
+                json!({}),
+                "ruff",
+                "mipy: the setting linters.python names 'mipy', which is no linter for python",
+            ),
+        ] {
+            let answer = lint(&fake, args.clone()).unwrap();
+            let said = &answer[section]["not-checked"];
+            let description = said["description"].as_str().unwrap();
+            assert!(description.starts_with(&format!("not checked: {wanted}")), "{description}");
+            assert_eq!(said["occurrences"], json!([{"file": "nomarr", "line": 0}]));
+            assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
+            assert!(answer["summary"]["total_errors"].as_u64().unwrap() >= 1);
+            assert_eq!(answer["summary"]["files_checked"], 5, "the others did look");
+        }
+        assert!(lint(&without("import-linter"), json!({})).is_ok());
+    }
+
+    #[test]
+    fn without_any_report_the_call_fails() {
+        let mut broken = nomarr();
+        let missing = Error::Unavailable("there is no program".into());
+        for name in ["ruff", "mypy"] {
+            broken.answers.insert(name, Err(missing.clone()));
+        }
         let mut no_repository = nomarr();
         no_repository.changed = None;
         for (fake, args, wanted) in [
-            (without("mypy"), json!({}), "LinterUnavailable: mypy: the operator has no linter"),
-            (without("ruff"), json!({}), "LinterUnavailable: linter not configured"),
             (
-                without("import-linter"),
-                json!({"check_all": true}),
-                "LinterUnavailable: import-linter: the operator has no linter",
+                broken,
+                json!({}),
+                "LinterUnavailable: ruff: there is no program; mypy: there is no program",
             ),
-            (broken, json!({}), "LinterUnavailable: mypy: there is no program 'mypy'"),
             (no_repository, json!({}), "NotARepository: "),
             (nomarr(), json!({"path": "none"}), "FileNotFoundError: file not found: none"),
             (nomarr(), json!({"path": "nomarr/README.md"}), "UnsupportedFile: "),
@@ -462,7 +523,6 @@ mod tests {
             let error = lint(&fake, args.clone()).unwrap_err().to_string();
             assert!(error.starts_with(wanted), "{args}: {error}");
         }
-        assert!(lint(&without("import-linter"), json!({})).is_ok());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
 use cofferdam_sdk::{Context, ToolError, shorten};
 use serde::{Deserialize, Serialize};
 
-use crate::choice::{self, Job};
+use crate::choice::{self, Choice, Job};
 use crate::failure;
 use crate::language::Language;
 use crate::project::projects;
@@ -16,7 +16,7 @@ use crate::target::{self, Target};
 use crate::world::World;
 
 /// The rule of a violation that stands for something that was not checked.
-const NOT_CHECKED: &str = "not-checked";
+pub const NOT_CHECKED: &str = "not-checked";
 
 /// The rule of a violation that says that a file can't be parsed.
 const SYNTAX_ERROR: &str = "syntax-error";
@@ -99,7 +99,7 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
     let requests: Vec<(String, Request)> =
         choice.jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
     let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
-    let mut output = answer(&choice.unchecked, &requests, &answers)?;
+    let mut output = answer(&choice, &requests, &answers)?;
     output.duration = format!("{:.3}s", started.elapsed().as_secs_f64());
     Ok(output)
 }
@@ -127,7 +127,7 @@ type Asked<'a, T> = (&'a str, &'a Request, &'a T);
 
 /// Everything but the duration.
 fn answer(
-    without_linter: &[Language],
+    choice: &Choice,
     requests: &[(String, Request)],
     answers: &[Result<Report, Error>],
 ) -> Result<Output, ToolError> {
@@ -141,9 +141,11 @@ fn answer(
         .filter_map(|((linter, request), answer)| Some((&**linter, request, answer.as_ref().ok()?)))
         .collect();
     if reports.is_empty() {
+        let unfit = choice.unfit.iter().map(|(linter, error)| (linter.as_str(), error));
         let failures: Vec<(&str, &Error)> =
-            failures.iter().map(|(linter, _, error)| (*linter, *error)).collect();
-        return Err(failure::error(&failures).unwrap_or_else(|| not_configured(without_linter)));
+            failures.iter().map(|(linter, _, error)| (*linter, *error)).chain(unfit).collect();
+        let error = failure::error(&failures);
+        return Err(error.unwrap_or_else(|| not_configured(&choice.unchecked)));
     }
     let mut violations: Vec<Violation> = reports
         .iter()
@@ -154,7 +156,7 @@ fn answer(
     violations.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
     // A project within another one may have been looked at twice.
     violations.dedup();
-    let unchecked = unchecked(without_linter, &failures);
+    let unchecked = unchecked(choice, &failures);
     let mut raw = raw_output(&reports);
     for Violation { linter, message, .. } in &unchecked {
         push_line(&mut raw, &format!("{linter}: {message}"));
@@ -213,7 +215,7 @@ fn violation(linter: &str, finding: &Finding) -> Violation {
 }
 
 /// What was there and was not checked, as violations: it must not look clean.
-fn unchecked(without_linter: &[Language], failures: &[Asked<'_, Error>]) -> Vec<Violation> {
+fn unchecked(choice: &Choice, failures: &[Asked<'_, Error>]) -> Vec<Violation> {
     let violation = |linter: &str, place: &str, message: String| Violation {
         file: if place.is_empty() { "." } else { place }.to_owned(),
         line: 0,
@@ -226,11 +228,14 @@ fn unchecked(without_linter: &[Language], failures: &[Asked<'_, Error>]) -> Vec<
     let failed = failures.iter().map(|(linter, request, error)| {
         violation(linter, &request.root, format!("not checked: {}", failure::reason(error)))
     });
-    let without_linter = without_linter.iter().map(|language| {
+    let unfit = choice.unfit.iter().map(|(linter, error)| {
+        violation(linter, "", format!("not checked: {}", failure::reason(error)))
+    });
+    let without_linter = choice.unchecked.iter().map(|language| {
         let name = language.name();
         violation(name, "", format!("not checked: the operator has chosen no linter for {name}"))
     });
-    failed.chain(without_linter).collect()
+    failed.chain(unfit).chain(without_linter).collect()
 }
 
 /// What the linters printed, under their names where there are several.
@@ -412,6 +417,31 @@ mod tests {
                                go: not checked: the operator has chosen no linter for go\n"
             })
         );
+    }
+
+    #[test]
+    fn a_choice_that_nobody_answers_to_is_not_checked() {
+        let mut fake = Fake::new(&[("a.py", "")]);
+        fake.linters = vec![
+            backend("mipy", &[], &["python"]),
+            backend("ruff", &["python"], &["python"]),
+            backend("mypy", &["python"], &[]),
+        ];
+        fake.answers.insert("ruff", Ok(report(vec![], None)));
+        let said = "the setting linters.python names 'mipy', which is no linter for python here; \
+                    there are: mypy, ruff";
+        let answer = lint(&fake, json!({"files": ["a.py"]})).unwrap();
+        assert_eq!((&answer["success"], &answer["exit_code"]), (&json!(false), &json!(1)));
+        assert_eq!(
+            answer["violations"],
+            json!([{
+                "file": ".", "line": 0, "column": 0, "rule": "not-checked", "severity": "error",
+                "message": format!("not checked: {said}"), "linter": "mipy"
+            }])
+        );
+        fake.linters[1].chosen_for.clear();
+        let error = lint(&fake, json!({})).unwrap_err();
+        assert_eq!(error.to_string(), format!("LinterUnavailable: mipy: {said}"));
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub struct Checked {
 /// it is empty.
 ///
 /// # Errors
-/// The operator has chosen no linter.
+/// The operator has chosen no linter, or what is none for the target's language.
 pub fn lint(
     target: &WorkspacePath,
     select: &[&str],
@@ -131,12 +131,22 @@ pub fn lint(
         select: select.iter().map(|&code| code.to_owned()).collect(),
         timeout_ms: context.timeout_ms(None, Duration::ZERO),
     };
-    let requests: Vec<(String, Request)> = linters
-        .available()
-        .into_iter()
-        .filter(|backend| backend.chosen_for.iter().any(|name| name == LANGUAGE))
-        .map(|backend| (backend.name, request.clone()))
-        .collect();
+    let available = linters.available();
+    let chosen =
+        available.iter().filter(|backend| backend.chosen_for.iter().any(|name| name == LANGUAGE));
+    let is_for = |backend: &Backend| backend.languages.iter().any(|name| name == LANGUAGE);
+    if let Some(unfit) = chosen.clone().find(|backend| !is_for(backend)) {
+        let there = available.iter().filter(|backend| is_for(backend));
+        let there: Vec<&str> = there.map(|backend| backend.name.as_str()).collect();
+        return Err(Failure(format!(
+            "the setting linters.{LANGUAGE} names '{}', which is no linter for {LANGUAGE} here; \
+             there are: {}",
+            unfit.name,
+            there.join(", ")
+        )));
+    }
+    let requests: Vec<(String, Request)> =
+        chosen.map(|backend| (backend.name.clone(), request.clone())).collect();
     if requests.is_empty() {
         let message = format!("linter not configured: the operator has chosen none for {LANGUAGE}");
         return Err(Failure(message));
@@ -222,6 +232,14 @@ mod tests {
         assert_eq!(
             fits("run_linter", run(&fake.context, &fake)),
             json!({"issues": [], "total": 0, "fixable_count": 0})
+        );
+        fake.unfit = Some("mipy");
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({
+                "error": "the setting linters.python names 'mipy', which is no linter for python \
+                          here; there are: ruff, pylint"
+            })
         );
         assert!(Fake::new("").asked().is_empty());
         assert_eq!(fake.asked().last().unwrap().0, "ruff");

@@ -21,6 +21,8 @@ pub struct Fake {
     pub context: Context,
     /// The chosen linters with their answers. There is one more, which nobody chose.
     pub answers: Vec<(&'static str, Result<Report, Error>)>,
+    /// A choice of the operator's that is no linter for Python.
+    pub unfit: Option<&'static str>,
     asked: RefCell<Vec<(String, Request)>>,
 }
 
@@ -30,7 +32,13 @@ impl Fake {
         let directory = tempfile::tempdir().unwrap();
         let mut context = Context::for_directory(directory.path());
         context.scope = vec!["target.py".to_owned(), "pyproject.toml".to_owned()];
-        let fake = Self { directory, context, answers: Vec::new(), asked: RefCell::default() };
+        let fake = Self {
+            directory,
+            context,
+            answers: Vec::new(),
+            unfit: None,
+            asked: RefCell::default(),
+        };
         fake.write("target.py", text.as_bytes());
         fake
     }
@@ -62,7 +70,9 @@ impl Linters for Fake {
             chosen_for: chosen_for.iter().map(|&name| name.to_owned()).collect(),
         };
         let chosen = self.answers.iter().map(|(name, _)| backend(name, &["python"]));
-        chosen.chain([backend("pylint", &[])]).collect()
+        let unfit =
+            self.unfit.map(|name| Backend { languages: Vec::new(), ..backend(name, &["python"]) });
+        chosen.chain([backend("pylint", &[])]).chain(unfit).collect()
     }
 
     fn lint(&self, requests: &[(String, Request)]) -> Vec<Result<Report, Error>> {

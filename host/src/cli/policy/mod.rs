@@ -98,6 +98,11 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
         .ok_or_else(|| CliError::Host("there is no home directory to remember it in".to_owned()))?;
     let workspace = setup::workspace(global)?;
     let accepted = config::accept(&workspace, &directories.accepted)?;
+    // A host that is opened on them says what is wrong with them.
+    let warnings = match setup::host(global, Some(1)) {
+        Ok((host, _timers)) => host.unknown().to_vec(),
+        Err(error) => vec![error.to_string()],
+    };
     output.document(&json!({
         "workspace": workspace.name(),
         "accepted": accepted.is_some(),
@@ -109,6 +114,7 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
             .flat_map(|settings| &settings.agents)
             .map(|(name, agent)| json!({"agent": name, "command": agent.command}))
             .collect::<Vec<_>>(),
+        "warnings": warnings,
     }))?;
     Ok(exit::OK)
 }
