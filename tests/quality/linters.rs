@@ -1,5 +1,6 @@
 //! `run_linter` and `lint_backend`: every linter, swapped by one line of the settings.
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::{configure_programs, executed, is_missing, left_over, project, run};
@@ -185,13 +186,35 @@ fn a_choice_that_nobody_answers_to_is_said_everywhere() {
 }
 
 #[test]
+fn no_linter_waits_for_what_is_no_file() {
+    for linter in ["native-ruff", "mypy", "pylint", "ruff"] {
+        let place = project("python", &format!("[linters]\npython = '{linter}'"));
+        place.write("apart/whole.py", "import os\n");
+        let fifo = place.workspace().join("shop/wait.py");
+        mknodat(CWD, fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        // A linter that waits does so until this time is over, which is an error.
+        let answer = executed(&place, json!({"type": "run_linter", "timeout_seconds": 120}));
+        assert_eq!(answer["framework"], linter, "{answer:#}");
+        let unchecked = |violation: &Value| violation["rule"] == "not-checked";
+        assert!(!answer["violations"].as_array().unwrap().iter().any(unchecked), "{answer:#}");
+        if linter != "mypy" {
+            assert!(!rules(&answer, "apart/whole.py").is_empty(), "{answer:#}");
+        }
+        assert!(!rules(&answer, "shop/counter.py").is_empty(), "{answer:#}");
+    }
+}
+
+#[test]
 fn a_linter_that_was_not_chosen_is_not_answered_for() {
     let place = Place::new();
     place.write("m.py", "x = 1\n");
     let action = json!({"type": "run_linter", "framework": "mypy"});
     let result = run(&place, &[action]).remove(0);
     assert_eq!(result["metadata"]["code"], "LinterNotChosen", "{result:#}");
-    assert!(result["message"].as_str().unwrap().contains("python = ['ruff', 'mypy']"), "{result:#}");
+    assert!(
+        result["message"].as_str().unwrap().contains("python = ['ruff', 'mypy']"),
+        "{result:#}"
+    );
 }
 
 #[test]

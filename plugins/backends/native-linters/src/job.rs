@@ -48,7 +48,9 @@ impl<'a> Job<'a> {
         let targets = request
             .paths
             .iter()
-            .map(|path| existing(context, path, "file or directory", |_| true))
+            .map(|path| {
+                existing(context, path, "file or directory", |it| it.is_file() || it.is_dir())
+            })
             .collect::<Result<_, _>>()?;
         let config = request
             .config

@@ -1,0 +1,122 @@
+//! FIFOs, sockets and devices in a tree: a program that takes one for a source file, by its name,
+//! waits for it until its time is over.
+
+use std::fs;
+use std::path::Path;
+
+use cofferdam_sdk::WorkspacePath;
+
+use crate::job::Job;
+
+/// Directories that hold other people's code, or none.
+const NOT_OURS: [&str; 2] = ["node_modules", "__pycache__"];
+
+/// The job's targets, without what is no file and is called as a source file is: a directory with
+/// such a thing beneath stands for everything else that is in it, by name.
+pub fn left_out(job: &Job<'_>, sources: &[&str]) -> Vec<WorkspacePath> {
+    let mut targets = Vec::new();
+    for target in &job.targets {
+        match beneath(job, target, sources) {
+            None => targets.push(target.clone()),
+            Some(others) => targets.extend(others),
+        }
+    }
+    targets
+}
+
+/// What is to be named instead of a target; `None`: the target itself, with everything beneath.
+fn beneath(job: &Job<'_>, target: &WorkspacePath, sources: &[&str]) -> Option<Vec<WorkspacePath>> {
+    let entries = fs::read_dir(job.context.local(target)).ok()?;
+    let mut has_special = false;
+    let mut named = Vec::new();
+    for entry in entries.filter_map(Result::ok) {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with('.') || NOT_OURS.contains(&name.as_str()) {
+            continue;
+        }
+        let Ok(path) = job.context.resolve(&format!("./{target}/{name}")) else { continue };
+        let kind = entry.file_type();
+        if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
+            match beneath(job, &path, sources) {
+                None => named.push(path),
+                Some(others) => {
+                    has_special = true;
+                    named.extend(others);
+                }
+            }
+        } else if is_source(&name, sources) {
+            if kind.is_ok_and(|kind| kind.is_file()) || is_file_or_missing(&entry.path()) {
+                named.push(path);
+            } else {
+                has_special = true;
+            }
+        }
+    }
+    named.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    has_special.then_some(named)
+}
+
+fn is_source(name: &str, sources: &[&str]) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, end)| sources.contains(&end))
+}
+
+/// Whether a program that opens it does not have to wait: what a link leads to is what counts, and
+/// what can't be looked at can't be opened either.
+fn is_file_or_missing(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |metadata| metadata.is_file() || metadata.is_dir())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::testing::{Workspace, request};
+
+    #[test]
+    fn what_is_no_file_is_left_out() {
+        let workspace = Workspace::new(&[
+            ("a.py", ""),
+            ("notes.txt", ""),
+            ("pkg/b.py", ""),
+            ("pkg/sub/c.py", ""),
+            ("other/d.py", ""),
+            (".hidden/e.py", ""),
+            ("only/f.txt", ""),
+        ]);
+        let targets = |paths: &[&str]| -> Vec<String> {
+            let request = request(paths);
+            let job = Job::new(&request, &workspace.context).unwrap();
+            let left = left_out(&job, &["py", "pyi"]);
+            left.iter().map(|path| path.as_str().to_owned()).collect()
+        };
+        assert_eq!(targets(&["."]), [""]);
+        // A socket is as special as a FIFO, and can be made without a program.
+        let root = workspace.context.local(&workspace.context.resolve(".").unwrap());
+        let socket = |path: &str| UnixListener::bind(root.join(path)).unwrap();
+        let _harmless = socket("other/log.socket");
+        assert_eq!(targets(&["."]), [""], "it is not called as a source file is");
+        let _special = [socket("pkg/wait.py"), socket("only/wait.pyi"), socket(".hidden/x.py")];
+        assert_eq!(targets(&["."]), ["a.py", "other", "pkg/b.py", "pkg/sub"]);
+        assert_eq!(targets(&["pkg", "other"]), ["pkg/b.py", "pkg/sub", "other"]);
+        assert_eq!(targets(&["a.py"]), ["a.py"]);
+        assert!(targets(&["only"]).is_empty());
+    }
+
+    #[test]
+    fn a_link_is_what_it_leads_to() {
+        let workspace = Workspace::new(&[("a.py", "")]);
+        let root = workspace.context.local(&workspace.context.resolve(".").unwrap());
+        std::os::unix::fs::symlink("a.py", root.join("b.py")).unwrap();
+        std::os::unix::fs::symlink("none", root.join("c.py")).unwrap();
+        let request = request(&["."]);
+        let job = Job::new(&request, &workspace.context).unwrap();
+        assert_eq!(left_out(&job, &["py"])[0].as_str(), "");
+        let _special = UnixListener::bind(root.join("socket")).unwrap();
+        std::os::unix::fs::symlink("socket", root.join("d.py")).unwrap();
+        let left = left_out(&job, &["py"]);
+        let left: Vec<&str> = left.iter().map(WorkspacePath::as_str).collect();
+        assert_eq!(left, ["a.py", "b.py", "c.py"]);
+    }
+}
