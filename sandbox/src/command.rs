@@ -1,7 +1,8 @@
 //! What is to be run, and within which bounds. A description only: nothing here looks at the
-//! system.
+//! system, but for the names in [`system_paths`].
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -79,7 +80,7 @@ impl Command {
 
     /// What can only be read, as far as it is not beneath something else that is granted.
     #[cfg(target_os = "linux")]
-    pub(crate) fn read_only(&self) -> impl Iterator<Item = &std::path::Path> {
+    pub(crate) fn read_only(&self) -> impl Iterator<Item = &Path> {
         let shown =
             || self.writable.iter().chain(self.overlay.iter().map(|overlay| &overlay.lower));
         let written = move |path: &&PathBuf| shown().any(|above| path.starts_with(above));
@@ -164,7 +165,18 @@ impl Limits {
 /// and libraries, and the part of `/etc` that loaders and the C library read. Left out are home
 /// directories, `/run`, `/var`, `/opt`, and everything in `/etc` that may hold a secret.
 pub fn system_paths() -> Vec<PathBuf> {
-    SYSTEM_PATHS.iter().map(PathBuf::from).collect()
+    SYSTEM_PATHS.iter().map(PathBuf::from).chain(java_configurations(Path::new("/etc"))).collect()
+}
+
+/// Where Debian keeps what a Java runtime reads when it starts, with the version in the name:
+/// `/etc/java-17-openjdk`, but for its directory for passwords of remote management.
+fn java_configurations(etc: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
+    entries(etc)
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"java-"))
+        .flat_map(move |entry| entries(&entry.path()))
+        .filter(|entry| entry.file_name() != "management")
+        .map(|entry| entry.path())
 }
 
 const SYSTEM_PATHS: &[&str] = &[
@@ -185,6 +197,7 @@ const SYSTEM_PATHS: &[&str] = &[
     "/etc/host.conf",
     "/etc/hosts",
     "/etc/inputrc",
+    "/etc/java/security",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -194,6 +207,8 @@ const SYSTEM_PATHS: &[&str] = &[
     "/etc/localtime",
     "/etc/lsb-release",
     "/etc/magic",
+    "/etc/maven/logging",
+    "/etc/maven/m2.conf",
     "/etc/mime.types",
     "/etc/nsswitch.conf",
     "/etc/os-release",
@@ -207,3 +222,23 @@ const SYSTEM_PATHS: &[&str] = &[
     "/etc/terminfo",
     "/etc/timezone",
 ];
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn javas_configuration_is_readable_without_its_passwords() {
+        let etc = tempfile::tempdir().unwrap();
+        for directory in ["java-17-openjdk/security", "java-17-openjdk/management", "javac/x"] {
+            fs::create_dir_all(etc.path().join(directory)).unwrap();
+        }
+        fs::write(etc.path().join("java-17-openjdk/jvm-amd64.cfg"), "").unwrap();
+        let mut found: Vec<PathBuf> = java_configurations(etc.path()).collect();
+        found.sort();
+        let wanted = ["jvm-amd64.cfg", "security"];
+        assert_eq!(found, wanted.map(|name| etc.path().join("java-17-openjdk").join(name)));
+        assert_eq!(java_configurations(Path::new("/none")).count(), 0);
+    }
+}

@@ -52,8 +52,11 @@ impl Builder for Builders {
         };
         let output = process::run(&command, context)?;
         let said = [output.stdout_text(), output.stderr_text()].concat();
-        text::version(&said).ok_or_else(|| {
-            Error::Failed(format!("{program} does not say its version, but: {}", said.trim()))
+        // What can't start may well name a version, such as that of its runtime.
+        let version = text::version(&said).filter(|_| output.exit_code() == Some(0));
+        version.ok_or_else(|| {
+            let words = text::last_words(&said).unwrap_or_else(|| "nothing".to_owned());
+            Error::Failed(format!("{program} does not say its version, but: {words}"))
         })
     }
 
@@ -120,13 +123,16 @@ fn report(framework: Framework, output: &Output, project: &Project) -> Result<Re
     }
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
     if failed && !timed_out && !diagnostics.iter().any(is_error) {
-        diagnostics.extend(text::last_resort(&raw).map(|message| Diagnostic {
+        let message = text::last_resort(&raw).or_else(|| text::last_words(&raw));
+        let status = exit_code.unwrap_or_default();
+        diagnostics.push(Diagnostic {
             path: String::new(),
             line: 0,
             column: 0,
-            message,
+            message: message
+                .unwrap_or_else(|| format!("the build ended with status {status}, without a word")),
             severity: Severity::Error,
-        }));
+        });
     }
     let raw = shorten(&raw, MOST_RAW).into_owned();
     Ok(Report { diagnostics, exit_code, timed_out, duration_ms: output.duration_ms, raw })

@@ -152,7 +152,26 @@ fn failures_without_a_place_are_one_error() {
     let message = "No targets specified and no makefile found.  Stop.";
     check(Framework::Make, 2, ("", nothing_to_do), &[("", 0, 0, true, message)]);
     check(Framework::Make, 0, ("all is well\n", ""), &[]);
-    check(Framework::Make, 1, ("", ""), &[]);
+    let silent = "the build ended with status 1, without a word";
+    check(Framework::Make, 1, ("", ""), &[("", 0, 0, true, silent)]);
+}
+
+#[test]
+fn what_did_not_start_is_one_error() {
+    with_project(|project| {
+        for (stderr, wanted) in [
+            (
+                "java.nio.file.NoSuchFileException: /x/m2.conf\n\tat java.base/x.Y(Y.java:92)\n",
+                "java.nio.file.NoSuchFileException: /x/m2.conf",
+            ),
+            ("", "the build ended with status 100, without a word"),
+        ] {
+            let output = printed(End::Exited(100), "", stderr);
+            let report = report(Framework::Maven, &output, project).unwrap();
+            let [error] = report.diagnostics.as_slice() else { panic!("{:?}", report.diagnostics) };
+            assert_eq!((error.message.as_str(), error.path.as_str()), (wanted, ""));
+        }
+    });
 }
 
 #[test]

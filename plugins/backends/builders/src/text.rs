@@ -334,7 +334,21 @@ pub fn last_resort(printed: &str) -> Option<String> {
     // What npm says of the script that failed is less than what the script said itself.
     let (npm, others): (Vec<&str>, Vec<&str>) =
         lines.iter().partition(|line| line.starts_with("npm "));
-    others.iter().find_map(message).or_else(|| npm.iter().find_map(message))
+    // What comes first of it is a code: `npm error code EJSONPARSE`.
+    let said = npm.iter().filter(|line| line.split(' ').nth(2) != Some("code"));
+    others
+        .iter()
+        .find_map(message)
+        .or_else(|| said.clone().find_map(message))
+        .or_else(|| npm.iter().find_map(message))
+}
+
+/// What a program said last, in one line: not where in its own code it was, as Java and Python say
+/// with an indentation.
+pub fn last_words(printed: &str) -> Option<String> {
+    let printed = without_escapes(printed);
+    let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']);
+    printed.lines().rev().find(is_said).map(|line| line.trim_end().to_owned())
 }
 
 /// The first thing that looks like a version.
@@ -526,6 +540,28 @@ mod tests {
             assert_eq!(last_resort(printed).as_deref(), Some(wanted));
         }
         assert_eq!(last_resort("all is well\n"), None);
+    }
+
+    #[test]
+    fn what_npm_says_is_more_than_its_code() {
+        let code = "npm error code EJSONPARSE\n";
+        let said = format!("{code}npm error JSON.parse Invalid package.json: x\n");
+        assert_eq!(last_resort(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
+        assert_eq!(last_resort(code).as_deref(), Some("code EJSONPARSE"));
+    }
+
+    #[test]
+    fn the_last_words_are_no_stack() {
+        let java = "java.nio.file.NoSuchFileException: /usr/share/maven/bin/m2.conf\n\
+                    \tat java.base/sun.nio.fs.UnixException.rethrow(UnixException.java:92)\n";
+        for (printed, wanted) in [
+            (java, Some("java.nio.file.NoSuchFileException: /usr/share/maven/bin/m2.conf")),
+            ("one\n\u{1b}[1mtwo\u{1b}[m \n\n", Some("two")),
+            (" \n\tat x\n", None),
+            ("", None),
+        ] {
+            assert_eq!(last_words(printed).as_deref(), wanted);
+        }
     }
 
     #[test]
