@@ -48,7 +48,56 @@ fn tests_are_found_run_and_told_apart() {
         );
         assert_eq!(one["success"], true, "{language}: {one:#}");
         assert_eq!(test(&one, passing)["status"], "pass", "{language}: {one:#}");
+
+        // None of them.
+        let none =
+            json!({"type": "run_tests", "test_pattern": "no_such_test", "framework": framework});
+        let none = executed(&place, none);
+        assert_eq!(none["success"], false, "{language}: {none:#}");
+        assert_eq!(
+            (&none["summary"]["passed"], &none["summary"]["failed"]),
+            (&json!(0), &json!(0))
+        );
+        let said = none["raw_output"].as_str().unwrap();
+        assert!(said.starts_with("no test that matches the pattern 'no_such_test' ran"), "{said}");
     }
+}
+
+#[test]
+fn a_package_that_is_no_json_says_where() {
+    let place = Place::new();
+    place.write("package.json", "{\n  \"name\": \"a\",\n}\n");
+    let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
+    assert_eq!(result["status"], "error", "{result:#}");
+    let wanted = "package.json can't be read: trailing comma at line 3 column 1";
+    assert!(result["message"].as_str().unwrap().contains(wanted), "{result:#}");
+}
+
+/// As they are installed, with no word of them in the settings.
+#[test]
+fn debians_java_tools_start() {
+    let place = Place::new();
+    let listed = place.run(&["backend", "list"]).json();
+    for (builder, program) in [("maven", "/usr/bin/mvn"), ("gradle", "/usr/bin/gradle")] {
+        if !std::path::Path::new(program).exists() {
+            super::not_tried(&format!("there is no {program}"));
+            continue;
+        }
+        let backends = listed["backends"].as_array().unwrap();
+        let found = backends.iter().find(|backend| backend["name"] == builder).unwrap();
+        assert!(found["version"].is_string(), "{found:#}");
+        assert!(!found["version"].as_str().unwrap().starts_with("17."), "Java's: {found:#}");
+    }
+}
+
+#[test]
+fn a_build_that_says_nothing_has_an_error() {
+    let place = Place::new();
+    place.write("Makefile", "all:\n");
+    let action = json!({"type": "build_project", "framework": "make", "build_command": "make -f /dev/null -s no"});
+    let answer = executed(&place, action);
+    assert_eq!(answer["success"], false, "{answer:#}");
+    assert_eq!(answer["error_count"], 1, "{answer:#}");
 }
 
 #[test]

@@ -20,7 +20,8 @@ const SHORT: usize = 200;
 pub struct Output {
     /// The runner that ran.
     pub framework: String,
-    /// Whether the run ended with exit code 0, and no test failed.
+    /// Whether the run ended with exit code 0, no test failed and, where tests were chosen by a
+    /// pattern, any of them ran.
     pub success: bool,
     /// None where it was stopped.
     pub exit_code: Option<i32>,
@@ -69,12 +70,24 @@ pub struct Listed {
     pub stack_trace: Option<String>,
 }
 
-/// The answer for a report.
-pub fn output(framework: String, report: Report) -> Output {
+/// The answer for the report of a run of all tests, or of those that fit a pattern. Whoever names
+/// tests and gets none is not told that all is well, whatever the runner thinks of that.
+pub fn output(framework: String, pattern: Option<&str>, mut report: Report) -> Output {
     let summary = Summary::of(&report.tests);
+    let nothing_ran = summary.passed + summary.failed == 0 && !report.timed_out;
+    let unmatched = pattern.filter(|_| nothing_ran);
+    if let Some(pattern) = unmatched {
+        let skipped = match summary.skipped {
+            0 => String::new(),
+            skipped => format!("; {skipped} were left out"),
+        };
+        let said = format!("no test that matches the pattern '{pattern}' ran{skipped}\n");
+        report.raw.insert_str(0, &said);
+    }
+    let is_well = report.exit_code == Some(0) && !report.timed_out && summary.failed == 0;
     Output {
         framework,
-        success: report.exit_code == Some(0) && !report.timed_out && summary.failed == 0,
+        success: is_well && unmatched.is_none(),
         exit_code: report.exit_code,
         timed_out: report.timed_out,
         duration: seconds(f64::from(report.duration_ms) / 1_000.0),
@@ -192,7 +205,8 @@ mod tests {
     #[test]
     fn the_fields_are_those_of_the_source() {
         let statuses = [Status::Fail, Status::Pass, Status::Skip, Status::Error];
-        let answer = check(&output("go".to_owned(), report(statuses.map(test).into(), Some(1))));
+        let answer =
+            check(&output("go".to_owned(), None, report(statuses.map(test).into(), Some(1))));
         let passed = |status: &str| json!({"name": "TestCalculate", "package": "github.com/user/pkg", "status": status});
         let failed = |status: &str| {
             let mut test = passed(status);
@@ -225,29 +239,58 @@ mod tests {
             (Status::Fail, Some(0), false),
             (Status::Pass, None, false),
         ] {
-            let output = output("go".to_owned(), report(vec![test(status)], exit_code));
+            let output = output("go".to_owned(), None, report(vec![test(status)], exit_code));
             check(&output);
             assert_eq!(output.success, success, "{status:?} {exit_code:?}");
         }
     }
 
     #[test]
+    fn a_pattern_that_matches_nothing_is_no_success() {
+        let said = "no test that matches the pattern 'TestNone' ran";
+        for (tests, exit_code, success, wanted) in [
+            (vec![], Some(0), false, Some(format!("{said}\n"))),
+            (vec![], Some(5), false, Some(format!("{said}\n"))),
+            (
+                vec![test(Status::Skip), test(Status::Skip)],
+                Some(0),
+                false,
+                Some(format!("{said}; 2 were left out\n")),
+            ),
+            (vec![test(Status::Skip), test(Status::Pass)], Some(0), true, None),
+            (vec![test(Status::Fail)], Some(1), false, None),
+            (vec![], None, false, None),
+        ] {
+            let report = report(tests, exit_code);
+            let all = output("go".to_owned(), None, report.clone());
+            assert_eq!(all.raw_output, "full test output...");
+            assert_eq!(all.success, exit_code == Some(0), "{exit_code:?}");
+            let output = output("go".to_owned(), Some("TestNone"), report);
+            check(&output);
+            assert_eq!((output.success, output.exit_code), (success, exit_code));
+            let wanted = wanted.unwrap_or_default() + "full test output...";
+            assert_eq!(output.raw_output, wanted);
+        }
+    }
+
+    #[test]
     fn of_many_tests_those_are_listed_that_failed() {
         let many = (0..30_000).map(|n| test(if n % 30 == 0 { Status::Fail } else { Status::Pass }));
-        let listed = output("go".to_owned(), report(many.collect(), Some(1)));
+        let listed = output("go".to_owned(), None, report(many.collect(), Some(1)));
         check(&listed);
         assert_eq!(listed.summary.total, 30_000);
         assert_eq!(listed.tests.len(), LISTED);
         assert_eq!(listed.tests.iter().filter(|test| test.status == "fail").count(), 1_000);
         assert_eq!(listed.tests[0].status, "fail");
         let failing = (0..30_000).map(|_| test(Status::Fail)).collect();
-        assert_eq!(output("go".to_owned(), report(failing, Some(1))).tests.len(), LISTED);
+        assert_eq!(output("go".to_owned(), None, report(failing, Some(1))).tests.len(), LISTED);
     }
 
     #[test]
     fn an_answer_stays_small() {
         let long = || Test { stack: Some("x".repeat(30_000)), ..test(Status::Fail) };
-        let long = output("go".to_owned(), report((0..2_000).map(|_| long()).collect(), Some(1)));
+        let long =
+            output("go".to_owned(), None, report((0..2_000).map(|_| long()).collect(), Some(1)));
         assert!(check(&long).to_string().len() < 3_000_000);
         assert_eq!(long.tests[0].stack_trace.as_ref().unwrap().len(), 30_000);
         assert!(long.tests[1_999].stack_trace.as_ref().unwrap().len() < 300);

@@ -60,7 +60,7 @@ pub fn run(args: Args, runners: &impl Runners, context: &Context) -> Result<Outp
         timeout_ms: context.timeout_ms(Some(wanted), started.elapsed()),
     };
     let report = runners.run(&framework, &request).map_err(tool_error)?;
-    Ok(answer::output(framework, report))
+    Ok(answer::output(framework, request.pattern.as_deref(), report))
 }
 
 /// The runner that was asked for, or the one that is surest that it fits.

@@ -26,7 +26,7 @@ const CONFIGURATIONS: [&str; 6] = [
 ];
 
 fn detect(project: &Project) -> u8 {
-    let package = project.package().unwrap_or_default();
+    let package = project.package().ok().flatten().unwrap_or_default();
     let depends =
         package.dependencies.contains_key("jest") || package.dev_dependencies.contains_key("jest");
     let configured = package.jest.is_some() || CONFIGURATIONS.iter().any(|name| project.has(name));

@@ -111,7 +111,7 @@ mod tests {
             (&[("package.json", SCRIPT), ("jest.config.js", "")], &[("jest", 88), ("npm", 50)]),
             (&[("package.json", SCRIPT)], &[("npm", 50)]),
             (&[("package.json", NO_SCRIPT)], &[("npm", 10)]),
-            (&[("package.json", "no JSON")], &[]),
+            (&[("package.json", "no JSON")], &[("npm", 10)]),
             (&[("pytest.ini", "")], &[("pytest", 85)]),
             (&[("pyproject.toml", "[tool.pytest.ini_options]\n")], &[("pytest", 84)]),
             (&[("setup.cfg", "[metadata]\n[tool:pytest]\n")], &[("pytest", 84)]),
@@ -128,6 +128,17 @@ mod tests {
         for (files, wanted) in table {
             assert_eq!(detected(files), *wanted, "{files:?}");
         }
+    }
+
+    #[test]
+    fn a_package_that_is_no_json_says_where() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("package.json"), "{\n  \"name\": \"a\",\n}\n").unwrap();
+        let context = Context::for_directory(directory.path());
+        let request = Request { root: String::new(), pattern: None, timeout_ms: 1 };
+        let wanted = "package.json can't be read: trailing comma at line 3 column 1";
+        let refused = Runners::run("npm", &request, &context);
+        assert!(matches!(refused, Err(Error::Invalid(said)) if said == wanted));
     }
 
     #[test]

@@ -33,11 +33,13 @@ enum Kind {
 
 fn detect(project: &Project) -> u8 {
     match project.package() {
-        Some(package) => match package.scripts.get("test") {
+        Ok(Some(package)) => match package.scripts.get("test") {
             Some(script) if !script.contains(PLACEHOLDER) => 50,
             _ => 10,
         },
-        None => 0,
+        // Where nothing else fits, it is the one that says what is wrong with it.
+        Err(_) => 10,
+        Ok(None) => 0,
     }
 }
 
@@ -46,9 +48,9 @@ fn version(project: &Project) -> Result<String, Error> {
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
-    let package = project.package().ok_or_else(|| {
-        Error::Unavailable("there is no package.json that can be read".to_owned())
-    })?;
+    let package = project
+        .package()?
+        .ok_or_else(|| Error::Unavailable("there is no package.json".to_owned()))?;
     let script = package
         .scripts
         .get("test")

@@ -65,9 +65,15 @@ impl<'a> Project<'a> {
         fs::read(self.local(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The `package.json`, if there is one that makes sense.
-    pub fn package(&self) -> Option<Package> {
-        serde_json::from_str(self.text("package.json")?.trim_start_matches('\u{feff}')).ok()
+    /// The `package.json`, if there is one.
+    ///
+    /// # Errors
+    /// It makes no sense: what is wrong, and where.
+    pub fn package(&self) -> Result<Option<Package>, Error> {
+        let Some(text) = self.text("package.json") else { return Ok(None) };
+        serde_json::from_str(text.trim_start_matches('\u{feff}'))
+            .map(Some)
+            .map_err(|error| Error::Invalid(format!("package.json can't be read: {error}")))
     }
 
     /// Whether a file's name is wanted, anywhere in the project. Directories that are hidden or
