@@ -139,7 +139,11 @@ fn edit(before: (&File, u64), after: (&File, u64)) -> io::Result<Option<Placed>>
             after.0.read_exact_at(right, after.1 - back)
         },
         |left, right| {
-            left.iter().rev().zip(right.iter().rev()).take_while(|(one, other)| one == other).count()
+            left.iter()
+                .rev()
+                .zip(right.iter().rev())
+                .take_while(|(one, other)| one == other)
+                .count()
         },
     )?;
     let (until, end) = (before.1 - rest, after.1 - rest);

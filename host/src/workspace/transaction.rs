@@ -154,13 +154,8 @@ impl Transaction {
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
-        let transaction = Self {
-            overlay: Arc::new(overlay),
-            id,
-            store,
-            is_handed_over: false,
-            _lock: lock,
-        };
+        let transaction =
+            Self { overlay: Arc::new(overlay), id, store, is_handed_over: false, _lock: lock };
         Ok(Some((transaction, recovered)))
     }
 
