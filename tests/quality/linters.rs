@@ -267,6 +267,19 @@ fn a_missing_type_checker_is_said() {
     assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
 }
 
+/// What it printed is told as findings, and not kept a second time.
+#[test]
+fn a_linters_long_output_is_not_kept() {
+    let place = project("python", "[linters]\npython = 'native-ruff'");
+    configure_programs(&place, "[linters]\npython = 'native-ruff'");
+    let imports: String = (0..1_000).map(|n| format!("import module_{n}\n")).collect();
+    place.write("shop/long.py", imports);
+    let ended = place.run(&["call", "run_linter", r#"{"files": ["shop/long.py"]}"#]);
+    let found = ended.json()["violations"].as_array().map_or(0, Vec::len);
+    assert!(found > 0 && !ended.stderr.contains("is kept"), "{found}: {ended:?}");
+    assert!(!place.workspace().join(".cofferdam/output").exists());
+}
+
 #[test]
 fn staged_files_are_linted_before_they_are_committed() {
     let place = project("python", "[linters]\npython = ['native-ruff', 'ruff']");

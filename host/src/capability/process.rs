@@ -281,7 +281,7 @@ impl CallState {
         }
         described.limits = self.program_limits(command);
         let most = self.surroundings.limits.spill as u64;
-        described.spill = Some(Spill { above: ABOVE, most });
+        described.spill = (most > 0).then_some(Spill { above: ABOVE, most });
         Ok(described)
     }
 

@@ -19,7 +19,7 @@ pub struct Limits {
     /// Processes and threads of a native program at a time.
     pub processes: usize,
     /// What is kept of a stream of a native program that prints much, for people and clients, in
-    /// bytes.
+    /// bytes; 0: nothing.
     pub spill: usize,
     /// Linear memory of an instance, all memories together, in bytes.
     pub memory: usize,
