@@ -12,7 +12,8 @@
 //! | [`golangci_lint`] | `golangci-lint` | `golangci-lint` |
 //! | [`clippy`] | `clippy` | `cargo` |
 //!
-//! [`job`] is what all of them are asked, [`special`] what of it no program is to open, [`program`] how one is run and what its end means,
+//! [`job`] is what all of them are asked, [`special`] what of it no program is to open, [`program`]
+//! how one is run and what its end means,
 //! [`findings`] how a report is made. A backend's `lint` runs its program; its `read` turns what
 //! the program printed into findings, and is tested with output that was recorded.
 

@@ -16,12 +16,32 @@ const NOT_OURS: [&str; 2] = ["node_modules", "__pycache__"];
 pub fn left_out(job: &Job<'_>, sources: &[&str]) -> Vec<WorkspacePath> {
     let mut targets = Vec::new();
     for target in &job.targets {
-        match beneath(job, target, sources) {
-            None => targets.push(target.clone()),
-            Some(others) => targets.extend(others),
+        // Nearly every tree is as it should be, and large ones are walked with little ado.
+        match has_special(&job.context.local(target), sources) {
+            false => targets.push(target.clone()),
+            true => targets
+                .extend(beneath(job, target, sources).unwrap_or_else(|| vec![target.clone()])),
         }
     }
     targets
+}
+
+/// Whether anything beneath a directory is no file and is called as a source file is.
+fn has_special(directory: &Path, sources: &[&str]) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    entries.filter_map(Result::ok).any(|entry| {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| is_looked_at(name)) else { return false };
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => has_special(&entry.path(), sources),
+            Ok(kind) if kind.is_file() => false,
+            _ => is_source(name, sources) && !is_file_or_missing(&entry.path()),
+        }
+    })
+}
+
+fn is_looked_at(name: &str) -> bool {
+    !name.starts_with('.') && !NOT_OURS.contains(&name)
 }
 
 /// What is to be named instead of a target; `None`: the target itself, with everything beneath.
@@ -31,7 +51,7 @@ fn beneath(job: &Job<'_>, target: &WorkspacePath, sources: &[&str]) -> Option<Ve
     let mut named = Vec::new();
     for entry in entries.filter_map(Result::ok) {
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with('.') || NOT_OURS.contains(&name.as_str()) {
+        if !is_looked_at(&name) {
             continue;
         }
         let Ok(path) = job.context.resolve(&format!("./{target}/{name}")) else { continue };
