@@ -16,12 +16,7 @@ const NOT_OURS: [&str; 2] = ["node_modules", "__pycache__"];
 pub fn left_out(job: &Job<'_>, sources: &[&str]) -> Vec<WorkspacePath> {
     let mut targets = Vec::new();
     for target in &job.targets {
-        // Nearly every tree is as it should be, and large ones are walked with little ado.
-        match has_special(&job.context.local(target), sources) {
-            false => targets.push(target.clone()),
-            true => targets
-                .extend(beneath(job, target, sources).unwrap_or_else(|| vec![target.clone()])),
-        }
+        name(job, target, sources, &mut targets);
     }
     targets
 }
@@ -44,36 +39,29 @@ fn is_looked_at(name: &str) -> bool {
     !name.starts_with('.') && !NOT_OURS.contains(&name)
 }
 
-/// What is to be named instead of a target; `None`: the target itself, with everything beneath.
-fn beneath(job: &Job<'_>, target: &WorkspacePath, sources: &[&str]) -> Option<Vec<WorkspacePath>> {
-    let entries = fs::read_dir(job.context.local(target)).ok()?;
-    let mut has_special = false;
-    let mut named = Vec::new();
-    for entry in entries.filter_map(Result::ok) {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if !is_looked_at(&name) {
+/// Names a target itself, with everything beneath, or else what is in it. Nearly every tree is as it
+/// should be.
+fn name(job: &Job<'_>, target: &WorkspacePath, sources: &[&str], named: &mut Vec<WorkspacePath>) {
+    let directory = job.context.local(target);
+    if !has_special(&directory, sources) {
+        return named.push(target.clone());
+    }
+    let mut inner = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok) {
+        let Ok(name_of) = entry.file_name().into_string() else { continue };
+        if !is_looked_at(&name_of) {
             continue;
         }
-        let Ok(path) = job.context.resolve(&format!("./{target}/{name}")) else { continue };
-        let kind = entry.file_type();
-        if kind.as_ref().is_ok_and(fs::FileType::is_dir) {
-            match beneath(job, &path, sources) {
-                None => named.push(path),
-                Some(others) => {
-                    has_special = true;
-                    named.extend(others);
-                }
-            }
-        } else if is_source(&name, sources) {
-            if kind.is_ok_and(|kind| kind.is_file()) || is_file_or_missing(&entry.path()) {
-                named.push(path);
-            } else {
-                has_special = true;
-            }
+        let Ok(path) = job.context.resolve(&format!("./{target}/{name_of}")) else { continue };
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory {
+            name(job, &path, sources, &mut inner);
+        } else if is_source(&name_of, sources) && is_file_or_missing(&entry.path()) {
+            inner.push(path);
         }
     }
-    named.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-    has_special.then_some(named)
+    inner.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    named.append(&mut inner);
 }
 
 fn is_source(name: &str, sources: &[&str]) -> bool {
