@@ -81,7 +81,8 @@ pub enum Stream {
 /// What is kept of an output stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// All of it, [`Command::hidden`](crate::Command::hidden) blotted out; or its beginning, a line that says how much was left out, and its end. The
+    /// All of it, [`Command::hidden`](crate::Command::hidden) blotted out; or its beginning, a line
+    /// that says how much was left out, and its end. The
     /// line comes in addition to [`Limits::output`](crate::Limits::output).
     pub bytes: Vec<u8>,
     /// How many bytes the program wrote, before anything was blotted out.
