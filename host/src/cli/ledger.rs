@@ -55,15 +55,15 @@ pub fn list<I, E: fmt::Display>(
     of_file: fn(&str) -> Option<Result<I, E>>,
 ) -> Result<Listing<I>, CliError> {
     let tree = workspace.plain();
-    let names = tree.resolve("", directory, true).and_then(|place| tree.list(&place));
-    let mut names = match names {
+    let entries = tree.resolve("", directory, true).and_then(|place| tree.list(&place));
+    let mut entries = match entries {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
+        entries => entries.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
     };
-    names.sort_by(|(left, _), (right, _)| left.cmp(right));
+    entries.sort_by(|left, right| left.name.cmp(&right.name));
     let mut listing = Listing { ids: Vec::new(), broken: Vec::new() };
-    for (name, _) in names {
-        let name = name.to_string_lossy();
+    for entry in entries {
+        let name = entry.name.to_string_lossy();
         match of_file(&name) {
             None => {}
             Some(Ok(id)) => listing.ids.push(id),

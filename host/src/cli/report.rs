@@ -10,7 +10,7 @@ use cofferdam_reporting::verification::summary::{File, Filter, Overview};
 use super::args::{Global, ReportCommand, ReportFormat, WaveName};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use crate::workspace::Overlay;
+use crate::workspace::{Listed, Overlay};
 
 /// How large a report may be, in bytes.
 const MAX_REPORT: u64 = 16 << 20;
@@ -47,8 +47,8 @@ fn collect(
         Err(error) if error.kind() == io::ErrorKind::NotFound && directory == ROOT => return Ok(()),
         entries => entries.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
     };
-    entries.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, kind) in entries {
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for Listed { name, kind, .. } in entries {
         let Some(name) = name.to_str() else { continue };
         let path = format!("{directory}/{name}");
         let is_phase = directory != ROOT || name.starts_with("phase-");

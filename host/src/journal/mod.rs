@@ -114,11 +114,11 @@ impl Journal {
     /// # Errors
     /// A journal that can't be read.
     pub fn files(&self) -> io::Result<Vec<(String, Lines<impl io::BufRead>)>> {
-        let names = match self.workspace.plain().list(OWN) {
+        let entries = match self.workspace.plain().list(OWN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            names => names?,
+            entries => entries?,
         };
-        let names = names.iter().filter_map(|(name, _)| name.to_str());
+        let names = entries.iter().filter_map(|entry| entry.name.to_str());
         let mut files = Vec::new();
         for name in rotated(FILE, names) {
             let path = format!("{OWN}/{name}");

@@ -5,6 +5,7 @@
 //! Whatever changes the disk goes through here, so that tests can make each single step fail,
 //! or the process die there.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -229,7 +230,7 @@ pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Re
 /// Removes everything in a directory that is the host's own.
 pub(super) fn remove_all_in(directory: BorrowedFd<'_>) -> io::Result<()> {
     for entry in entries(directory)? {
-        let (name, _) = entry?;
+        let name = entry?.name;
         remove_all(directory, name.to_str().ok_or(io::ErrorKind::InvalidFilename)?)?;
     }
     Ok(())
@@ -266,19 +267,30 @@ pub(super) fn set_modified(spot: &Spot<'_>, modified: i64) -> io::Result<()> {
     Ok(rustix::fs::utimensat(spot.directory(), spot.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// The names in a directory and what they are, without `.` and `..`.
+/// Something in a directory.
+#[derive(Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: OsString,
+    /// What it is; the file system may not tell.
+    pub kind: FileType,
+    /// Its inode, on the directory's device; none for what a transaction has changed.
+    pub inode: Option<u64>,
+}
+
+/// What is in a directory, without `.` and `..`.
 pub(super) fn entries(
     directory: impl AsFd,
-) -> io::Result<impl Iterator<Item = io::Result<(std::ffi::OsString, FileType)>>> {
+) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
     use std::os::unix::ffi::OsStringExt as _;
     let list = rustix::fs::Dir::read_from(directory)?;
     Ok(list
         .map(|entry| {
             let entry = entry?;
-            let name = std::ffi::OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            Ok((name, entry.file_type()))
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            Ok(Listed { name, kind: entry.file_type(), inode: Some(entry.ino()) })
         })
-        .filter(|entry| !matches!(entry, Ok((name, _)) if name == "." || name == "..")))
+        .filter(|entry| !matches!(entry, Ok(entry) if entry.name == "." || entry.name == "..")))
 }
 
 /// Nanoseconds since the epoch as the kernel takes them.

@@ -159,7 +159,7 @@ impl Rooms {
             _ => {
                 let is_its = |name: &String| name.split('.').next() == Some(commit.id());
                 let names = disk::entries(&self.images)?.filter_map(|entry| {
-                    entry.map(|(name, _)| name.into_string().ok().filter(is_its)).transpose()
+                    entry.map(|entry| entry.name.into_string().ok().filter(is_its)).transpose()
                 });
                 names.collect::<io::Result<_>>()?
             }
@@ -284,7 +284,7 @@ impl History {
 fn kept(history: &OwnedFd) -> io::Result<Vec<Kept>> {
     let mut kept = Vec::new();
     for entry in disk::entries(history)? {
-        let Ok(name) = entry?.0.into_string() else { continue };
+        let Ok(name) = entry?.name.into_string() else { continue };
         let bytes = name.strip_suffix(".json").and_then(|name| name.split_once('.'));
         if let Some(bytes) = bytes.and_then(|(_, bytes)| bytes.parse().ok()) {
             kept.push(Kept { name, bytes });

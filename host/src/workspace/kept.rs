@@ -132,7 +132,7 @@ pub(super) fn make_room(
 ) -> io::Result<()> {
     let mut others = Vec::new();
     for entry in disk::entries(directory)? {
-        let (other, _) = entry?;
+        let other = entry?.name;
         let Some(other) = other.to_str().filter(|other| *other != name) else { continue };
         // Somebody else may have removed it.
         let Some(stat) = disk::look(directory, other)? else { continue };

@@ -7,7 +7,6 @@
 //! way: then [`Overlay::resolve`] says which place is meant.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
@@ -19,7 +18,7 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use super::Refused;
-use super::disk::{self, Spot};
+use super::disk::{self, Listed, Spot};
 use super::quota::Quota;
 use super::stamp::Stamp;
 
@@ -782,7 +781,7 @@ impl Overlay {
         };
         moved.push((rest.to_owned(), Entry::Staged(id, kind)));
         if kind == FileType::Directory {
-            for (name, kind) in self.list(&place)? {
+            for Listed { name, kind, .. } in self.list(&place)? {
                 let name = name.into_string().map_err(|_| Errno::ILSEQ)?;
                 let rest = format!("{rest}/{name}");
                 self.stage_tree(from, &rest, kind, allow, to, quota, moved)?;
@@ -791,32 +790,32 @@ impl Overlay {
         Ok(())
     }
 
-    /// The names in a directory and what they are.
+    /// What is in a directory.
     ///
     /// # Errors
     /// `NotFound`, `ENOTDIR` and those of the system.
-    pub fn list(&self, place: &str) -> io::Result<Vec<(OsString, FileType)>> {
-        let mut names = match self.find(place)? {
+    pub fn list(&self, place: &str) -> io::Result<Vec<Listed>> {
+        let mut entries = match self.find(place)? {
             Found::Nothing => return Err(Errno::NOENT.into()),
             Found::Staged(_, FileType::Directory) => Vec::new(),
             Found::Staged(..) => return Err(Errno::NOTDIR.into()),
             Found::Disk => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 let directory = disk::open(&*self.disk, place, flags)?;
-                let typed = |entry: io::Result<(OsString, FileType)>| match entry {
-                    // Some file systems don't tell.
-                    Ok((name, FileType::Unknown)) => {
+                let typed = |entry: io::Result<Listed>| {
+                    let mut entry = entry?;
+                    if entry.kind == FileType::Unknown {
                         let flags = AtFlags::SYMLINK_NOFOLLOW;
-                        let stat = rustix::fs::statat(&directory, &name, flags)?;
-                        Ok((name, disk::file_type(&stat)))
+                        let stat = rustix::fs::statat(&directory, &entry.name, flags)?;
+                        entry.kind = disk::file_type(&stat);
                     }
-                    entry => entry,
+                    Ok(entry)
                 };
                 disk::entries(&directory)?.map(typed).collect::<io::Result<Vec<_>>>()?
             }
         };
         if !self.is_changed() {
-            return Ok(names);
+            return Ok(entries);
         }
         let state = self.state();
         let start = if place.is_empty() { 0 } else { place.len() + 1 };
@@ -825,12 +824,12 @@ impl Overlay {
             .filter(|(path, _)| !path[start..].contains('/'))
             .map(|(path, entry)| (&path[start..], *entry))
             .collect();
-        names.retain(|(name, _)| name.to_str().is_none_or(|name| !changed.contains_key(name)));
-        names.extend(changed.into_iter().filter_map(|(name, entry)| match entry {
-            Entry::Staged(_, kind) => Some((name.into(), kind)),
+        entries.retain(|entry| entry.name.to_str().is_none_or(|name| !changed.contains_key(name)));
+        entries.extend(changed.into_iter().filter_map(|(name, entry)| match entry {
+            Entry::Staged(_, kind) => Some(Listed { name: name.into(), kind, inode: None }),
             Entry::Gone => None,
         }));
-        Ok(names)
+        Ok(entries)
     }
 
     /// Sets the times of a file, a link or a new directory.

@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let directory = disk::open(self.overlay.disk(), place, flags)?;
             for entry in disk::entries(&directory)? {
-                let (name, _) = entry?;
+                let name = entry?.name;
                 let Some(name) = name.to_str() else {
                     self.conflicts.push(format!("{place}/{}", name.display()));
                     continue;

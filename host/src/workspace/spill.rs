@@ -92,7 +92,7 @@ impl Workspace {
         let Some(directory) = self.output_directory()? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for entry in disk::entries(&directory)? {
-            let Ok(name) = entry?.0.into_string() else { continue };
+            let Ok(name) = entry?.name.into_string() else { continue };
             if !name.starts_with(beginning) || !is_name(&name) {
                 continue;
             }

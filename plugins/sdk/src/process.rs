@@ -56,12 +56,12 @@ impl Output {
 
     /// Standard output, with what is no UTF-8 replaced.
     pub fn stdout_text(&self) -> String {
-        String::from_utf8_lossy(&self.stdout.bytes).into_owned()
+        text(&self.stdout.bytes)
     }
 
     /// Standard error, with what is no UTF-8 replaced.
     pub fn stderr_text(&self) -> String {
-        String::from_utf8_lossy(&self.stderr.bytes).into_owned()
+        text(&self.stderr.bytes)
     }
 
     /// A path that the program printed, relative to the workspace; as it is where it leads
@@ -72,6 +72,14 @@ impl Output {
             Some(rest) => rest.strip_prefix('/').unwrap_or(path),
             None => path,
         }
+    }
+}
+
+/// Looking for what is no UTF-8 takes its time; that nothing is, is soon seen.
+fn text(printed: &[u8]) -> String {
+    match str::from_utf8(printed) {
+        Ok(text) => text.to_owned(),
+        Err(_) => String::from_utf8_lossy(printed).into_owned(),
     }
 }
 

@@ -9,8 +9,6 @@
 //! LF, CRLF or a CR alone. That JavaScript ends lines at U+2028 and U+2029 too is left out. Bytes
 //! that are no UTF-8 count as the replacement characters that lossy decoding makes of them.
 
-use std::iter;
-
 /// What a program counts columns and offsets in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
@@ -49,8 +47,9 @@ impl Text {
         let start = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let is_end = |at: &usize| bytes[*at] == b'\n' || bytes.get(at + 1) != Some(&b'\n');
         let ends = memchr::memchr2_iter(b'\n', b'\r', &bytes[start..]).map(|at| start + at);
-        let starts = iter::once(start).chain(ends.filter(is_end).map(|at| at + 1));
-        Self { starts: starts.collect(), bytes }
+        let mut starts = vec![start];
+        ends.filter(is_end).for_each(|end| starts.push(end + 1));
+        Self { starts, bytes }
     }
 
     /// The file as it was read.

@@ -18,6 +18,8 @@ use crate::runtime::Rights;
 use crate::workspace::path::{by_names, link_target};
 use crate::workspace::{Overlay, Quota, Refused, Workspace, or_dot};
 
+use listing::Latest;
+
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
 
@@ -32,6 +34,7 @@ pub(crate) struct FileState {
     scope: Scope,
     quota: Arc<Quota>,
     open: HashMap<u32, Open>,
+    latest: Option<Latest>,
     /// Why the last operation was refused, if it was the host that refused it.
     refused: Option<Refused>,
 }
@@ -81,6 +84,7 @@ impl FileState {
             scope: rights.scope.clone(),
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
             open: HashMap::new(),
+            latest: None,
             refused: None,
         }
     }

@@ -351,10 +351,11 @@ impl types::HostDescriptor for FilesView<'_> {
         let (tree, _) = self.directory(&fd)?;
         let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
         if place.is_empty() && Arc::ptr_eq(&tree, self.state.tree()) {
-            entries.retain(|(name, _)| !name.to_str().is_some_and(is_own));
+            entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
         }
+        let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
         // The handle is the bindings' type, what is behind it this host's own.
-        let listing = self.wasi.table.push(Listing::new(&place, entries))?;
+        let listing = self.wasi.table.push(Listing::new(&place, directory, entries))?;
         Ok(Resource::new_own(listing.rep()))
     }
 
@@ -449,6 +450,14 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
+        // The C library asks this for each entry of a listing, to have an inode to show.
+        if let Some(latest) = self.state.latest.take()
+            && let Some(open) = self.state.open.get(&fd.rep())
+            && !flags.contains(types::PathFlags::SYMLINK_FOLLOW)
+            && let Some(object) = latest.is(open.object, &path)
+        {
+            return Ok(hash(object));
+        }
         let stat = self.look(&fd, flags, &path)?;
         Ok(hash(object(&stat)))
     }
@@ -577,8 +586,12 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        Ok(self.wasi.table.get_mut::<Listing>(&Resource::new_borrow(stream.rep()))?.next())
+        let listing = self.wasi.table.get_mut::<Listing>(&Resource::new_borrow(stream.rep()))?;
+        let Some((entry, latest)) = listing.next() else { return Ok(None) };
+        self.state.latest = latest;
+        Ok(Some(entry))
     }
+
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> Result<()> {
         self.wasi.table.delete::<Listing>(Resource::new_own(stream.rep()))?;
         Ok(())

@@ -17,7 +17,7 @@ use crate::capability::FileState;
 use crate::policy::is_own;
 use crate::runtime::Control;
 use crate::runtime::wit::host::scan::Query;
-use crate::workspace::Overlay;
+use crate::workspace::{Listed, Overlay};
 
 /// Where a repository keeps ignore rules that are not shared, relative to its top.
 const EXCLUDE: &str = ".git/info/exclude";
@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
         let Ok(entries) = self.tree.list(place) else { return Ok(()) };
         self.places.push(place.to_owned());
         self.enter(path, place)?;
-        for (name, kind) in entries {
+        for Listed { name, kind, .. } in entries {
             // A staged name is always UTF-8, and one that is not can't be opened here.
             let Ok(name) = name.into_string() else { continue };
             let below = |parent: &str| match parent {

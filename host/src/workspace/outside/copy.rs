@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, OFlags};
 
-use super::super::disk::{self, Spot};
+use super::super::disk::{self, Listed, Spot};
 use super::super::overlay::{Overlay, copy_file, copy_permissions};
 use super::super::{OWN, Refused, Workspace};
 use super::{Record, Records, about, check, join};
@@ -55,12 +55,12 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     fn directory(&mut self, place: &str, stop: &dyn Fn() -> bool) -> io::Result<()> {
-        let names = match self.tree.list(place) {
+        let entries = match self.tree.list(place) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-            names => names?,
+            entries => entries?,
         };
         let to = disk::open(self.root, place, OPEN)?;
-        for (name, kind) in names {
+        for Listed { name, kind, .. } in entries {
             check(stop)?;
             let Some(name) = name.to_str() else { continue };
             let below = join(place, name);

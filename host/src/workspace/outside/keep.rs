@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-use super::super::disk::{self, Spot};
+use super::super::disk::{self, Listed, Spot};
 use super::super::path::{self, MAX_PATH};
 use super::super::{OWN, Overlay, Quota, Refused};
 use super::{Record, Records, about, attributes, join};
@@ -53,7 +53,7 @@ impl Keep<'_> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
             before => before?,
         };
-        for (name, _) in before {
+        for Listed { name, .. } in before {
             let Some(name) = name.to_str().filter(|name| !names.contains(*name)) else { continue };
             let below = join(place, name);
             let was_shown = match self.records.get(&below) {
@@ -218,10 +218,11 @@ impl Keep<'_> {
                 } else if is_empty {
                     self.tree.remove_directory(&place)?;
                 } else {
-                    let below = self.tree.list(&place)?.into_iter().map(|(name, _)| {
-                        let name = name.to_str().ok_or_else(|| no_text(&place, &name))?;
-                        Ok((join(&place, name), false))
-                    });
+                    let below =
+                        self.tree.list(&place)?.into_iter().map(|Listed { name, .. }| {
+                            let name = name.to_str().ok_or_else(|| no_text(&place, &name))?;
+                            Ok((join(&place, name), false))
+                        });
                     // The directory itself comes after what is in it.
                     let own = Ok((place.clone(), true));
                     return [own].into_iter().chain(below).collect::<io::Result<Vec<_>>>();
@@ -246,9 +247,8 @@ impl Keep<'_> {
 
 /// The names in a directory, which have to be text.
 fn names(directory: &OwnedFd, place: &str) -> io::Result<BTreeSet<String>> {
-    let text = |entry: io::Result<(std::ffi::OsString, FileType)>| {
-        entry?.0.into_string().map_err(|name| no_text(place, &name))
-    };
+    let text =
+        |entry: io::Result<Listed>| entry?.name.into_string().map_err(|name| no_text(place, &name));
     disk::entries(directory)?.map(text).collect()
 }
 

@@ -83,7 +83,7 @@ impl Drop for Run {
 pub(in crate::workspace) fn sweep(parent: &OwnedFd) {
     let swept = || -> io::Result<()> {
         for entry in disk::entries(parent)? {
-            let Ok(name) = entry?.0.into_string() else { continue };
+            let Ok(name) = entry?.name.into_string() else { continue };
             if !name.starts_with(PREFIX) {
                 continue;
             }
@@ -130,14 +130,14 @@ fn empty(top: &OwnedFd) -> io::Result<()> {
     loop {
         let mut is_empty = true;
         for entry in disk::entries(top)? {
-            let (name, _) = entry?;
+            let name = entry?.name;
             is_empty = false;
             if unlink(top, &name)? {
                 continue;
             }
             let directory = open_anyway(top, &name)?;
             for entry in disk::entries(&directory)? {
-                let (below, _) = entry?;
+                let below = entry?.name;
                 if !unlink(&directory, &below)? {
                     open_anyway(&directory, &below)?;
                     moved += 1;

@@ -92,12 +92,11 @@ impl<'a> Findings<'a> {
     /// The report: findings in order, each once, and as text with what the program wrote to
     /// standard error.
     pub fn report(mut self, files_checked: u32, output: &Output) -> Report {
-        let key = |found: &Finding| {
-            let Finding { path, line, column, code, message, .. } = found;
-            (path.clone(), *line, *column, code.clone(), message.clone())
-        };
-        self.list.sort_by_cached_key(key);
-        self.list.dedup_by_key(|found| key(found));
+        fn key(found: &Finding) -> impl Ord {
+            (&found.path, found.line, found.column, &found.code, &found.message)
+        }
+        self.list.sort_by(|left, right| key(left).cmp(&key(right)));
+        self.list.dedup_by(|later, earlier| key(later) == key(earlier));
         let mut raw = String::new();
         for Finding { path, line, column, code, message, .. } in &self.list {
             // Writing to a string can't fail.

@@ -28,7 +28,7 @@ pub fn version(context: &Context) -> Result<String, Error> {
 /// # Errors
 /// `Invalid` for a rule or a configuration that Ruff refuses; else as [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
-    let mut run = Run::new(job, &["check", "--output-format=json", "--no-cache", "--no-fix"]);
+    let mut run = Run::new(job, &["check", "--output-format=json-lines", "--no-cache", "--no-fix"]);
     if let Some(config) = &job.config {
         run.arguments.push(format!("--config={}", job.from_root(config)));
     }
@@ -42,7 +42,7 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let diagnostics = parse(&output)?;
     let counted = job.read_ahead(&with_fixes(job, &output, &diagnostics), EXTENSIONS);
     let count = counted.unwrap_or_else(|| files::count(job, EXTENSIONS));
-    Ok(findings(job, &output, &diagnostics).report(count, &output))
+    Ok(findings(job, &output, diagnostics).report(count, &output))
 }
 
 /// Of the files that Ruff looks at.
@@ -83,7 +83,7 @@ struct Replacement {
     end_location: Location,
 }
 
-/// What `ruff check --output-format=json` printed.
+/// What `ruff check --output-format=json-lines` printed.
 fn parse(output: &Output) -> Result<Vec<Diagnostic>, Error> {
     // 2: the command line or a configuration file is wrong, or Ruff crashed.
     if output.exit_code() == Some(2) {
@@ -91,7 +91,17 @@ fn parse(output: &Output) -> Result<Vec<Diagnostic>, Error> {
         let crashed = said.contains("panicked") || said.contains("This indicates a bug in Ruff");
         return Err(if crashed { RUFF.failed(output) } else { RUFF.refused(&said) });
     }
-    serde_json::from_str(&RUFF.stdout(output)?).map_err(|error| RUFF.unreadable(output, &error))
+    let printed = RUFF.stdout(output)?;
+    let diagnostics: Vec<_> = printed
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .map_err(|error| RUFF.unreadable(output, &error))?;
+    // 1: there are some.
+    if diagnostics.is_empty() && output.exit_code() == Some(1) {
+        return Err(RUFF.failed(output));
+    }
+    Ok(diagnostics)
 }
 
 /// The files whose contents are needed, to place fixes in them.
@@ -104,7 +114,7 @@ fn with_fixes(
     with_fixes.filter_map(|diagnostic| job.printed(output, &diagnostic.filename)).collect()
 }
 
-fn findings<'a>(job: &'a Job<'a>, output: &Output, diagnostics: &[Diagnostic]) -> Findings<'a> {
+fn findings<'a>(job: &'a Job<'a>, output: &Output, diagnostics: Vec<Diagnostic>) -> Findings<'a> {
     let mut findings = Findings::new(job);
     for diagnostic in diagnostics {
         if let Some(path) = job.printed(output, &diagnostic.filename) {
@@ -115,7 +125,7 @@ fn findings<'a>(job: &'a Job<'a>, output: &Output, diagnostics: &[Diagnostic]) -
 }
 
 impl Diagnostic {
-    fn finding(&self, job: &Job<'_>, path: &WorkspacePath) -> Finding {
+    fn finding(self, job: &Job<'_>, path: &WorkspacePath) -> Finding {
         let code = match self.code.as_deref() {
             // Older versions gave errors of syntax no code.
             None | Some("invalid-syntax") => SYNTAX_ERROR,
@@ -126,26 +136,25 @@ impl Diagnostic {
             Some("info") => Severity::Info,
             _ => Severity::Error,
         };
-        let url = self.url.clone();
         if let Some(cell) = self.cell {
             let Location { row, column } = self.location;
             let message = format!("{} (cell {cell}, line {row}, column {column})", self.message);
-            return Finding { url, ..finding(path, code, severity, message) };
+            return Finding { url: self.url, ..finding(path, code, severity, message) };
         }
         Finding {
             line: self.location.row,
             column: self.location.column,
             end_line: Some(self.end_location.row),
             end_column: Some(self.end_location.column),
-            url,
-            fix: self.fix.as_ref().and_then(|correction| correction.fix(job, path)),
-            ..finding(path, code, severity, &self.message)
+            url: self.url,
+            fix: self.fix.and_then(|correction| correction.fix(job, path)),
+            ..finding(path, code, severity, self.message)
         }
     }
 }
 
 impl Correction {
-    fn fix(&self, job: &Job<'_>, path: &WorkspacePath) -> Option<Fix> {
+    fn fix(self, job: &Job<'_>, path: &WorkspacePath) -> Option<Fix> {
         let safe = match self.applicability.as_str() {
             "safe" => true,
             "unsafe" => false,
@@ -154,9 +163,10 @@ impl Correction {
         };
         let text = job.text(path)?;
         let offset = |at: &Location| text.offset(at.row, at.column);
-        let edits = self.edits.iter().map(|edit| {
-            Some((offset(&edit.location)?, offset(&edit.end_location)?, edit.content.clone()))
-        });
+        let edits = self
+            .edits
+            .into_iter()
+            .map(|edit| Some((offset(&edit.location)?, offset(&edit.end_location)?, edit.content)));
         let edits = edits.collect::<Option<Vec<_>>>()?;
         fix(path, self.message.as_deref().unwrap_or("apply the fix"), safe, edits)
     }
@@ -185,8 +195,8 @@ mod tests {
         let workspace = workspace();
         let request = request(&["p"]);
         let job = Job::new(&request, &workspace.context).unwrap();
-        let output = Workspace::output(1, include_str!("../tests/data/ruff.json"), "");
-        let report = findings(&job, &output, &parse(&output).unwrap()).report(4, &output);
+        let output = Workspace::output(1, include_str!("../tests/data/ruff.jsonl"), "");
+        let report = findings(&job, &output, parse(&output).unwrap()).report(4, &output);
         assert_eq!(
             places(&report),
             [
@@ -230,7 +240,7 @@ mod tests {
         for (code, stdout, stderr) in [
             (2, "", "thread 'main' panicked at crates/ruff/src/lib.rs"),
             (1, "", ""),
-            (0, "[{}]", "something else"),
+            (0, "{}", "something else"),
         ] {
             let error = read(code, stdout, stderr);
             assert!(matches!(error, Error::Failed(_)), "{code} {stderr}");

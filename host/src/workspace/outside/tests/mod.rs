@@ -68,8 +68,8 @@ impl Files for Overlay {
 
     fn remove(&self, place: &str) {
         if FileType::from_raw_mode(self.stat(place).unwrap().st_mode) == FileType::Directory {
-            for (name, _) in self.list(place).unwrap() {
-                Files::remove(self, &join(place, name.to_str().unwrap()));
+            for entry in self.list(place).unwrap() {
+                Files::remove(self, &join(place, entry.name.to_str().unwrap()));
             }
             self.remove_directory(place).unwrap();
         } else {
