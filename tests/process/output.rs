@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{ALL, TIERS};
+use super::{ALL, TIERS, ran, runner, script};
 use crate::support::{Ended, Place, guest, wait_until};
 use crate::trial::{Trial, configure, run_measured, tried};
 
@@ -53,6 +53,17 @@ fn names(place: &Place, directory: &str) -> Vec<String> {
 
 fn log(place: &Place, name: &str, more: &[&str]) -> Ended {
     place.run(&[&["log", "--output", name], more].concat())
+}
+
+#[test]
+fn a_program_that_takes_its_time_is_heard_of() {
+    for tier in TIERS {
+        let trial = runner(Place::new(), tier, ALL);
+        assert_eq!(ran(&trial, script("sleep 4"))["end"], json!({"exited": 0}));
+        let heard = trial.heard.progress.lock().unwrap();
+        let first = heard.first().map(String::as_str).unwrap_or_default();
+        assert!(first.starts_with("bash is running ("), "{heard:?}");
+    }
 }
 
 #[test]

@@ -38,45 +38,38 @@ pub fn nothing(setup: &Setup, table: &mut Table) {
     }
 }
 
-/// ruff on a tree of Python files: through its plugin and the sandbox, and plain.
+/// ruff on trees of Python files: through its plugin and the sandbox, and plain.
 pub fn native_linter(setup: &Setup, table: &mut Table) {
     let Some((ruff, settings)) = installed(setup, "ruff") else {
         println!("ruff is not installed; `cargo xtask programs` does it");
         return;
     };
-    let workspace = tree(&setup.scratch.join("python"));
-    let (host, _timers) = host(setup, &workspace, &settings);
-    let lint = |backend: &str| {
-        let report = host.lint(backend, request(".")).unwrap();
-        assert_eq!(report.files_checked as usize, FILES, "{backend}");
-        report.findings.len()
+    let plain = |workspace: &Path| {
+        let arguments = ["check", "--output-format=json", "--no-cache", "."];
+        let output = Command::new(&ruff).args(arguments).current_dir(workspace).output().unwrap();
+        assert!(output.stdout.len() > FILES * 100);
     };
-    let (ours, peer) = in_turns(
-        15,
-        || {
-            assert!(lint("native-ruff") >= FILES);
-        },
-        || {
-            let arguments = ["check", "--output-format=json", "--no-cache", "."];
-            let output =
-                Command::new(&ruff).args(arguments).current_dir(&workspace).output().unwrap();
-            assert!(output.stdout.len() > FILES * 100);
-        },
-    );
-    let what = format!("ruff on {FILES} files, plugin and sandbox, against plain ruff");
-    table.row(&what, &show(ours), &show(peer), ratio(ours, peer), "<= 1.3");
-    let (inside, peer) = in_turns(
-        5,
-        || {
-            assert!(lint("ruff") >= FILES);
-        },
-        || {
-            let arguments = ["check", "--output-format=json", "--no-cache", "."];
-            Command::new(&ruff).args(arguments).current_dir(&workspace).output().unwrap();
-        },
-    );
-    let what = "the same wholly inside an instance, against plain ruff";
-    table.row(what, &show(inside), &show(peer), ratio(inside, peer), "");
+    let tiny = tree(&setup.scratch.join("python"));
+    let against = "through plugin and sandbox, against plain ruff";
+    for (what, workspace, goal) in [
+        ("files of real packages", real_tree(setup), "<= 1.3"),
+        ("tiny files with a fix in each", tiny.clone(), ""),
+    ] {
+        let (host, _timers) = host(setup, &workspace, &settings);
+        let (ours, peer) = in_turns(15, || lint(&host, "native-ruff"), || plain(&workspace));
+        let what = format!("ruff on {FILES} {what}, {against}");
+        table.row(&what, &show(ours), &show(peer), ratio(ours, peer), goal);
+    }
+    let (host, _timers) = host(setup, &tiny, &settings);
+    let (inside, peer) = in_turns(5, || lint(&host, "ruff"), || plain(&tiny));
+    let what = format!("ruff wholly inside an instance on {FILES} tiny files, against plain ruff");
+    table.row(&what, &show(inside), &show(peer), ratio(inside, peer), "");
+}
+
+fn lint(host: &Host, backend: &str) {
+    let report = host.lint(backend, request(".")).unwrap();
+    assert_eq!(report.files_checked as usize, FILES, "{backend}");
+    assert!(report.findings.len() >= FILES);
 }
 
 /// Linters that run inside an instance: the first start of a process, a further one, and the
@@ -116,6 +109,32 @@ pub fn inside(setup: &Setup, table: &mut Table) {
         let what = format!("{backend}: most memory of a process that lints that file");
         table.alone(&what, &format!("{} MiB", memory >> 10), "");
     }
+}
+
+/// Python files of the packages that the tests' linters are made of.
+fn real_tree(setup: &Setup) -> PathBuf {
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "py") {
+                found.push(path);
+            }
+        }
+    }
+    let packages = setup.built.parent().unwrap().join("programs/python/lib");
+    let mut found = Vec::new();
+    sources(&packages, &mut found);
+    found.sort();
+    let folder = setup.scratch.join("packages");
+    for (number, path) in found[..FILES].iter().enumerate() {
+        // Ruff leaves out directories by their names, such as the one that these are in.
+        let below = folder.join(format!("package{}", number / 25));
+        fs::create_dir_all(&below).unwrap();
+        fs::copy(path, below.join(format!("module{number}.py"))).unwrap();
+    }
+    folder.canonicalize().unwrap()
 }
 
 /// A tree of Python files with one finding or more in each.

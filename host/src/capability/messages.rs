@@ -32,11 +32,13 @@ struct Shared {
 struct State {
     left: usize,
     last: String,
+    /// Whether the plugin says itself how far it is.
+    reports: bool,
 }
 
 impl Messages {
     pub(crate) fn new(call: String, budget: usize, observer: Arc<dyn Observer>) -> Self {
-        let state = Mutex::new(State { left: budget, last: String::new() });
+        let state = Mutex::new(State { left: budget, last: String::new(), reports: false });
         Self(Arc::new(Shared { call, observer, state }))
     }
 
@@ -54,6 +56,25 @@ impl Messages {
         let text = text.trim_end();
         if let Some(text) = self.within_budget(level, text) {
             self.0.observer.message(&self.0.call, level, &text);
+        }
+    }
+
+    /// Says how far the plugin is.
+    fn report(&self, done: u64, total: Option<u64>, message: &str) {
+        self.lock().reports = true;
+        // A report without words still costs something, or it could go on for ever.
+        let words = if message.is_empty() { "." } else { message };
+        if let Some(text) = self.within_budget(Level::INFO, words) {
+            self.0.observer.progress(&self.0.call, done, total, &text);
+        }
+    }
+
+    /// Says that a program is still running, after so many seconds of the call. Where the plugin
+    /// counts something else, that is what counts.
+    pub(super) fn still_runs(&self, program: &str, seconds: u64) {
+        if !self.lock().reports {
+            let message = format!("{program} is running ({seconds} s)");
+            self.0.observer.progress(&self.0.call, seconds, None, &message);
         }
     }
 
@@ -98,12 +119,7 @@ impl wit::host::log::Host for CallState {
 
 impl wit::host::progress::Host for CallState {
     fn report(&mut self, done: u64, total: Option<u64>, message: String) -> Result<()> {
-        let messages = &self.messages;
-        // A report without words still costs something, or it could go on for ever.
-        let words = if message.is_empty() { "." } else { &message };
-        if let Some(text) = messages.within_budget(Level::INFO, words) {
-            messages.0.observer.progress(&messages.0.call, done, total, &text);
-        }
+        self.messages.report(done, total, &message);
         Ok(())
     }
 }
@@ -147,4 +163,33 @@ impl OutputStream for MessageStream {
 #[wasmtime_wasi::async_trait]
 impl Pollable for MessageStream {
     async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Observer for Heard {
+        fn message(&self, _: &str, _: Level, _: &str) {}
+        fn progress(&self, _: &str, done: u64, total: Option<u64>, message: &str) {
+            self.0.lock().unwrap().push(format!("{done}/{total:?} {message}"));
+        }
+    }
+
+    #[test]
+    fn what_a_plugin_counts_comes_before_seconds() {
+        let heard = Arc::new(Heard::default());
+        let messages = Messages::new("1".to_owned(), 100, Arc::clone(&heard) as _);
+        messages.still_runs("cargo", 2);
+        messages.report(1, Some(7), "one of seven");
+        messages.still_runs("cargo", 4);
+        assert_eq!(
+            *heard.0.lock().unwrap(),
+            ["2/None cargo is running (2 s)", "1/Some(7) one of seven"]
+        );
+    }
 }

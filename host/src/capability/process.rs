@@ -35,6 +35,9 @@ const KEPT: usize = 8 << 20;
 /// How often a run looks whether its call was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
+/// How often the caller hears that a program is still running.
+const STILL_RUNS: Duration = Duration::from_secs(2);
+
 /// What a plugin's programs get beside what the operator grants.
 const FIXED: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
 
@@ -172,7 +175,8 @@ impl CallState {
         let described = self.describe(command, &programs, program, &granted, view.shown(), &top)?;
         let Surroundings { contacts, id, .. } = &self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
-        let report = run_to_end(sandbox, described, &control, &mut streams)?;
+        let still_runs = || self.messages.still_runs(&command.program, control.elapsed().as_secs());
+        let report = run_to_end(sandbox, described, &control, &mut streams, still_runs)?;
         // Of a call that nobody waits for any more, nothing stays.
         if !control.is_cancelled() {
             streams.keep();
@@ -315,22 +319,29 @@ fn secrets(granted: &[(String, String)]) -> Vec<(String, String)> {
     granted.iter().filter(|(_, value)| value.len() >= SECRET).cloned().collect()
 }
 
-/// Runs a program until it ends, its time is over, or its call is cancelled.
+/// Runs a program until it ends, its time is over, or its call is cancelled. As long as it does,
+/// `still_runs` is called now and then.
 fn run_to_end(
     sandbox: &Sandbox,
     command: sandbox::Command,
     control: &Control,
     streams: &mut Streams<'_>,
+    still_runs: impl Fn() + Send,
 ) -> std::result::Result<sandbox::Report, Error> {
     let running = sandbox.start(command).map_err(not_run)?;
     let canceller = running.canceller();
     thread::scope(|scope| {
         let (ended, end) = mpsc::channel::<()>();
         scope.spawn(move || {
+            let mut said = Instant::now();
             while let Err(mpsc::RecvTimeoutError::Timeout) = end.recv_timeout(CANCEL_POLL) {
                 if control.is_cancelled() {
                     canceller.cancel();
                     return;
+                }
+                if said.elapsed() >= STILL_RUNS {
+                    said = Instant::now();
+                    still_runs();
                 }
             }
         });

@@ -15,6 +15,7 @@ use crate::policy::Limits;
 /// When a call ends at the latest, and whether somebody wants it to end now.
 #[derive(Debug)]
 pub struct Control {
+    begun: Instant,
     deadline: Instant,
     cancelled: AtomicBool,
     stage: AtomicU8,
@@ -34,11 +35,18 @@ mod stage {
 impl Control {
     /// A call that may take `time` from now on.
     pub fn new(time: Duration) -> Self {
+        let begun = Instant::now();
         Self {
-            deadline: Instant::now() + time,
+            begun,
+            deadline: begun + time,
             cancelled: AtomicBool::new(false),
             stage: AtomicU8::new(stage::WAITS),
         }
+    }
+
+    /// How long the call has been under way.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// When the call ends at the latest.

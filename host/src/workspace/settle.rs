@@ -1,7 +1,7 @@
 //! Bringing staged files to the disk, and what the history needs of them.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,9 +106,8 @@ fn record(
     mut file: &File,
 ) -> io::Result<()> {
     image.placed = if image.size <= SMALL {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        file.rewind()?;
+        let mut bytes = vec![0; usize::try_from(image.size).unwrap_or(0)];
+        file.read_exact_at(&mut bytes, 0)?;
         String::from_utf8(bytes).ok().map(Placed::Text)
     } else {
         // Where that is being changed, there will be no commit.
