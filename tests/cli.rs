@@ -1218,18 +1218,34 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 #[test]
 fn a_file_without_permission_is_a_permission_error() {
-    if rustix::process::geteuid().is_root() {
-        return; // Root may read everything.
-    }
-    let place = Place::new();
-    place.write("secret", "S");
-    fs::set_permissions(place.workspace().join("secret"), fs::Permissions::from_mode(0o000))
-        .unwrap();
-    let ended = place.act(&[], [read("secret")]);
+    let place = with_a_secret();
+    let ended = place.act_as_nobody(&read("secret"));
     assert_eq!(
         (ended.status, &ended.json()["results"][0]["metadata"]["code"]),
         (3, &json!("PermissionError"))
     );
+}
+
+#[test]
+fn what_a_search_can_not_read_is_said() {
+    let place = with_a_secret();
+    place.write("open", "S");
+    for tool in ["grep", "search_text"] {
+        let key = if tool == "grep" { "pattern" } else { "query" };
+        let ended = place.act_as_nobody(&json!({"type": tool, key: "S"}));
+        let result = ended.json()["results"][0].to_string();
+        assert!(result.contains("open") && !result.contains("secret"), "{ended:?}");
+        assert!(ended.stderr.contains("files that can't be read: 1"), "{ended:?}");
+    }
+}
+
+/// A place with a file that only root may read.
+fn with_a_secret() -> Place {
+    let place = Place::new();
+    place.write("secret", "S");
+    let mode = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(place.workspace().join("secret"), mode).unwrap();
+    place
 }
 
 #[test]

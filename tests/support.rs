@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The folder that the build leaves everything in: `target/release`.
@@ -81,6 +81,24 @@ impl Place {
 
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.workspace().join(path)).unwrap()
+    }
+
+    /// Makes one call as a user who is not root: root may read and write everywhere.
+    pub fn act_as_nobody(&self, action: &Value) -> Ended {
+        let file = self.workspace().with_file_name("envelope.json");
+        fs::write(&file, json!({ "actions": [action] }).to_string()).unwrap();
+        let binary = built().join("cofferdam");
+        let mut command = if rustix::process::geteuid().is_root() {
+            let above = self.workspace().parent().unwrap().to_owned();
+            fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary);
+            command
+        } else {
+            Command::new(binary)
+        };
+        command.arg("run").arg(file).current_dir(self.workspace()).env("HOME", self.home());
+        Ended::of(&mut command)
     }
 
     /// The command, in the workspace, with a home of its own.

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, built};
+use crate::support::{Ended, Place};
 
 /// An envelope of the dialect `actions`.
 fn envelope(actions: &[Value]) -> String {
@@ -489,32 +488,6 @@ fn commits_are_kept_as_long_as_the_settings_say() {
     assert!(ended.status == 2 && ended.stderr.contains("months"), "{ended:?}");
 }
 
-/// Runs a call as a user who is not root: root may write everywhere.
-#[expect(clippy::disallowed_methods, reason = "another user is what is tested")]
-fn as_ordinary_user(place: &Place, action: &Value) -> Option<Ended> {
-    let text = envelope(std::slice::from_ref(action));
-    let file = place.workspace().with_file_name("envelope.json");
-    fs::write(&file, text).unwrap();
-    let file = file.to_str().unwrap();
-    let binary = built().join("cofferdam");
-    let mut command = if rustix::process::geteuid().is_root() {
-        let top = place.workspace().parent().unwrap().to_owned();
-        fs::set_permissions(top, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary);
-        command
-    } else {
-        Command::new(binary)
-    };
-    let output = command
-        .args(["run", file])
-        .current_dir(place.workspace())
-        .env("HOME", place.home())
-        .output()
-        .ok()?;
-    Some(output.into())
-}
-
 #[test]
 fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
     let place = place();
@@ -525,12 +498,12 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
     let before = tree(&place);
     // Programs go without a directory for caches.
     let status = json!({"type": "git_status"});
-    let asked = as_ordinary_user(&place, &status).unwrap();
+    let asked = place.act_as_nobody(&status);
     let message = asked.json()["results"][0]["message"].clone();
     assert!(message.as_str().unwrap_or_default().contains("not a git repository"), "{asked:?}");
-    let Some(reading) = as_ordinary_user(&place, &read("a")) else { panic!("setpriv is missing") };
+    let reading = place.act_as_nobody(&read("a"));
     assert_eq!((reading.status, codes(&reading)), (0, vec!["-".to_owned()]), "{reading:?}");
-    let writing = as_ordinary_user(&place, &write("a", "A")).unwrap();
+    let writing = place.act_as_nobody(&write("a", "A"));
     assert_eq!(codes(&writing), ["WorkspaceError"], "{writing:?}");
     assert_eq!(writing.status, 5);
     let message = writing.json()["results"][0]["message"].clone();

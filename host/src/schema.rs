@@ -53,7 +53,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() { "/" } else { &self.pointer };
+        let place = if self.pointer.is_empty() { "(root)" } else { &self.pointer };
         write!(f, "{place}: expected {}", self.expected)?;
         if let Some(found) = &self.found {
             write!(f, ", found {found}")?;

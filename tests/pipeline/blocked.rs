@@ -56,7 +56,7 @@ fn every_row_of_the_table_blocks() {
             "{\"touched_files\": [".to_owned(),
             approved.to_string(),
             "designer",
-            "parse error: /: expected one JSON document to its end, found the end of the text within the document that begins in line 1",
+            "parse error: (root): expected one JSON document to its end, found the end of the text within the document that begins in line 1",
             "",
         ),
         // Designer unknown tool.
@@ -80,7 +80,7 @@ fn every_row_of_the_table_blocks() {
             good.to_string(),
             "I approve.".to_owned(),
             "qa",
-            "parse error: /: expected one JSON document, found expected value at line 1 column 1",
+            "parse error: (root): expected one JSON document, found expected value at line 1 column 1",
             "",
         ),
         // QA decision not APPROVED/REJECTED.
@@ -121,7 +121,7 @@ fn every_rule_of_the_designer_blocks() {
         "target_file": "nomarr/helpers/names.py"
     }));
     for (designer, wanted) in [
-        (json!([]), vec!["parse error: /: expected an object, found an array of 0"]),
+        (json!([]), vec!["parse error: (root): expected an object, found an array of 0"]),
         (
             without(good.clone(), "verification"),
             vec![
@@ -341,7 +341,7 @@ fn a_work_order_that_makes_no_sense_blocks() {
     let place = package();
     let good = work_order();
     for (order, options, wanted) in [
-        (json!("x"), &[][..], "parse error: /: expected an object, found \"x\""),
+        (json!("x"), &[][..], "parse error: (root): expected an object, found \"x\""),
         (
             without(good.clone(), "invariants"),
             &[],
@@ -393,7 +393,10 @@ fn strict_takes_nothing_around_a_document() {
     let fenced = format!("```json\n{designer}\n```");
     let ended = round(&place, &work_order().to_string(), &fenced, &qa.to_string(), &["--strict"]);
     assert_state(&ended, "BLOCKED", 2);
-    assert!(log(&ended)[0].starts_with("parse error: /: expected one JSON document"), "{ended:?}");
+    assert!(
+        log(&ended)[0].starts_with("parse error: (root): expected one JSON document"),
+        "{ended:?}"
+    );
     // A draft that is no answer is not taken for one.
     let draft = format!("{designer}\nBetter: {{\"touched_files\": [], \"commands\": []}}");
     let ended = blocked(&place, &work_order(), &draft, &qa.to_string());

@@ -323,16 +323,16 @@ mod tests {
         for (text, wanted) in [
             (
                 "",
-                "/: expected one JSON document, found EOF while parsing a value at line 1 column 0",
+                "(root): expected one JSON document, found EOF while parsing a value at line 1 column 0",
             ),
-            ("[]", "/: expected an envelope, which is a JSON object, found an array"),
+            ("[]", "(root): expected an envelope, which is a JSON object, found an array"),
             (
                 "```json\n{\"tool\":\"a\"}\n```",
-                "/: expected one JSON document, found expected value at line 1 column 1",
+                "(root): expected one JSON document, found expected value at line 1 column 1",
             ),
             (
                 r#"{"action":[]}"#,
-                r#"/: expected an envelope: {"actions": [{"type": "<tool>", ...}]} or {"tool": "<tool>", ...}, found an object with the fields action; did you mean 'actions'?"#,
+                r#"(root): expected an envelope: {"actions": [{"type": "<tool>", ...}]} or {"tool": "<tool>", ...}, found an object with the fields action; did you mean 'actions'?"#,
             ),
             (r#"{"actions":[]}"#, "/actions: expected at least one action, found an empty array"),
             (r#"{"actions":{}}"#, "/actions: expected an array of actions, found an object"),
@@ -351,7 +351,7 @@ mod tests {
             (r#"{"tool":1}"#, "/tool: expected the name of a tool, found a number"),
             (
                 r#"{"tool":"a","tool":"b"}"#,
-                "/: expected one JSON document, found the key 'tool' stands here twice at line 1 column 18",
+                "(root): expected one JSON document, found the key 'tool' stands here twice at line 1 column 18",
             ),
         ] {
             assert_eq!(tools(text, Mode::Strict).unwrap_err(), wanted, "{text}");

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use answer::{GrepAnswer, SearchTextAnswer};
 use args::{GrepArgs, SearchTextArgs};
+use cofferdam_sdk::log::{self, Level};
 use cofferdam_sdk::scan::{self, Query, Scanner};
 use cofferdam_sdk::{Context, ToolError, plugin};
 use deadline::Deadline;
@@ -57,7 +58,12 @@ fn run(
     } else {
         String::new()
     };
-    open(query)?.each(|path, contents| search.look(|| format!("{prefix}{}", path()), contents));
+    let scanner = open(query)?;
+    scanner.each(|path, contents| search.look(|| format!("{prefix}{}", path()), contents));
+    let unreadable = scanner.unreadable();
+    if unreadable > 0 {
+        log::emit(Level::Warn, &format!("files that can't be read: {unreadable}"));
+    }
     search.finish()
 }
 
