@@ -155,7 +155,11 @@ mod tests {
         ] {
             let start = text.find('{').unwrap();
             let error = parse_prefix(&text[start..]).err().unwrap();
-            assert_eq!(explain(text, start, &error).to_string(), format!("/: {wanted}"), "{text}");
+            assert_eq!(
+                explain(text, start, &error).to_string(),
+                format!("(root): {wanted}"),
+                "{text}"
+            );
         }
     }
 }
