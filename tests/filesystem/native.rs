@@ -67,6 +67,7 @@ impl Native {
             Step::List { place } => self.names(place).map(|names| names.join(",")),
             Step::Count { place } => self.names(place).map(|names| names.len().to_string()),
             Step::Fill { place, count } => self.fill(place, *count).map(done),
+            Step::Inodes { place } => self.inodes(place).map(|count| count.to_string()),
             Step::Entries { handle, directory } => self
                 .handle(directory)
                 .and_then(|directory| names(directory.as_fd()))
@@ -161,6 +162,20 @@ impl Native {
 
     fn names(&self, place: &Place) -> Result<Vec<String>, Errno> {
         names(self.openat(place, OFlags::RDONLY | OFlags::DIRECTORY)?.as_fd())
+    }
+
+    fn inodes(&self, place: &Place) -> Result<usize, Errno> {
+        let directory = self.openat(place, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut count = 0;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            if ![c".", c".."].contains(&entry.file_name()) {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let stat = rustix::fs::statat(&directory, entry.file_name(), flags)?;
+                count += usize::from(stat.st_ino == entry.ino());
+            }
+        }
+        Ok(count)
     }
 
     fn fill(&self, place: &Place, count: u64) -> Result<(), Errno> {

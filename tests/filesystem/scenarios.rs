@@ -588,6 +588,18 @@ const SCENARIOS: &[Scenario] = &[
         ",
     },
     Scenario {
+        name: "a listing says what each entry is",
+        before: MIXED,
+        steps: "
+            inodes full => 1
+            open f full/new wc => ok
+            close f => ok
+            inodes full => 2
+            unlink full/new => ok
+            inodes full => 1
+        ",
+    },
+    Scenario {
         name: "a removed file lives as long as its handle",
         before: MIXED,
         steps: "

@@ -35,13 +35,23 @@ pub struct Group {
     pub packed: &'static str,
 }
 
-/// Builds and packs groups of plugins.
+/// A plugin whose component was built.
+#[derive(Debug)]
+pub struct Compiled {
+    plugin: Plugin,
+    build: String,
+    /// The directory for the packed file.
+    packed: PathBuf,
+}
+
+/// Builds the components of groups of plugins. Nothing of that needs the host.
 ///
 /// # Errors
 /// A plugin does not compile, is not well-formed, or there is no toolchain for components.
-pub fn build(project: &Project, groups: &[Group]) -> Result<()> {
+pub fn compile(project: &Project, groups: &[Group]) -> Result<Vec<Compiled>> {
     let toolchain = Toolchain::find(project)?;
     let crates = Crates::of(&project.root)?;
+    let mut compiled = Vec::new();
     for group in groups {
         let plugins = plugin::find(&project.root.join(group.sources), &crates)?;
         let packed = project.release(group.packed);
@@ -49,17 +59,30 @@ pub fn build(project: &Project, groups: &[Group]) -> Result<()> {
         pack::remove_leftovers(&packed, plugins.iter().chain(&foreign))?;
         for (build, plugins) in builds(project, group.packed, plugins) {
             compile::compile(project, &toolchain, &build, &plugins)?;
-            for plugin in &plugins {
-                pack::pack(project, plugin, &build, &packed)?;
-            }
+            compiled.extend(plugins.into_iter().map(|plugin| Compiled {
+                plugin,
+                build: build.clone(),
+                packed: packed.clone(),
+            }));
         }
-        for plugin in &foreign {
-            if foreign::build(project, group.packed, plugin)? {
-                pack::pack(project, plugin, group.packed, &packed)?;
+        for plugin in foreign {
+            if foreign::build(project, group.packed, &plugin)? {
+                let (build, packed) = (group.packed.to_owned(), packed.clone());
+                compiled.push(Compiled { plugin, build, packed });
             }
         }
     }
-    Ok(())
+    Ok(compiled)
+}
+
+/// Packs components with the host's command.
+///
+/// # Errors
+/// The command refuses a component or its manifest.
+pub fn pack(project: &Project, compiled: &[Compiled]) -> Result<()> {
+    compiled.iter().try_for_each(|Compiled { plugin, build, packed }| {
+        pack::pack(project, plugin, build, packed)
+    })
 }
 
 /// The builds of a group: what one cargo builds together, and what the build is called.
@@ -75,7 +98,7 @@ fn builds(project: &Project, group: &str, plugins: Vec<Plugin>) -> Vec<(String, 
 /// where the packed file is.
 ///
 /// # Errors
-/// As [`build`], and where the directory is no plugin.
+/// As [`compile`] and [`pack()`], and where the directory is no plugin.
 pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
     let directory = fs::canonicalize(directory)
         .with_context(|| format!("no plugin in {}", directory.display()))?;

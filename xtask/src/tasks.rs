@@ -1,5 +1,8 @@
 //! The commands that only put steps together.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use anyhow::Result;
 
 use crate::authors;
@@ -47,8 +50,19 @@ pub fn build_host(project: &Project) -> Result<()> {
 /// # Errors
 /// Something does not compile, or there is no toolchain for components.
 pub fn build(project: &Project) -> Result<()> {
-    build_host(project)?;
-    plugins::build(project, &[BUILT_IN])
+    build_with(project, &[BUILT_IN])
+}
+
+/// Builds the host and groups of plugins, side by side: each has minutes in which one thread
+/// works. Only to be packed, plugins need the host.
+fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
+    let compiled = thread::scope(|scope| {
+        let host = scope.spawn(|| build_host(project));
+        let compiled = plugins::compile(project, groups);
+        host.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        compiled
+    })?;
+    plugins::pack(project, &compiled)
 }
 
 /// Runs all tests, or those with `filter` in their name, with everything that they load
@@ -57,9 +71,8 @@ pub fn build(project: &Project) -> Result<()> {
 /// # Errors
 /// Something does not compile, or a test fails.
 pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Result<()> {
-    build_host(project)?;
     let [guests, examples] = FOR_TESTS;
-    plugins::build(project, &[BUILT_IN, guests, examples])?;
+    build_with(project, &[BUILT_IN, guests, examples])?;
     programs::provide(project)?;
     authors::provide(project)?;
     smith::provide(project)?;
@@ -90,9 +103,8 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
 /// # Errors
 /// Something does not compile, or a benchmark fails.
 pub fn bench(project: &Project, parts: &[String]) -> Result<()> {
-    build_host(project)?;
     let [_, examples] = FOR_TESTS;
-    plugins::build(project, &[BUILT_IN, examples])?;
+    build_with(project, &[BUILT_IN, examples])?;
     programs::provide(project)?;
     let mut benchmarks = cargo();
     benchmarks

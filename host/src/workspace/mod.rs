@@ -50,7 +50,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use rustix::fs::{AtFlags, OFlags};
 
-pub(crate) use disk::Listed;
+pub use disk::Listed;
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};

@@ -454,6 +454,7 @@ impl types::HostDescriptor for FilesView<'_> {
         if let Some(latest) = self.state.latest.take()
             && let Some(open) = self.state.open.get(&fd.rep())
             && !flags.contains(types::PathFlags::SYMLINK_FOLLOW)
+            && !open.tree.is_changed()
             && let Some(object) = latest.is(open.object, &path)
         {
             return Ok(hash(object));

@@ -63,6 +63,7 @@ impl Player {
             Step::List { place } => self.names(place).map(|names| names.join(",")),
             Step::Count { place } => self.names(place).map(|names| names.len().to_string()),
             Step::Fill { place, count } => self.fill(place, *count).map(done),
+            Step::Inodes { place } => self.inodes(place).map(|count| count.to_string()),
             Step::Entries { handle, directory } => self
                 .handle(directory)
                 .and_then(Descriptor::read_directory)
@@ -159,6 +160,23 @@ impl Player {
         let directory =
             self.base(place)?.open_at(following(true), &place.path, flags.0, flags.1)?;
         rest(&directory.read_directory()?)
+    }
+
+    /// Asks for the hash of each entry right after its name, as C libraries do, and once more.
+    fn inodes(&self, place: &Place) -> Result<usize, ErrorCode> {
+        let flags = (OpenFlags::DIRECTORY, DescriptorFlags::READ);
+        let directory =
+            self.base(place)?.open_at(following(true), &place.path, flags.0, flags.1)?;
+        let listing = directory.read_directory()?;
+        let mut count = 0;
+        while let Some(entry) = listing.read_directory_entry()? {
+            let hash = || {
+                let hash = directory.metadata_hash_at(PathFlags::empty(), &entry.name)?;
+                Ok((hash.lower, hash.upper))
+            };
+            count += usize::from(hash()? == hash()?);
+        }
+        Ok(count)
     }
 
     fn fill(&self, place: &Place, count: u64) -> Result<(), ErrorCode> {

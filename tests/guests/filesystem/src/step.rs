@@ -8,6 +8,7 @@
 //! | `read H OFFSET LENGTH`, `write H OFFSET TEXT`, `append H TEXT`, `size H LENGTH` | through a handle |
 //! | `fstat H`, `stat PATH`, `lstat PATH` | what it is, and how large |
 //! | `list PATH`, `count PATH`, `fill PATH COUNT` | the names in a directory, their number, many new files |
+//! | `inodes PATH` | how many entries are listed as what they are when they are looked at by themselves |
 //! | `entries H DIRECTORY`, `drain H` | a listing begun, and the rest of it |
 //! | `mkdir`, `rmdir`, `unlink`, `readlink PATH` | |
 //! | `rename FROM TO`, `link FROM TO`, `symlink TARGET PATH` | |
@@ -57,6 +58,7 @@ pub enum Step {
     List { place: Place },
     Count { place: Place },
     Fill { place: Place, count: u64 },
+    Inodes { place: Place },
     Entries { handle: String, directory: String },
     Drain { handle: String },
     MakeDirectory { place: Place },
@@ -102,6 +104,7 @@ impl Step {
             "list" => Self::List { place: place(&word()?) },
             "count" => Self::Count { place: place(&word()?) },
             "fill" => Self::Fill { place: place(&word()?), count: number(&word()?)? },
+            "inodes" => Self::Inodes { place: place(&word()?) },
             "entries" => Self::Entries { handle: word()?, directory: word()? },
             "drain" => Self::Drain { handle: word()? },
             "mkdir" => Self::MakeDirectory { place: place(&word()?) },
