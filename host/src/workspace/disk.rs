@@ -27,9 +27,24 @@ const TRAVERSE: OFlags = BARE.union(OFlags::PATH).union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
 const TRAVERSE: OFlags = BARE.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
 
+/// Reading what is the host's own, without noting when: that would be one more change of its inode.
+#[cfg(target_os = "linux")]
+pub(super) const UNSEEN: OFlags = OFlags::RDONLY.union(OFlags::NOATIME);
+#[cfg(not(target_os = "linux"))]
+pub(super) const UNSEEN: OFlags = OFlags::RDONLY;
+
 /// Opens `place`; `ELOOP` where a symbolic link is on the way or at the end.
 pub(super) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
-    open_exactly(root.as_fd(), place, flags | CALM)
+    let (root, flags) = (root.as_fd(), flags | CALM);
+    match open_exactly(root, place, flags) {
+        // Only an owner may leave out the time.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && flags.contains(UNSEEN) =>
+        {
+            open_exactly(root, place, flags.difference(UNSEEN))
+        }
+        opened => opened,
+    }
 }
 
 fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
@@ -257,6 +272,15 @@ pub(super) fn sync(file: impl AsFd) -> io::Result<()> {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         synced => Ok(synced?),
     }
+}
+
+/// Has the disk begin to write what a file holds, so that [`sync`] has less to wait for.
+pub(super) fn start_sync(file: impl AsFd) {
+    // What is being written stays in memory; what is on the disk already would be read again.
+    #[cfg(not(target_vendor = "apple"))]
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    #[cfg(target_vendor = "apple")]
+    let _ = file;
 }
 
 /// Sets when something was last modified, in nanoseconds since the epoch.

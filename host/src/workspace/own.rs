@@ -20,14 +20,14 @@ pub(super) fn lock(own: &OwnedFd) -> io::Result<OwnedFd> {
 /// A directory of the host's own, made where it is missing. What was in files that others may
 /// not read is nobody else's business there either.
 pub(super) fn directory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    let open = || disk::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    let open = || disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY);
     let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
     open_or_create(name, open, create)
 }
 
 /// A directory of the host's own, if it is there.
 pub(super) fn existing_directory(parent: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
-    match disk::open(parent, name, OFlags::RDONLY | OFlags::DIRECTORY) {
+    match disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         directory => Ok(Some(directory?)),
     }

@@ -15,7 +15,7 @@ use super::manifest::{Change, Image, Kind, Placed};
 /// A text of up to this size goes into the manifest, in bytes: a file less to make.
 const SMALL: u64 = 4 << 10;
 
-/// A file of at least this size is read while it is synced, in bytes.
+/// A file of at least this size is read while the disk writes it, in bytes.
 const LARGE: u64 = 256 << 10;
 
 /// How much of two files is compared at a time, in bytes.
@@ -24,8 +24,7 @@ const PIECE: usize = 64 << 10;
 /// How many files are synced at a time: the file system writes its log once for all of them.
 const SYNCS: usize = 8;
 
-/// Brings the staged files to the disk and, while the disk is at work, notes what they hold for
-/// the history.
+/// Brings the staged files to the disk and notes what they hold for the history.
 pub(super) fn settle(
     disk: &OwnedFd,
     stage: &OwnedFd,
@@ -41,6 +40,7 @@ pub(super) fn settle(
         settle_image(stage, before, after)
             .map_err(|source| CommitError::Io { place: path.clone(), source })
     };
+    start(stage, changes);
     if let [change] = changes {
         return settle(change);
     }
@@ -62,6 +62,17 @@ pub(super) fn settle(
     })
 }
 
+/// Has the disk begin with the staged files, unless there is only a small one.
+fn start(stage: &OwnedFd, changes: &[Change]) {
+    let placed = changes.iter().filter_map(|change| change.after.as_ref());
+    for image in placed.filter(|image| image.kind == Kind::File) {
+        if changes.len() > 1 || image.size >= LARGE {
+            // Whether it works is seen when the file is synced.
+            let _ = disk::open(stage, &image.name, OFlags::RDONLY).map(disk::start_sync);
+        }
+    }
+}
+
 fn no_thread() -> io::Error {
     io::Error::other("no thread")
 }
@@ -75,16 +86,9 @@ fn settle_image(
 ) -> io::Result<()> {
     match image.kind {
         Kind::File => {
-            let file: File = disk::open(stage, &image.name, OFlags::RDONLY)?.into();
-            if image.size < LARGE {
-                disk::sync(&file)?;
-                return record(stage, before, image, &file);
-            }
-            std::thread::scope(|scope| {
-                let sync = scope.spawn(|| disk::sync(&file));
-                let recorded = record(stage, before, image, &file);
-                sync.join().unwrap_or_else(|_| Err(no_thread())).and(recorded)
-            })
+            let file: File = disk::open(stage, &image.name, disk::UNSEEN)?.into();
+            record(stage, before, image, &file)?;
+            disk::sync(&file)
         }
         Kind::Directory => disk::sync(disk::open(stage, &image.name, OFlags::RDONLY)?),
         Kind::Link => {
