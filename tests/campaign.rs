@@ -41,7 +41,7 @@ const BATCH: usize = 100;
 /// How many batches run side by side.
 const THREADS: usize = 2;
 
-/// When nothing has moved for so long, something hangs.
+/// When nothing has moved for this long, something hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// By how much the process may be larger in the last quarter than in the one before, in KiB.

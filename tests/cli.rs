@@ -596,7 +596,7 @@ fn plugins_are_listed_and_inspected() {
     let listed = place.run(&["plugin", "list"]).json();
     let listed = array(&listed, "/plugins");
     let mut names = each(listed, "name");
-    // Built only where their languages are to be had.
+    // Built only where their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git grep lint lint_agent native-linters report \
                   ruff shell symbols team test-runners tests";
@@ -1057,6 +1057,8 @@ fn the_users_own_settings_count_everywhere() {
     assert_eq!(place.act(&[], std::iter::repeat_n(read("a"), 4)).status, 2);
     let policy = place.run(&["policy", "show"]).json();
     assert_eq!(policy["limits"]["calls"], 3);
+    // All of them, as the settings name them.
+    assert_eq!(policy["limits"]["program-call-ms"], 600_000);
     let grants = array(&policy, "/grants");
     let of = |plugin: &str| grants.iter().find(|grant| grant["plugin"] == plugin).unwrap();
     assert_eq!(of("grep")["requests"], json!({"files": "read", "scan": true}));

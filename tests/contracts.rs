@@ -150,7 +150,7 @@ fn a_contract_of_ones_own_is_one_file_in_a_directory() {
     place.write("other/review-pr.toml", DOCS_WRITER.replace("docs-writer", "review-pr"));
     let ended = place.run(&["contract", "show", "review-pr", "--contracts", "other"]);
     assert_eq!(ended.json()["fields"][0]["name"], "pages");
-    // What is wrong with a file is said with its line.
+    // What is wrong with a file is reported with its line.
     place.write("broken/docs-writer.toml", DOCS_WRITER.replace("hint", "hints"));
     let ended = place.run(&["contract", "list", "--contracts", "broken"]);
     assert_eq!(ended.status, 2);

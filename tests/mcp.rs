@@ -51,7 +51,7 @@ fn plugin() -> [String; 2] {
     ["--plugin".to_owned(), guest("conformance").to_str().unwrap().to_owned()]
 }
 
-/// Waits until so many calls of a tool have ended with this code.
+/// Waits until this many calls of a tool have ended with this code.
 fn wait_for_the_end(place: &Place, tool: &str, code: &str, number: usize) {
     let begin = Instant::now();
     let of_these = |end: &Value| end["tool"] == tool && end["code"] == code;

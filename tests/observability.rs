@@ -31,7 +31,7 @@ fn a_log_of_the_source_has_figures_and_an_alert() {
     let since = ["stats", "--log-file", "calls.jsonl", "--check", "--since", "2026-02-09"];
     assert_eq!(place.run(&since).status, 0);
 
-    // From standard input, with what was rotated away, and with what is no line.
+    // From standard input, with what was rotated away, and with what is not a line.
     let ended = place.run_with(&["stats", "--log-file", "-"], SOURCE);
     assert_eq!(ended.json()["total"], *total);
     place.write("calls.jsonl.1", SOURCE);

@@ -14,7 +14,7 @@ use crate::support::built;
 pub struct Programs {
     /// Directories in which programs are looked up before those of the system.
     pub path: Vec<PathBuf>,
-    /// What programs have to be able to read beside the system's own directories.
+    /// What programs have to be able to read besides the system's own directories.
     pub readable: Vec<PathBuf>,
     /// What each program says that it is.
     pub versions: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ pub fn programs() -> &'static Programs {
     &PROGRAMS
 }
 
-/// A program that a test itself runs; none where it can't be had on this machine, which is said.
+/// A program that a test itself runs; none where this machine can't have it, which is then printed.
 #[expect(clippy::print_stderr, reason = "a test that is left out says so")]
 pub fn find(name: &str) -> Option<PathBuf> {
     let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);

@@ -206,7 +206,7 @@ fn a_definition_narrows_and_never_widens() {
     let lint = lint();
     let bound = ["--role", &lint, "--target", "src/app.py"];
     for (tool, args, status, wanted) in [
-        // Its own parameters hold beside the tool's schema.
+        // Its own parameters hold besides the tool's schema.
         ("apply_fix", r#"{"issue_code": "all", "line_number": 2}"#, 2, "^[A-Z]+[0-9]+$"),
         // Tools that it does not name.
         ("files.read_file", r#"{"path": "src/other.py"}"#, 3, "ToolNotInRole"),

@@ -50,7 +50,8 @@ fn library(place: &Place) -> Vec<String> {
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
-            // Packages that were installed, and tests, in which there are files that nobody can parse.
+            // Packages that were installed, and tests, in which there are files that nobody can
+            // parse.
             let left_out = ["site-packages", "dist-packages", "test", "tests"];
             if path.is_symlink() || left_out.iter().any(|name| path.ends_with(name)) {
                 continue;

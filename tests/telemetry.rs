@@ -155,14 +155,14 @@ fn calls_of_clients_are_spans() {
     let both = read("a.txt").with_meta("traceparent", &json!(PARENT)).with("traceparent", &other);
     server.ask(&both);
     assert_eq!(collector.span()["traceId"], TRACE);
-    // One that is none begins a trace.
+    // An invalid one begins a new trace.
     server.ask(&read("a.txt").with("traceparent", "none"));
     let span = collector.span();
     assert_eq!(span.get("parentSpanId"), None);
     assert_ne!(span["traceId"], TRACE);
     // A caller that does not record its trace wants no part of it.
     server.ask(&read("a.txt").with("traceparent", &PARENT.replace("-01", "-00")));
-    // Neither arguments, nor messages, nor names that are no tool's.
+    // Neither arguments, nor messages, nor names that belong to no tool.
     server.ask(&read(SECRET));
     let span = collector.span();
     assert_eq!(attribute(&span, "error.type"), "FileNotFoundError", "{span}");

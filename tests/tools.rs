@@ -54,7 +54,7 @@ fn each(document: &Value, place: &str, show: &mut impl FnMut(&str, &Value)) {
 #[test]
 fn schemas_pass_the_checklist() {
     for (name, schema) in schemas() {
-        // No circular references, and nothing that is no schema: what the host refuses.
+        // No circular references, and nothing that is not a schema: what the host refuses.
         cofferdam::schema::Schema::compile(schema.clone())
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         each(&schema, "", &mut |place, part| {

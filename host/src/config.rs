@@ -42,7 +42,7 @@ pub enum ConfigError {
         /// What is wrong, with its line.
         source: toml::de::Error,
     },
-    /// A setting makes no sense; a file is no contract, or names no directory of contracts.
+    /// A setting makes no sense; a file is not a contract, or names no directory of contracts.
     #[error("{}: {message}", path.display())]
     Invalid {
         /// Which file.

@@ -57,7 +57,7 @@ impl GrantedCall {
         self.grant.capabilities.files == Files::Write
     }
 
-    /// Whether it may do something beside changing files, which can't be taken back.
+    /// Whether it may do something besides changing files, which can't be taken back.
     pub fn reaches_out(&self) -> bool {
         let capabilities = &self.grant.capabilities;
         capabilities.runs_programs() || !capabilities.http.is_empty()
@@ -184,7 +184,7 @@ pub fn resolve(
     }
 }
 
-/// What of the arguments does not fit what the role says of them, beside the tool's own schema.
+/// What of the arguments does not fit what the role says of them, besides the tool's own schema.
 fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Problem> {
     match role.and_then(|role| role.parameters(&tool.qualified_name())) {
         None => Vec::new(),
@@ -361,7 +361,7 @@ fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
         ErrorKind::Limit => Status::Limit,
         _ => Status::Error,
     };
-    // A detail that is no JSON is the plugin's slip; the message still says what happened.
+    // A detail that is not JSON is the plugin's slip; the message still says what happened.
     let detail = error.detail.and_then(|detail| serde_json::from_str(&detail).ok());
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
@@ -436,12 +436,12 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     }
 }
 
-/// What a call answers that was cancelled.
+/// What a cancelled call answers.
 pub fn cancelled() -> Failure {
     Failure::new(Status::Skipped, "Cancelled", "the call was cancelled")
 }
 
-/// What a call answers that could not begin to change the workspace.
+/// What a call that could not begin to change the workspace answers.
 pub fn not_begun(error: &BeginError) -> Failure {
     let status = match error {
         BeginError::Busy(_) => Status::Error,
@@ -450,7 +450,7 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
-/// What a call answers whose changes were not committed.
+/// What a call whose changes were not committed answers.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
@@ -462,8 +462,8 @@ pub fn not_committed(error: &CommitError) -> Failure {
     }
 }
 
-/// What a call answers that gives tasks to agents, within a transaction: what they change could
-/// not be taken back with it.
+/// What a call that gives tasks to agents answers within a transaction: what they change could not
+/// be taken back with it.
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";

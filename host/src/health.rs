@@ -1,4 +1,5 @@
-//! How healthy a host is, of what probes found: S4's rule. Pure; who probes is `cli::health`.
+//! How healthy a host is, going by what probes found: S4's rule. Pure; `cli::health` does the
+//! probing.
 
 use std::time::Duration;
 

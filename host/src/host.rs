@@ -66,8 +66,8 @@ pub struct Config {
     pub pinned: Vec<Pinned>,
     /// The layers of settings, the later ones over the earlier ones.
     pub settings: Vec<Settings>,
-    /// A role beside those of the settings, such as an agent definition's; it stands for one of
-    /// its name.
+    /// A role besides those of the settings, such as an agent definition's; it replaces one of its
+    /// name.
     pub role: Option<Role>,
     /// Where compiled code is kept; `None`: compiled anew in each process.
     pub cache: Option<PathBuf>,
@@ -81,8 +81,8 @@ pub struct Config {
     pub sandbox: Option<Helper>,
     /// Where telemetry of the calls goes; `None`: nowhere.
     pub telemetry: Option<telemetry::Settings>,
-    /// Contracts that agents' answers keep to, beside those that are built in. A later one replaces
-    /// an earlier one for the same agent.
+    /// Contracts that agents' answers keep to, besides those that are built in. A later one
+    /// replaces an earlier one for the same agent.
     pub contracts: Vec<Contract>,
     /// The variables of which the settings can pass some on to native programs, or to hosts that
     /// are asked, and all of which a person's own agents get.
@@ -537,6 +537,14 @@ impl Host {
         role: Option<&Role>,
         options: &RunOptions,
     ) -> Result<(Vec<Answer>, Option<Vec<u8>>, Vec<KeptOutput>), Refusal> {
+        let scope = Scope::new(&options.scope).map_err(|error| {
+            Refusal::whole(
+                RefusalCode::InvalidScope,
+                "paths relative to the workspace",
+                error.to_string(),
+            )
+        });
+        let scope = scope.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let shared = if options.atomic || options.dry_run {
             let begun = self.begin(self.policy.limits().call).await.map_err(|error| {
                 Refusal::whole(
@@ -549,14 +557,6 @@ impl Host {
         } else {
             None
         };
-        let scope = Scope::new(&options.scope).map_err(|error| {
-            Refusal::whole(
-                RefusalCode::InvalidScope,
-                "paths relative to the workspace",
-                error.to_string(),
-            )
-        });
-        let scope = scope.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let fail_fast = options.fail_fast || options.atomic;
         let mut ended: Vec<Ended> = Vec::with_capacity(calls.len());
         let mut calls = calls.into_iter().peekable();
@@ -793,16 +793,21 @@ impl Host {
         transaction: Transaction,
         calls: Vec<String>,
     ) -> Result<Option<String>, Failure> {
-        let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
-        let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
-        let Some(commit) = commit else { return Ok(None) };
-        self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
-        if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
-            let history = History::new(Arc::clone(&self.standing.workspace));
-            if let Err(error) = history.prune(self.policy.retention()) {
+        let standing = Arc::clone(&self.standing);
+        let retention = *self.policy.retention();
+        let committed = blocking(move || {
+            let commit = transaction.commit(Purpose::of(calls))?;
+            if commit.is_some()
+                && standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING)
+                && let Err(error) = History::new(Arc::clone(&standing.workspace)).prune(&retention)
+            {
                 tracing::warn!("old commits could not be removed: {error}");
             }
-        }
+            Ok(commit)
+        });
+        let commit = committed.await.map_err(|error| dispatch::not_committed(&error))?;
+        let Some(commit) = commit else { return Ok(None) };
+        self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
         Ok(Some(commit.id))
     }
 

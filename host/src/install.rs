@@ -1,6 +1,6 @@
-//! Taking plugins in: what was got is looked at, compared with what the person has accepted
-//! before, and, if they want it, kept and pinned in the workspace's lock. Nothing of a plugin is
-//! run or compiled here, and nothing is asked: what has to be asked, a [`Plan`] says.
+//! Taking plugins in: what was got is looked at, compared with what the person has accepted before,
+//! and, if they want it, kept and pinned in the workspace's lock. Nothing of a plugin is run or
+//! compiled here, and nobody is asked: a [`Plan`] says what has to be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::config::ConfigError;
-use crate::config::grants;
+use crate::config::grants::{self, Owner};
 use crate::distribution::{Distribution, FetchError, Fetched};
 use crate::plugin::acceptance::Concern;
 use crate::plugin::digest::Digest;
@@ -42,7 +42,7 @@ pub enum InstallError {
     /// It can't be got.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It is no plugin.
+    /// It is not a plugin.
     #[error("{from}: {source}")]
     Pack {
         /// Where it comes from.
@@ -160,7 +160,7 @@ pub struct Changes {
     pub signer: [Option<Signer>; 2],
     /// New tools.
     pub tools_added: Vec<String>,
-    /// Tools that there are no more.
+    /// Tools that no longer exist.
     pub tools_removed: Vec<String>,
     /// Tools whose manifest differs: what they say to models, take, answer or do.
     pub tools_changed: Vec<String>,
@@ -365,9 +365,10 @@ impl Installer<'_> {
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 
-    /// Takes a plugin in: what the person grants it goes to their settings, its file to the
-    /// store, and its name to the lock. `granted`: what it is granted beside what it keeps;
-    /// `settings`: the person's file.
+    /// Takes a plugin in: what the person grants it goes to their settings, its file to the store,
+    /// and its name to the lock. `granted`: what it is granted besides what it keeps; `settings`:
+    /// the person's file. What that says already of a name that is new here, or was another
+    /// plugin's, is not this one's: neither grants, nor variables and headers beside them.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -381,9 +382,11 @@ impl Installer<'_> {
         let name = &candidate.manifest.name;
         let _lock = self.store.lock()?;
         let before = grants::of(settings, name)?;
-        let granted = if *keeps_grants { before.join(granted) } else { granted.clone() };
-        if !*keeps_grants || *ask != Capabilities::NONE || granted != before {
-            grants::set_grant(settings, name, &granted, false)?;
+        let keeps_grants = *keeps_grants && *is_known;
+        let granted = if keeps_grants { before.join(granted) } else { granted.clone() };
+        if !keeps_grants || *ask != Capabilities::NONE || granted != before {
+            let owner = if *is_known { Owner::Known } else { Owner::Other };
+            grants::set_grant(settings, name, &granted, owner)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
         let mut accepted = self.store.acceptances()?;

@@ -36,7 +36,7 @@ pub enum Status {
     Denied,
     /// The call was stopped at one of its limits.
     Limit,
-    /// The plugin is broken: it crashed, does not load, or its answer was no valid one.
+    /// The plugin is broken: it crashed, does not load, or its answer was not valid.
     Trap,
     /// The call was cancelled, or not started because an earlier one failed (`--fail-fast`).
     Skipped,

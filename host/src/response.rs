@@ -1,5 +1,5 @@
-//! What stands in a model's response around its answer: reasoning, and the markers between
-//! which a contract's block is. Shared by [`crate::envelope`] and [`crate::contract`].
+//! What stands in a model's response around its answer: reasoning, and the markers around a
+//! contract's block. Shared by [`crate::envelope`] and [`crate::contract`].
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub(crate) struct Reasoning {
     /// From an opening tag to its closing one, or from the beginning where the opening is
     /// missing. Of an opening that is never closed only the tag itself.
     pub(crate) parts: Vec<Range<usize>>,
-    /// Where the opening tag is that is never closed.
+    /// Where the opening tag that is never closed is.
     unclosed: Option<usize>,
     /// Where the text ends but for white space and a fence.
     end: usize,
@@ -110,7 +110,7 @@ impl Marker {
 
     /// The marker that is all of `line`, but for what Markdown or typographic dashes made of it.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
-        // Most lines are none.
+        // Most lines are not markers.
         if !line.contains(['O', 'o', 'E', 'e']) || line.len() > 100 {
             return None;
         }

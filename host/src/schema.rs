@@ -26,7 +26,7 @@ pub struct Schema {
     validator: Validator,
 }
 
-/// A document that is no valid schema.
+/// A document that is not a valid schema.
 #[derive(Debug, thiserror::Error)]
 #[error("no valid JSON Schema: at '{pointer}': {message}")]
 pub struct SchemaError {
@@ -69,7 +69,7 @@ impl Schema {
     /// Compiles a JSON Schema (draft 2020-12 unless it names another).
     ///
     /// # Errors
-    /// A document that is no valid schema, or one that refers to another document.
+    /// A document that is not a valid schema, or one that refers to another document.
     pub fn compile(document: Value) -> Result<Self, SchemaError> {
         Expansion::check(&document)?;
         let validator = jsonschema::options()
@@ -298,7 +298,7 @@ pub fn escape(name: &str) -> String {
 
 /// The candidate that `name` was probably meant to be, if one is near enough.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Long names are no typing errors, and comparing them costs quadratic time.
+    // Long names are not typing errors, and comparing them costs quadratic time.
     if name.len() > 64 {
         return None;
     }

@@ -44,7 +44,7 @@ pub struct Command {
     /// Shows a directory with staged changes on it. Tier A only.
     pub overlay: Option<Overlay>,
     /// Names and values: where the program prints one of the values, `[NAME]` comes in its place,
-    /// in all that the host gets. An empty value is none.
+    /// in all that the host gets. An empty value is ignored.
     pub hidden: Vec<(String, String)>,
     /// Hands long streams over while the program runs, to [`Running::wait_with`].
     ///
@@ -110,7 +110,7 @@ pub struct Overlay {
 pub struct Spill {
     /// Those of more bytes than this, from their beginning; at most half of [`Limits::output`].
     pub above: usize,
-    /// At most so many bytes, and then a line that says how many were left out.
+    /// At most this many bytes, and then a line that says how many were left out.
     pub most: u64,
 }
 

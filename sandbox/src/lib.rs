@@ -25,16 +25,16 @@
 //!
 //! # What bounds memory and processes
 //!
-//! Control groups are to be had by few hosts: one needs a group of its own that was delegated.
-//! RLIMIT_NPROC counts all that the user runs, and nothing of root's. So both are watched, every
-//! few milliseconds, and a run that is above a limit is killed: in tier A its namespace at once, in
+//! Few hosts can use control groups: that takes a group of its own that was delegated. RLIMIT_NPROC
+//! counts all that the user runs, and nothing of root's. So both are watched, every few
+//! milliseconds, and a run that is above a limit is killed: in tier A its namespace at once, in
 //! tier B each of its process groups at once. There, a new group waits until the helper has let it
 //! through, so all of them are known.
 //!
-//! Who starts processes faster than they are counted could leave no time for counting: the kernel's
-//! scheduler is fair to each session, and in tier A a program makes as many as it likes. But there
-//! RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14), and is set to
-//! twice the limit. Only where root mounts an overlay, it does not count.
+//! A program that starts processes faster than they are counted could leave no time for counting:
+//! the kernel's scheduler is fair to each session, and in tier A a program makes as many as it
+//! likes. But there RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14),
+//! and is set to twice the limit. Only where root mounts an overlay, it does not count.
 
 #[cfg(target_os = "linux")]
 mod blot;
@@ -59,7 +59,7 @@ use std::process::ExitCode;
 pub use command::{Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
-pub use program::find_program;
+pub use program::{find_program, locate};
 pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};

@@ -11,7 +11,7 @@ pub(crate) fn own_executable() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-/// Limits this process. There is nothing more to be had here.
+/// Limits this process. Nothing more is available here.
 ///
 /// # Errors
 /// A limit that the system refuses.

@@ -11,7 +11,7 @@ pub enum Tier {
     /// Namespaces (user, process, mount, network, IPC, host name, cgroup), Landlock, seccomp and
     /// resource limits. The program sees only the paths it was given, and a loopback of its own.
     A,
-    /// Landlock, seccomp and resource limits, where namespaces are not to be had. No sockets, no
+    /// Landlock, seccomp and resource limits, where namespaces are not available. No sockets, no
     /// overlay, no changing of modes, owners, times or extended attributes by path.
     B,
 }

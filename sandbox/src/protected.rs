@@ -35,8 +35,8 @@ pub fn protected_paths(workspace: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The directories in the workspace that a `.git` leads to, if it is none itself: the repository,
-/// and the one that it shares with other working trees.
+/// The directories in the workspace that a `.git` leads to, if it is not the repository itself: the
+/// repository, and the one that it shares with other working trees.
 fn led_to(git: &Path, workspace: &Path) -> Vec<PathBuf> {
     let named = |file: &Path, prefix: &str| -> Option<PathBuf> {
         let text = fs::read_to_string(file).ok()?;

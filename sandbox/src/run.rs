@@ -115,8 +115,8 @@ impl Sandbox {
         Ok(Self { helper, tier, scratch: "/tmp".into() })
     }
 
-    /// Where tier B makes the directories for temporary files, one for each run, and removes
-    /// them; `/tmp` if nothing is said.
+    /// Where tier B makes the directories for temporary files, one for each run, and removes them;
+    /// `/tmp` by default.
     #[must_use]
     pub fn with_scratch(self, scratch: impl Into<PathBuf>) -> Self {
         Self { scratch: scratch.into(), ..self }
@@ -130,7 +130,7 @@ impl Sandbox {
     /// Starts a program.
     ///
     /// # Errors
-    /// The helper can't be started. Everything else is said by [`Running::wait`].
+    /// The helper can't be started. Everything else is reported by [`Running::wait`].
     pub fn start(&self, mut command: Command) -> Result<Running, SandboxError> {
         let input = std::mem::take(&mut command.stdin);
         let request = Request::Run {

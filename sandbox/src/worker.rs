@@ -132,8 +132,8 @@ impl Helper {
                 drop(reading);
                 bytes
             };
-            // Whichever thread there is none for: the worker is dead before the others are
-            // waited for.
+            // Whichever thread can't be started: the worker is dead before the others are waited
+            // for.
             let _writer = thread::Builder::new().spawn_scoped(scope, write).map_err(start)?;
             let reader = thread::Builder::new().spawn_scoped(scope, answer).map_err(start)?;
             let listener = thread::Builder::new()

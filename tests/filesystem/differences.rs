@@ -1,5 +1,5 @@
-//! Where a plugin sees something else than a native program would, on purpose: what is on the
-//! disk is never changed before the commit, and a call has a `/tmp` of its own.
+//! Where a plugin sees something other than a native program would, on purpose: what is on the disk
+//! is never changed before the commit, and a call has a `/tmp` of its own.
 
 use std::fs;
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// A guest whose tool is written in WebAssembly text.
 ///
-/// The core module `$main` has the memory of `$libc`, and these functions beside its own:
+/// The core module `$main` has the memory of `$libc`, and these functions besides its own:
 /// `$answer` (`ptr`, `len`) and `$fail` (`code ptr`, `code len`) return an answer, `$alloc`
 /// (`size`) gives fresh memory. At address 0 there are the 2 bytes `{}`.
 #[derive(Default)]

@@ -248,7 +248,7 @@ fn paths_that_leave_are_called_denied() {
     }
 }
 
-/// Names that are no text are neither told nor touched.
+/// Names that are not text are neither told nor touched.
 #[test]
 fn names_that_are_no_text_are_left_alone() {
     let beside = Beside::new(ALL);

@@ -1,16 +1,17 @@
 //! Calls that write more than they may. The host stops counting on what a plugin says of itself:
 //! one that reached a limit has failed, whatever it answers.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cofferdam::outcome::{Outcome, Status};
+use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
 use super::files::without_journal;
 use crate::support::Place;
-use crate::trial::{ALL, Trial, assert_failed};
+use crate::trial::{ALL, Trial, assert_failed, said, tried};
 
 const LIMITS: &str = "[limits]\nwrite-mb = 4\nfiles = 200\nhost-calls = 10000000\n";
 
@@ -74,6 +75,49 @@ fn tmp_has_the_same_limits() {
         }
     }
     assert_eq!(without_journal(&trial.place.workspace()), []);
+}
+
+/// A path that is too long to be written can't be reached from directory to directory either, and
+/// one that is as long as it may be is nothing that the host fails on: renamed, walked, committed,
+/// undone.
+#[test]
+fn directories_do_not_nest_without_end() {
+    let trial = Trial::of_guest(Place::new(), ALL);
+    let workspace = trial.place.workspace();
+    // Three bytes each, with the slash, up to 4096.
+    const DEEPEST: &str = "1365 name-too-long Ok(())";
+    let nested = |tool: &str, directory: &str| {
+        let args = json!({"how": "nested", "directory": directory});
+        tried(trial.call(tool, args)).unwrap()
+    };
+    assert_eq!(nested("hostile.flood", "/tmp"), DEEPEST);
+    assert_eq!(nested("hostile.flood_read", "/tmp"), DEEPEST);
+    assert_eq!(nested("hostile.flood", "/workspace"), DEEPEST);
+    assert_eq!(depth(&workspace, "ee"), 1365);
+    // What is on the disk, walked together with what is staged, and renamed.
+    trial.attempt("hostile.attempt", "write-and-scan", ".", "following").unwrap();
+    trial.attempt("hostile.attempt", "rename", "ee", "ff").unwrap();
+    let longer = trial.attempt("hostile.attempt", "rename", "ff", "longer");
+    assert_eq!(said(&longer), Err("name-too-long"));
+    assert_eq!(depth(&workspace, "ff"), 1365);
+    let log = trial.place.run(&["log", "--commits"]).json();
+    let commits = log["records"].as_array().unwrap();
+    // The latest first.
+    for commit in commits.iter().rev() {
+        let undone = trial.place.run(&["undo", commit["commit"].as_str().unwrap()]);
+        assert_eq!(undone.status, 0, "{}", undone.stderr);
+    }
+    assert_eq!(without_journal(&workspace), []);
+}
+
+/// How many directories are in one another.
+fn depth(workspace: &Path, name: &str) -> usize {
+    let open = |directory: File, name: &str| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(directory, name, flags, Mode::empty()).ok().map(File::from)
+    };
+    let top = open(File::open(workspace).unwrap(), name);
+    std::iter::successors(top, |above| open(above.try_clone().unwrap(), "dd")).count()
 }
 
 /// Each call has the whole of its limits, and what it only reads counts for nothing.

@@ -264,7 +264,7 @@ fn components_that_need_more_of_the_engine_are_refused() {
     }
 }
 
-/// A component that offers no tools, or others than it should.
+/// A component that offers no tools, or other tools than it should.
 #[test]
 fn components_of_another_world_are_refused() {
     for text in [

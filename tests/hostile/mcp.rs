@@ -19,7 +19,7 @@ use crate::trial::{ALL, configure};
 /// Longer than every test may take: a call that ends earlier did not end by itself.
 const LIMITS: &str = "[limits]\ncall-ms = 300000\n";
 
-/// Until when something has happened that happens at once, on a machine that is busy.
+/// How long something that happens at once may take on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 /// A server on standard input and output, and everything that it said.

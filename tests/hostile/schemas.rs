@@ -114,8 +114,8 @@ fn manifests_that_nest_are_refused() {
     assert!(refused.is_err_and(|error| error.to_string().contains("the manifest is malformed")));
 }
 
-/// A tool whose input schema is none: it is shown to people, no client is told of it, that is
-/// logged with the place in the schema, and no call of it runs (S4, "Fallback Strategy").
+/// A tool whose input schema is invalid: it is shown to people, but no client is told of it; that
+/// is logged with the place in the schema, and no call of it runs (S4, "Fallback Strategy").
 #[test]
 fn clients_are_not_told_of_a_tool_that_can_not_be_checked() {
     let packed = plugin(&json!({"properties": {"a": {"type": "objekt"}}}), &json!({}));

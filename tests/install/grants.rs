@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 use super::{Plugin, says};
 use crate::support::Place;
+use crate::trial::configure;
 
 /// What a plugin can ask for.
 fn everything() -> Value {
     json!({
         "files": "write", "scan": true, "process": ["git", "sh"],
-        "backends": ["linter", "test-runner", "builder"], "http": ["https://a.example"],
+        "backends": ["linter", "test-runner", "builder"], "cache": true, "agents": ["*"],
+        "http": ["https://a.example"],
     })
 }
 
@@ -26,9 +28,12 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         "scan: reading whole trees",
         "process=sh: running the program sh",
         "backends=test-runner: using the test runners, which execute",
+        "cache: keeping something from call to call",
+        "agents=*: giving tasks to every agent of your settings, none of which is sandboxed",
         "http=https://a.example: asking",
         "no terminal",
         "--grant files=write --grant scan --grant process=git --grant process=sh",
+        "--grant cache --grant agents=NAME --grant http=https://a.example",
         "--deny",
     ] {
         says(&why, &[words]);
@@ -60,7 +65,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         of_greedy.unwrap()["granted"],
         json!({"files": "read", "scan": false, "process": ["git"]})
     );
-    // Who installs it again and says what it gets, says all that it gets.
+    // Whoever installs it again and says what it gets, says all that it gets.
     place.works(&install);
     assert_eq!(place.settings(), "[grants.greedy]\nfiles = \"read\"\nprocess = [\"git\"]\n");
     place.works(&[&install[..], &["--grant", "scan"]].concat());
@@ -116,6 +121,112 @@ fn grants_are_given_and_taken_back_where_they_stand() {
     assert_eq!(place.settings(), "[grants.greedy]\nfile = 'read'\n");
 }
 
+/// What a person's settings say of a plugin, in a place where they say this.
+fn saying(settings: &str) -> Place {
+    let place = Place::new();
+    configure(&place, settings);
+    place
+}
+
+#[test]
+fn agents_are_granted_by_name_and_taken_back() {
+    let place = saying("[agents.code-implementer]\ncommand = ['false']\n");
+    let names = |place: &Place| -> Vec<String> {
+        let shown = place.works(&["policy", "show"]);
+        let all = shown["grants"].as_array().unwrap();
+        let team = all.iter().find(|one| one["plugin"] == "team").unwrap();
+        let agents = team["granted"]["agents"].as_array().into_iter().flatten();
+        agents.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    place.works(&["policy", "grant", "team", "agents=code-implementer"]);
+    says(
+        &place.settings(),
+        &["[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n"],
+    );
+    assert_eq!(names(&place), ["code-implementer"]);
+    let explained = place.works(&["policy", "explain", "team"]);
+    let all = explained["capabilities"].as_array().unwrap();
+    let one = all.iter().find(|one| one["capability"] == "agents=code-implementer").unwrap();
+    assert_eq!((&one["granted"], &one["requested"]), (&json!(true), &json!(true)));
+    says(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
+    says(one["allows"].as_str().unwrap(), &["your agent code-implementer, which is not sandboxed"]);
+    // The tool that asks agents is told what it gets.
+    let task = place.works(&["policy", "explain", "team.task"]);
+    assert!(task["tool"]["gets"].as_array().unwrap().contains(&json!("agents=code-implementer")));
+    place.works(&["policy", "revoke", "team", "agents=code-implementer"]);
+    assert_eq!(names(&place), [""; 0]);
+    assert!(!place.settings().contains("agents = "), "{}", place.settings());
+
+    // An entry as docs/agents.md has it, and no capability named: nothing is left.
+    let entry = "[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n";
+    let place = saying(entry);
+    assert_eq!(names(&place), ["code-implementer"]);
+    let revoked = place.works(&["policy", "revoke", "team"]);
+    assert_eq!(revoked["granted"], json!({"files": "none", "scan": false}));
+    assert_eq!(place.settings(), "[grants.team]\n");
+    assert_eq!(names(&place), [""; 0]);
+    assert_eq!(place.events(), ["grant_changed: team is granted files=none"]);
+
+    // All of them is more than each: one is not said to be taken from it.
+    let every = "[grants.team]\nagents = [\"*\"]\n";
+    let place = saying(every);
+    says(
+        &place.refused(2, &["policy", "revoke", "team", "agents=qa"]),
+        &["'team' is granted agents=*, and agents=qa with it"],
+    );
+    assert_eq!(place.settings(), every);
+    place.works(&["policy", "revoke", "team", "agents=*"]);
+    assert_eq!(place.settings(), "[grants.team]\n");
+    says(
+        &place.refused(2, &["policy", "grant", "team", "agents=a b"]),
+        &["is no capability", "cache, agents=NAME"],
+    );
+}
+
+#[test]
+fn a_plugin_keeps_its_cache_when_something_else_is_granted() {
+    let place = Place::new();
+    let cache = || {
+        let explained = place.works(&["policy", "explain", "symbols"]);
+        let all = explained["capabilities"].as_array().unwrap();
+        all.iter().find(|one| one["capability"] == "cache").unwrap()["granted"].clone()
+    };
+    assert_eq!(cache(), true);
+    place.works(&["policy", "grant", "symbols", "scan"]);
+    let with = "[grants.symbols]\nfiles = \"read\"\nscan = true\ncache = true\n";
+    assert_eq!((place.settings().as_str(), cache()), (with, json!(true)));
+    place.works(&["policy", "revoke", "symbols", "cache"]);
+    let without = "[grants.symbols]\nfiles = \"read\"\nscan = true\n";
+    assert_eq!((place.settings().as_str(), cache()), (without, json!(false)));
+    place.works(&["policy", "grant", "symbols", "cache"]);
+    assert_eq!((place.settings().as_str(), cache()), (with, json!(true)));
+}
+
+#[test]
+fn what_is_taken_back_does_not_return_with_a_later_grant() {
+    let programs = "process = [\"git\", \"sh\"]\nenvironment = [\"TOKEN\"]\n";
+    let place = saying(&format!("[grants.greedy]\n{programs}"));
+    let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
+    let file = ["--plugin", file.to_str().unwrap()];
+    let policy = |args: &[&str]| place.works(&[&file[..], &["policy"], args].concat());
+    // The variables are for programs: they stay with one of them, and go with the last.
+    policy(&["revoke", "greedy", "process=sh"]);
+    says(&place.settings(), &["environment = [\"TOKEN\"]"]);
+    policy(&["grant", "greedy", "scan"]);
+    policy(&["revoke", "greedy", "process=git"]);
+    assert_eq!(place.settings(), "[grants.greedy]\nscan = true\n");
+    policy(&["grant", "greedy", "process=sh"]);
+    assert_eq!(place.settings(), "[grants.greedy]\nscan = true\nprocess = [\"sh\"]\n");
+    // An entry that grants nothing yet is taken back as well.
+    configure(&place, "[grants.greedy]\nenvironment = [\"TOKEN\"]\n");
+    policy(&["revoke", "greedy"]);
+    assert_eq!(place.settings(), "");
+    // One of a plugin that came with the host stays, empty.
+    configure(&place, &format!("[grants.shell]\nfiles = \"write\"\n{programs}"));
+    policy(&["revoke", "shell"]);
+    assert_eq!(place.settings(), "[grants.shell]\n");
+}
+
 #[test]
 fn what_is_allowed_is_explained_down_to_the_line() {
     let place = Place::new();
@@ -132,13 +243,19 @@ fn what_is_allowed_is_explained_down_to_the_line() {
         ("greedy", "scan", false, "cofferdam.toml:1 "),
         ("greedy", "scan", false, "`cofferdam policy grant greedy scan` grants it"),
         ("files", "files=write", true, "it came with the host"),
-        ("shell", "process=bash", false, "shells and the network are granted by a person only"),
+        ("shell", "process=bash", false, "shells, agents and the network are granted by a person"),
+        ("greedy", "cache", false, "`cofferdam policy grant greedy cache` grants it"),
+        ("greedy", "agents=*", false, "`cofferdam policy grant greedy agents=NAME` grants it"),
+        ("symbols", "cache", true, "it came with the host"),
+        ("team", "agents=*", false, "shells, agents and the network are granted by a person"),
+        ("team", "agents=*", false, "`cofferdam policy grant team agents=NAME` grants it"),
     ] {
         let found = why(&[plugin], capability);
         assert_eq!(found.0, granted, "{plugin} {found:?}");
         says(&found.1, &[words]);
     }
-    // The workspace's own settings, once they were accepted, have the last word, and it is said.
+    // The workspace's own settings, once they were accepted, have the last word, and the command
+    // says so.
     place.write("cofferdam.toml", "[grants.greedy]\nscan = true\nhttp = ['https://b.example']\n");
     let unaccepted = why(&["greedy"], "files=write");
     says(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);

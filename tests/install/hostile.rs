@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Plugin, says};
 use crate::support::Place;
+use crate::trial::configure;
 
 /// A place where `lines` is installed with files = "read".
 fn installed() -> Place {
@@ -165,7 +166,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
         &place.refused(3, &["-C", workspace, "plugin", "install"]),
         &["nothing says that this is the same plugin"],
     );
-    // Who wants it nevertheless decides anew about all that it asks for.
+    // Whoever wants it nevertheless decides anew about all that it asks for.
     let accepting = [&install[..], &["--accept-source"]].concat();
     says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
     place.works(&[&accepting[..], &["--deny"]].concat());
@@ -173,6 +174,79 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     // The other one has lost the name, in every workspace: what is granted under it from now on
     // is not granted to both.
     says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+}
+
+/// An entry with all that a person can say of a plugin.
+const ENTRY: &str = "[grants.lines]\nfiles = 'write'\nprocess = ['git']\n\
+    environment = ['GITHUB_TOKEN']\nbackends = ['linter']\ncache = true\nagents = ['*']\n\n\
+    [[grants.lines.http]]\norigin = 'https://a.example'\n\
+    headers = { Authorization = 'Bearer ${GITHUB_TOKEN}' }\naddress = '127.0.0.1:1'\n";
+
+/// What asks for all of [`ENTRY`].
+fn greedy() -> Plugin {
+    Plugin::new("lines").requests(json!({
+        "files": "write", "process": ["git"], "backends": ["linter"], "cache": true,
+        "agents": ["*"], "http": ["https://a.example"],
+    }))
+}
+
+#[test]
+fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
+    let place = Place::new();
+    let old = place.beside("lines.wasm", &greedy());
+    fs::create_dir(place.home_file("elsewhere")).unwrap();
+    let new = place.beside("elsewhere/lines.wasm", &greedy().version("0.2.0"));
+    let install = ["plugin", "install", new.to_str().unwrap()];
+    let granting = ["--grant", "process=git", "--grant", "http=https://a.example"];
+    let written = "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n";
+    for (options, wanted) in [
+        // Variables and headers were said of the old author's plugin.
+        (&granting[..], written),
+        (&["--grant", "cache"], "[grants.lines]\ncache = true\n"),
+        (&["--grant", "agents=qa"], "[grants.lines]\nagents = [\"qa\"]\n"),
+        (&["--grant", "files=read"], "[grants.lines]\nfiles = \"read\"\n"),
+        (&["--deny"], ""),
+    ] {
+        place.works(&["plugin", "install", old.to_str().unwrap(), "--deny"]);
+        configure(&place, ENTRY);
+        says(&place.refused(3, &[&install[..], options].concat()), &["--accept-source"]);
+        assert_eq!(place.settings(), ENTRY);
+        let taken = place.run(&[&install[..], options, &["--accept-source"]].concat());
+        assert_eq!(taken.status, 0, "{taken:?}");
+        says(&taken.stderr, &["under [grants.lines] was not said of this plugin"]);
+        assert_eq!(place.settings(), wanted, "{options:?}");
+        place.works(&["plugin", "remove", "lines", "--everywhere"]);
+    }
+    // What stood under a name before anybody had it is nobody's.
+    configure(&place, ENTRY);
+    place.works(&[&install[..], &granting].concat());
+    assert_eq!(place.settings(), written);
+    // The same plugin once more keeps what is said of what it keeps.
+    configure(&place, ENTRY);
+    place.works(&[&install[..], &granting].concat());
+    says(&place.settings(), &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"]);
+    for gone in ["cache", "agents", "backends", "files"] {
+        assert!(!place.settings().contains(gone), "{}", place.settings());
+    }
+}
+
+#[test]
+fn a_new_version_that_asks_for_agents_or_a_cache_is_refused_until_a_person_says() {
+    let place = installed();
+    let more = json!({"files": "read", "cache": true, "agents": ["qa"]});
+    place.beside("lines.wasm", &reading().version("0.2.0").requests(more));
+    let newer = place.works(&["plugin", "update", "--dry-run"]);
+    assert_eq!(newer["plugins"][0]["changes"]["requests_added"], json!(["cache", "agents=qa"]));
+    assert_eq!(
+        newer["plugins"][0]["asks_for"],
+        json!([
+            "keeping something from call to call",
+            "giving tasks to your agent qa, which is not sandboxed",
+        ])
+    );
+    says(&place.refused(3, &["plugin", "update"]), &["--grant cache --grant agents=qa"]);
+    place.works(&["plugin", "update", "lines", "--grant", "cache"]);
+    assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\ncache = true\n");
 }
 
 #[test]

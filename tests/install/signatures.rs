@@ -4,9 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
 use super::{Plugin, says};
 use crate::programs;
 use crate::support::Place;
+use crate::trial::configure;
 
 /// Someone who signs.
 pub struct Author {
@@ -113,9 +116,22 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     let updated = place.run(&["plugin", "update"]);
     assert_eq!((updated.status, updated.stderr.as_str()), (0, ""), "{updated:?}");
     // A person may accept another one.
-    place.beside("lines.wasm", &Plugin::new("lines").version("0.3.0"));
+    let asking = json!({"process": ["git"], "http": ["https://a.example"]});
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.3.0").requests(asking));
     eve.sign(&file);
-    let accepted = place.works(&[&eves[..], &["--accept-signer"]].concat());
+    configure(
+        &place,
+        "[grants.lines]\nprocess = ['git']\nenvironment = ['GITHUB_TOKEN']\ncache = true\n\
+         agents = ['*']\n[[grants.lines.http]]\norigin = 'https://a.example'\n\
+         headers = { Authorization = '${GITHUB_TOKEN}' }\n",
+    );
+    let granting = ["--accept-signer", "--grant", "process=git", "--grant=http=https://a.example"];
+    let accepted = place.works(&[&eves[..], &granting].concat());
+    // Nothing that was said of Ada's plugin is said of Eve's.
+    assert_eq!(
+        place.settings(),
+        "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n"
+    );
     assert_eq!(
         accepted["plugins"][0]["changes"]["signer"],
         serde_json::json!([ada.key(), eve.key()])

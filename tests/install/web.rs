@@ -73,7 +73,7 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
     assert_eq!(server.asked().len(), before, "offline after the first time");
 
-    // What the server has now is another one: who restores the lock does not get it.
+    // What the server has now is another one: whoever restores the lock does not get it.
     *content.lock().unwrap() = Plugin::new("lines").version("6.6.6").bytes();
     let other = Place::new();
     other.write("cofferdam.lock", place.read("cofferdam.lock"));

@@ -113,7 +113,7 @@ fn common(one: &Failures, other: &Failures) -> Failures {
     one.iter().filter_map(both).collect()
 }
 
-/// The names of the scenarios for servers that a revision requires, or that are run beside those.
+/// The names of the scenarios for servers that a revision requires, or that are run besides those.
 fn scenarios(revision: &str) -> BTreeSet<String> {
     let place = Place::new();
     let listed = run(&place, &["list", "--requirements", revision], &place.home());

@@ -111,7 +111,7 @@ fn a_call_ends_on_the_plugin_that_it_began_with() {
     assert_eq!(events[0]["reason"], "conformance changed");
 }
 
-/// What can't be used is said, and changes nothing.
+/// What can't be used is reported, and changes nothing.
 #[test]
 fn a_server_goes_on_as_it_was_where_the_new_state_is_broken() {
     let place = Place::new();

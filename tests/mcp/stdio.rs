@@ -1,5 +1,5 @@
 //! The server on standard input and output, with clients that no official one is like: they do not
-//! read, send what is no message, or leave questions open.
+//! read, send what is not a message, or leave questions open.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};

@@ -102,7 +102,7 @@ fn every_row_of_the_table_blocks() {
         let found = last["problems"][0]["pointer"].as_str().unwrap_or("-");
         assert_eq!(found, pointer, "{last:#}");
     }
-    // Each was recorded, but for the rejection, which is no fault.
+    // Each was recorded, but for the rejection, which is not a fault.
     let journal = place.run(&["log", "--failed"]).json();
     let codes = journal["records"].as_array().unwrap().iter().map(|record| &record["code"]);
     assert_eq!(codes.collect::<Vec<_>>(), ["Blocked"; 5], "{journal:#}");
@@ -154,7 +154,7 @@ fn every_rule_of_the_designer_blocks() {
             with(good.clone(), "/verification", json!(null)),
             vec!["parse error: /verification: expected an object, found null"],
         ),
-        // A qualified name is none of the allow-list's.
+        // A qualified name is not on the allow-list.
         (
             with(good.clone(), "/commands/0/tool", json!("edit.atomic_replace")),
             vec!["unknown tool: edit.atomic_replace"],
@@ -167,7 +167,7 @@ fn every_rule_of_the_designer_blocks() {
             with(good.clone(), "/verification/args", json!({"path": 1, "fix": true})),
             vec!["invalid args for tool lint_backend"],
         ),
-        // Everything that is wrong is said.
+        // Everything that is wrong is reported.
         (
             designer_of(&[
                 with(replace("a", "b"), "/tool", json!("bash")),

@@ -43,7 +43,7 @@ fn output(place: &Place) -> PathBuf {
     place.workspace().join(".cofferdam/output")
 }
 
-/// What is in a directory of the host's own; nothing where there is none.
+/// What is in a directory of the host's own; nothing where there is no such directory.
 fn names(place: &Place, directory: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(place.workspace().join(".cofferdam").join(directory)) else {
         return Vec::new();
@@ -92,7 +92,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
             assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
         }
         assert!(fs::read_to_string(output(&place).join(&stdout.0)).unwrap() == whole, "{tier}");
-        // The beginning of the name will do; where that is not enough, it is said.
+        // The beginning of the name will do; where that is not enough, the command says so.
         let both = log(&place, &call, &[]);
         assert_eq!(both.status, 2, "{both:?}");
         assert!(both.stderr.contains(&stdout.0) && both.stderr.contains(&stderr.0), "{both:?}");
@@ -157,7 +157,7 @@ sys.stderr.write(text[:-1])";
         let (call, _) = recorded(&place);
         let kept = |stream| fs::read_to_string(output(&place).join(format!("{call}.1.{stream}")));
         assert!(kept("stdout").unwrap() == blotted, "{tier}");
-        // The last one is not whole, so it is none.
+        // The last value is cut short, so it is not blotted out.
         let errors = kept("stderr").unwrap();
         let (before, last) = errors.rsplit_once("[GRANTED_TOKEN]").unwrap();
         assert!(!before.contains(TOKEN) && last.ends_with(&TOKEN[..TOKEN.len() - 1]), "{tier}");

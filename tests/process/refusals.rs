@@ -126,6 +126,7 @@ fn what_is_said_about_a_run_is_checked() {
         ("directory", json!("/etc"), "leaves the workspace"),
         ("environment", json!({"A=B": "c"}), "can't be a variable"),
         ("environment", json!({"LD_PRELOAD": "x.so"}), "LD_PRELOAD is the host's to set"),
+        ("environment", json!({"LD_AUDIT": "x.so"}), "LD_AUDIT is the host's to set"),
         ("environment", json!({"PATH": "."}), "PATH is the host's to set"),
         ("environment", json!({"A": "nul\0"}), "can't be a variable"),
         ("arguments", json!(["nul\0"]), "holds a NUL"),

@@ -43,7 +43,7 @@ fn eslint_inside_conforms() {
     conform_if_built("eslint");
 }
 
-/// Plugins in Python and JavaScript are built where their languages are to be had.
+/// Plugins in Python and JavaScript are built where their languages are available.
 fn conform_if_built(plugin: &str) {
     if built().join("plugins").join(format!("{plugin}.wasm")).is_file() {
         conform(plugin);

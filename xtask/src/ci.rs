@@ -1,4 +1,4 @@
-//! What a change has to pass beside the tests.
+//! What a change has to pass besides the tests.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! A short run of every fuzz target in `fuzz/`: long enough to see that each still builds and
-//! that what was found once stays fixed. Long runs are a person's.
+//! A short run of every fuzz target in `fuzz/`: long enough to see that each still builds and that
+//! what was found once stays fixed. Long runs are started by hand.
 
 use std::ffi::OsStr;
 

@@ -69,7 +69,7 @@ const CLIENT_LOCKS: [&str; 3] = ["python.txt", "package.json", "package-lock.jso
 struct Programs {
     /// Directories in which programs are looked up, in this order, before those of the system.
     path: Vec<PathBuf>,
-    /// What programs have to be able to read beside the system's own directories.
+    /// What programs have to be able to read besides the system's own directories.
     readable: BTreeSet<PathBuf>,
     /// Programs that are not there, and why.
     missing: BTreeMap<String, String>,

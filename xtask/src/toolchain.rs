@@ -79,7 +79,7 @@ impl Sysroot {
     }
 }
 
-/// Major and minor number of a version such as `1.95.0-nightly`; (0, 0) if it is none.
+/// Major and minor number of a version such as `1.95.0-nightly`; (0, 0) if it is not one.
 fn release(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '-', '+']).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -1,5 +1,5 @@
-//! Developer tools that are no dependencies: used where they are installed, else built once
-//! into the build directory.
+//! Developer tools that are not dependencies: used where they are installed, else built once into
+//! the build directory.
 
 use std::env;
 use std::path::PathBuf;

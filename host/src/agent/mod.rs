@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cofferdam_sandbox::find_program;
+use cofferdam_sandbox::{find_program, locate};
 
 use crate::outcome::neutralise;
 use crate::policy::AgentCommand;
@@ -27,8 +27,8 @@ pub use team::{Answer, Report, TaskError, Team};
 /// How much of what an agent prints to its standard error an error shows, in bytes.
 const COMPLAINT: usize = 2 << 10;
 
-/// The variable that names the tasks that a process works on, the outermost first, with `:`
-/// between.
+/// The variable that names the tasks that a process works on, the outermost first, separated by
+/// `:`.
 const TASKS: &str = "COFFERDAM_TASKS";
 
 /// How many agents may wait for each other: one that a host asks, one that a host asks for that
@@ -47,7 +47,7 @@ pub struct Agents {
 pub struct Question<'a> {
     /// The program.
     pub command: &'a AgentCommand,
-    /// Variables that it gets beside the host's environment.
+    /// Variables that it gets besides the host's environment.
     pub variables: &'a [(String, String)],
     /// What it reads.
     pub prompt: String,
@@ -63,6 +63,12 @@ pub enum AgentError {
     /// There is no such program.
     #[error("there is no program '{0}' in the absolute directories of PATH")]
     NotFound(String),
+    /// A tool may have put it there.
+    #[error(
+        "the agent is {}, in the workspace itself, where a tool could have planted it; install it \
+         elsewhere", .0.display()
+    )]
+    InWorkspace(PathBuf),
     /// The host itself works for an agent that works for an agent ...
     #[error("agents that ask agents are nested at most {MAX_DEPTH} deep")]
     TooDeep,
@@ -110,7 +116,7 @@ pub enum AgentError {
         /// The end of what it said on its standard error.
         stderr: Complaint,
     },
-    /// What it printed is no text.
+    /// What it printed is not text.
     #[error("the agent's answer is not UTF-8 (first bad byte at offset {0})")]
     NotUtf8(usize),
 }
@@ -204,13 +210,22 @@ impl Agents {
     }
 
     fn find(&self, program: &str) -> Result<PathBuf, AgentError> {
-        if program.starts_with('/') {
-            return Ok(PathBuf::from(program));
+        let found = if program.starts_with('/') {
+            PathBuf::from(program)
+        } else {
+            let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
+            let directories: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
+            // A relative directory would be one of the workspace's.
+            find_program(program, &directories)
+                .ok_or_else(|| AgentError::NotFound(program.to_owned()))?
+        };
+        match locate(&found, &self.directory) {
+            Ok((_, true)) => Err(AgentError::InWorkspace(found)),
+            Ok((_, false)) => Ok(found),
+            Err(source) => {
+                Err(AgentError::System { program: found.display().to_string(), source })
+            }
         }
-        let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
-        let directories: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
-        // A relative directory would be one of the workspace's.
-        find_program(program, &directories).ok_or_else(|| AgentError::NotFound(program.to_owned()))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::outcome::neutralise;
 /// How often the clock, the process and the wish to stop are looked at, however quiet the pipes.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long a program that is told to end may take for it.
+/// How long a program that is told to end may take to do so.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How much of standard error is kept, in bytes.
@@ -38,7 +38,7 @@ pub(super) struct Start {
     pub arguments: Vec<String>,
     pub directory: PathBuf,
     pub environment: HashMap<String, String>,
-    /// A text that its environment holds, and nobody's but what it starts.
+    /// A text that its environment holds, and that of nothing but what it starts.
     pub mark: String,
 }
 
@@ -304,7 +304,7 @@ impl<P: Read> Log<P> {
         kept.drain(..kept.len().saturating_sub(KEPT));
     }
 
-    /// Passes the line on that has come so far.
+    /// Passes on the line as far as it has come.
     fn end(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
         let line = line.trim_end();

@@ -1,6 +1,6 @@
-//! Ends what an agent started and what has left its process group since: what was set off as a
+//! Ends what an agent started and what has left its process group since: what was started in a
 //! session of its own, and the agents of agents. They are known by a mark in the environment that
-//! they began with, as build servers do it. A program that begins with another environment is not
+//! they began with, as build servers do. A program that begins with another environment is not
 //! found; an agent is not confined.
 
 #[cfg(target_os = "linux")]
@@ -40,7 +40,7 @@ mod linux {
 
     /// Whether it has the mark, and was killed.
     fn kill_marked(process: Pid, mark: &str) -> bool {
-        // Held before it is looked at, so that its number means no other one by then.
+        // Held before it is looked at, so that its number can't mean another process by then.
         let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { return false };
         let environment = fs::read(format!("/proc/{process}/environ"));
         environment.is_ok_and(|text| memmem::find(&text, mark.as_bytes()).is_some())

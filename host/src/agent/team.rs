@@ -97,7 +97,7 @@ impl Team {
     /// The agents of a policy. Their answers may have `most` bytes.
     ///
     /// # Errors
-    /// A contract of an agent or a role that there is none of.
+    /// A contract of an agent or a role that does not exist.
     pub fn new(
         agents: Agents,
         policy: &Policy,
@@ -126,7 +126,7 @@ impl Team {
 
     /// No agents.
     pub fn none() -> Self {
-        let agents = Agents::new(Path::new("/"), HashMap::new());
+        let agents = Agents::new(Path::new("/var"), HashMap::new());
         Self { agents, members: BTreeMap::new(), most: 0 }
     }
 
@@ -139,7 +139,7 @@ impl Team {
     /// `retried` hears why it is asked again.
     ///
     /// # Errors
-    /// See [`TaskError`]. An answer that breaks its contract is none.
+    /// See [`TaskError`]. An answer that breaks its contract is not an error.
     pub fn perform(
         &self,
         name: &str,

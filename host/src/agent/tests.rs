@@ -20,7 +20,7 @@ fn ask_until(
         ("PATH".to_owned(), "relative:/usr/bin:/bin".to_owned()),
         ("TOKEN".to_owned(), "of the person".to_owned()),
     ]);
-    let agents = Agents::new(Path::new("/"), environment);
+    let agents = Agents::new(Path::new("/var"), environment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let question = Question {
         command: &command,
@@ -38,7 +38,7 @@ const SHORT: Duration = Duration::from_millis(300);
 #[test]
 fn an_answer_is_what_was_printed() {
     assert_eq!(ask("cat", "ß {}\n", LONG).unwrap(), "ß {}\n");
-    assert_eq!(ask("pwd; echo $TOKEN", "", LONG).unwrap(), "/\nof the person\n");
+    assert_eq!(ask("pwd; echo $TOKEN", "", LONG).unwrap(), "/var\nof the person\n");
     // More than a pipe holds, in both directions at once.
     let long = "0123456789abcdef".repeat(1 << 15);
     assert_eq!(ask("cat", &long, LONG).unwrap(), long);
@@ -69,7 +69,7 @@ fn no_answer_has_a_reason() {
         assert!(error.len() < 8 << 10, "{script}");
     }
     let command = AgentCommand::new(&["no-such-agent".to_owned()]).unwrap();
-    let agents = Agents::new(Path::new("/"), HashMap::new());
+    let agents = Agents::new(Path::new("/var"), HashMap::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let question = Question {
         command: &command,
@@ -80,6 +80,30 @@ fn no_answer_has_a_reason() {
     };
     let error = runtime.block_on(agents.ask(question, std::future::pending())).unwrap_err();
     assert!(matches!(error, AgentError::NotFound(_)), "{error}");
+}
+
+#[test]
+fn an_agent_in_the_workspace_is_nobodys() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let (workspace, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let planted = workspace.path().join("agent");
+    std::fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
+    std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(&planted, home.path().join("linked")).unwrap();
+    symlink(workspace.path(), home.path().join("bin")).unwrap();
+    let path = [workspace.path(), home.path()].map(|at| at.to_str().unwrap()).join(":");
+    let environment = HashMap::from([("PATH".to_owned(), path)]);
+    let agents = Agents::new(workspace.path(), environment);
+    let within = |directory: &Path| directory.join("agent").to_str().unwrap().to_owned();
+    for program in [
+        "agent".to_owned(),
+        "linked".to_owned(),
+        within(workspace.path()),
+        within(&home.path().join("bin")),
+    ] {
+        let found = agents.find(&program);
+        assert!(matches!(found, Err(AgentError::InWorkspace(_))), "{program}: {found:?}");
+    }
 }
 
 #[test]
@@ -134,7 +158,7 @@ fn agents_within_agents_are_counted() {
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             (TASKS.to_owned(), around.to_owned()),
         ]);
-        let agents = Agents::new(Path::new("/"), environment);
+        let agents = Agents::new(Path::new("/var"), environment);
         let variables = &[("MORE".to_owned(), "told".to_owned())];
         let question =
             Question { command: &command, variables, prompt: "".into(), timeout: LONG, most: 999 };

@@ -85,7 +85,7 @@ fn action(action: contract::Action) -> Action {
         contract::Action::Proceed => Action::Proceed,
         contract::Action::Review => Action::Review,
         contract::Action::Fix => Action::Fix,
-        // Nobody is asked again who has been asked for the last time.
+        // An agent that has been asked for the last time is not asked again.
         contract::Action::Blocked | contract::Action::Retry => Action::Blocked,
     }
 }

@@ -14,8 +14,8 @@ impl testing::Host for CallState {}
 impl building::Host for CallState {}
 
 impl linters::Host for CallState {
-    /// What the operator chose and is no linter for its language is handed on as well, so that no
-    /// tool takes for checked what it was chosen for: a name that is no linter's has no languages.
+    /// A chosen name that is not a linter for its language is handed on as well, so that no tool
+    /// takes that language for checked; a name that belongs to no linter has no languages.
     fn available(&mut self) -> Result<Vec<linters::Backend>> {
         let backends = &self.surroundings.backends;
         let backend = |entry: &crate::runtime::BackendEntry| linters::Backend {

@@ -51,7 +51,7 @@ impl CallState {
             .map_err(|error| Error::Failed(error.to_string()))
     }
 
-    /// The name of a value. Who may read other files does not find what was made of these.
+    /// The name of a value. Whoever may read other files does not find what was made from these.
     fn name(&self, key: &str) -> String {
         let sight = self.rights.sight.paths().join("\n");
         digest(format!("{}\n{sight}\n\n{key}", self.rights.capabilities.files).as_bytes())

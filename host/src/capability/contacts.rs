@@ -74,7 +74,7 @@ impl Contacts {
         self.lock().outputs.clone()
     }
 
-    /// What all instances have used that have ended.
+    /// What all instances that have ended have used.
     pub fn usage(&self) -> Usage {
         self.lock().usage
     }

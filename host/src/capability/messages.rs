@@ -1,5 +1,5 @@
-//! What a plugin says beside its answer: log messages, progress, standard output and error.
-//! All of it goes to the call's observer, neutralised, until the call's budget is used up.
+//! What a plugin says besides its answer: log messages, progress, standard output and error. All of
+//! it goes to the call's observer, neutralised, until the call's budget is used up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,8 +69,8 @@ impl Messages {
         }
     }
 
-    /// Says that a program is still running, after so many seconds of the call. Where the plugin
-    /// counts something else, that is what counts.
+    /// Says that a program is still running, with the seconds that the call has taken. Where the
+    /// plugin counts something else, that is what counts.
     pub(super) fn still_runs(&self, program: &str, seconds: u64) {
         if !self.lock().reports {
             let message = format!("{program} is running ({seconds} s)");

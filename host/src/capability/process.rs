@@ -3,10 +3,9 @@
 //! becomes of what a program changed, [`crate::workspace`]'s.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,12 +37,15 @@ const CANCEL_POLL: Duration = Duration::from_millis(20);
 /// How often the caller hears that a program is still running.
 const STILL_RUNS: Duration = Duration::from_secs(2);
 
-/// What a plugin's programs get beside what the operator grants.
+/// What a plugin's programs get besides what the operator grants.
 const FIXED: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
 
 /// Variables that a plugin can't set: they decide what runs, or where private files are.
-const RESERVED: [&str; 6] =
-    ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_PRELOAD", "LD_LIBRARY_PATH"];
+const RESERVED: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
+
+/// What the names of variables begin with that the dynamic loader goes by: a plugin can't set those
+/// either.
+const LOADER: &str = "LD_";
 
 /// The shortest value of a granted variable that is blotted out of what programs print, in bytes:
 /// anything shorter is in every text.
@@ -54,7 +56,7 @@ pub struct Programs {
     helper: Option<Helper>,
     settings: ProgramSettings,
     environment: HashMap<String, String>,
-    sandbox: OnceLock<std::result::Result<Sandbox, String>>,
+    sandbox: Mutex<Option<Arc<Sandbox>>>,
 }
 
 impl Programs {
@@ -65,7 +67,7 @@ impl Programs {
         settings: ProgramSettings,
         environment: HashMap<String, String>,
     ) -> Self {
-        Self { helper, settings, environment, sandbox: OnceLock::new() }
+        Self { helper, settings, environment, sandbox: Mutex::default() }
     }
 
     /// No programs.
@@ -73,18 +75,23 @@ impl Programs {
         Self::new(None, ProgramSettings::default(), HashMap::new())
     }
 
-    fn sandbox(&self) -> std::result::Result<&Sandbox, Error> {
-        let open = || {
-            let Some(helper) = self.helper.clone() else {
-                return Err("this host was opened without a way to start one".to_owned());
-            };
-            let tier = self.settings.tier.map(|tier| match tier {
-                SandboxTier::A => Tier::A,
-                SandboxTier::B => Tier::B,
-            });
-            Sandbox::open(helper, tier).map_err(|error| error.to_string())
+    /// The sandbox. Where there is none now, the next run tries again: what is missing may come.
+    fn sandbox(&self) -> std::result::Result<Arc<Sandbox>, Error> {
+        let mut opened = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandbox) = &*opened {
+            return Ok(Arc::clone(sandbox));
+        }
+        let Some(helper) = self.helper.clone() else {
+            let why = "this host was opened without a way to start one";
+            return Err(Error::Unavailable(why.to_owned()));
         };
-        self.sandbox.get_or_init(open).as_ref().map_err(|why| Error::Unavailable(why.clone()))
+        let tier = self.settings.tier.map(|tier| match tier {
+            SandboxTier::A => Tier::A,
+            SandboxTier::B => Tier::B,
+        });
+        let sandbox =
+            Sandbox::open(helper, tier).map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(Arc::clone(opened.insert(Arc::new(sandbox))))
     }
 
     /// Where programs are looked up, the operator's own directories first.
@@ -94,10 +101,6 @@ impl Programs {
 
     /// The file that a name stands for. One in the workspace is nobody's program: whoever can
     /// write there could plant it.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "programs are looked up in the operator's directories"
-    )]
     fn find(&self, name: &str, workspace: &Path) -> std::result::Result<PathBuf, Error> {
         let path = self.path();
         let Some(found) = sandbox::find_program(name, &path) else {
@@ -108,18 +111,16 @@ impl Programs {
                 path.join(", ")
             )));
         };
-        let real = fs::canonicalize(&found).map_err(|error| failed(&found.display(), &error))?;
-        if real.starts_with(workspace) || found.starts_with(workspace) {
+        let (directory, is_planted) =
+            sandbox::locate(&found, workspace).map_err(|error| failed(&found.display(), &error))?;
+        if is_planted {
             return Err(Error::Denied(format!(
                 "the program '{name}' is {}, in the workspace itself, where anybody could have \
                  planted it",
                 found.display()
             )));
         }
-        // Not the file that a link leads to: some programs go by the name that they are called.
-        let directory = found.parent().unwrap_or(Path::new("/"));
-        let directory =
-            fs::canonicalize(directory).map_err(|error| failed(&directory.display(), &error))?;
+        // Not the file that a link leads to: some programs go by the name that they are called by.
         Ok(directory.join(name))
     }
 }
@@ -176,7 +177,7 @@ impl CallState {
         let Surroundings { contacts, id, .. } = &self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
         let still_runs = || self.messages.still_runs(&command.program, control.elapsed().as_secs());
-        let report = run_to_end(sandbox, described, &control, &mut streams, still_runs)?;
+        let report = run_to_end(&sandbox, described, &control, &mut streams, still_runs)?;
         // Of a call that nobody waits for any more, nothing stays.
         if !control.is_cancelled() {
             streams.keep();
@@ -223,7 +224,7 @@ impl CallState {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 return Err(invalid(format!("{name:?} can't be a variable with that value")));
             }
-            if RESERVED.contains(&name.as_str()) {
+            if RESERVED.contains(&name.as_str()) || name.starts_with(LOADER) {
                 return Err(invalid(format!("the variable {name} is the host's to set")));
             }
         }

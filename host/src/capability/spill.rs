@@ -8,7 +8,7 @@ use cofferdam_sandbox::Stream;
 use super::Contacts;
 use crate::workspace::{KeptOutput, Spill, Workspace};
 
-/// A stream is kept from so many bytes on. Both streams together stay below what any of the
+/// A stream is kept from this many bytes on. Both streams together stay below what any of the
 /// built-in tools leaves out.
 pub(super) const ABOVE: usize = 48 << 10;
 

@@ -1,5 +1,5 @@
-//! Asking the person at the terminal what a plugin is granted. Where there is none, nothing is
-//! granted by itself: what they say has to stand on the command line.
+//! Asking the person at the terminal what a plugin is granted. Without a terminal nothing is
+//! granted by itself: the grants have to be given on the command line.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -11,8 +11,8 @@ use crate::plugin::acceptance::by;
 use crate::plugin::lock::Candidate;
 use crate::policy::{Capabilities, Capability};
 
-/// What the person grants of what a plugin asks for. `again` is the command that they would
-/// repeat with their words.
+/// What the person grants of what a plugin asks for. `again` is the command that they would repeat
+/// with the options for it.
 pub fn grants(
     candidate: &Candidate,
     asked: &Capabilities,
@@ -39,11 +39,8 @@ pub fn grants(
         by(candidate.signer.as_ref())
     );
     if !io::stdin().is_terminal() || !person_watches() {
-        let word = |each: Capability| match each {
-            Capability::AnyOrigin => " --grant http=https://HOST".to_owned(),
-            each => format!(" --grant {each}"),
-        };
-        let words: String = asked.each().map(word).collect();
+        let words: String =
+            asked.each().map(|each| format!(" --grant {}", each.to_grant())).collect();
         return Err(CliError::Denied(format!(
             "{head}and there is no terminal to ask on. Grant all of it, or less:\n  \
              {again}{words}\nor nothing of it:\n  {again} --deny"

@@ -37,11 +37,12 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The files of one directory that have an id for a name: the ids, and what is none.
+/// The files of one directory that are named by ids: the ids, and the names that are not valid
+/// ones.
 pub struct Listing<I> {
     /// In the order of the names.
     pub ids: Vec<I>,
-    /// Names that look like an id and are none.
+    /// Names that look like an id, but are not valid.
     pub broken: Vec<Broken>,
 }
 

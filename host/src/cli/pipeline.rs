@@ -23,7 +23,7 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
         let message = "standard input can be one of the documents, not several".to_owned();
         return Err(CliError::Usage(message));
     }
-    // What can't be written is said before anything runs.
+    // What can't be written is reported before anything runs.
     let record = args.record.as_deref().map(RecordFile::create).transpose()?;
     let work_order = setup::read_input(&args.work_order)?;
     let (host, timers) = setup::host(global, None)?;

@@ -52,7 +52,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let ended = runtime.block_on(async {
         tokio::select! {
             ended = served => ended,
-            // Whoever says it twice does not wait; what was being written is undone at the next start.
+            // Whoever asks twice does not wait; what was being written is undone at the next start.
             () = insisted => Ok(exit::ERROR),
         }
     });

@@ -40,7 +40,7 @@ pub fn logging(global: &Global) {
         _ => Level::DEBUG,
     };
     let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    // What a client does wrong, it is told itself.
+    // A client is told itself what it does wrong.
     let protocol = if global.verbose == 0 { Level::ERROR } else { level };
     tracing_subscriber::fmt()
         .with_max_level(level)

@@ -10,7 +10,7 @@ use crate::contract::Contract;
 /// The contracts in a directory, by their files' names: each `*.toml`.
 ///
 /// # Errors
-/// A directory or a file that can't be read, or that is no contract.
+/// A directory or a file that can't be read, or that is not a contract.
 pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
     let io = |source| ConfigError::Io { path: directory.to_owned(), source };
     let mut files = Vec::new();
@@ -27,7 +27,7 @@ pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
 /// The contract in a file, which has to have its agent's name.
 ///
 /// # Errors
-/// A file that can't be read, or that is no contract.
+/// A file that can't be read, or that is not a contract.
 pub fn contract(file: &Path) -> Result<Contract, ConfigError> {
     let path = || file.to_owned();
     let text =

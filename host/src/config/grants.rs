@@ -15,18 +15,30 @@ use crate::policy::{Capabilities, Files, GrantSettings, Settings};
 
 const GRANTS: &str = "grants";
 
-/// The text of settings in which a plugin is granted exactly this. What else the entry says stays,
-/// such as headers of an origin that is still granted. Without anything granted, the entry goes,
-/// or stays empty where `keep` says so: a plugin that came with the host has its usual rights
-/// without an entry.
+/// Whose the entry is that is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The plugin's, which was installed before. What else the entry says stays, such as headers
+    /// of an origin that is still granted.
+    Known,
+    /// The same for a plugin that came with the host, which has its usual rights without an entry:
+    /// without anything granted, the entry stays, empty.
+    BuiltIn,
+    /// Another's, who had the name before, or nobody's: nothing of it is this plugin's.
+    Other,
+}
+
+/// The text of settings in which a plugin is granted exactly this. Variables of the environment
+/// stay as long as it may run a program: they are for its programs, and one that is granted later
+/// must not get them unsaid. Without anything granted, the entry goes.
 ///
 /// # Errors
-/// Text that is no TOML, or whose grants are no tables.
+/// Text that is not TOML, or whose grants are not tables.
 pub fn with_grant(
     text: &str,
     plugin: &str,
     granted: &Capabilities,
-    keep: bool,
+    owner: Owner,
 ) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: TomlError| error.to_string())?;
     // What stands last belongs to what is there, not to what comes after it.
@@ -42,7 +54,7 @@ pub fn with_grant(
     let inline = document.get(GRANTS).is_some_and(Item::is_inline_table);
     let grants =
         document.get_mut(GRANTS).and_then(Item::as_table_like_mut).ok_or(no_table(GRANTS))?;
-    if *granted == Capabilities::NONE && !keep {
+    if *granted == Capabilities::NONE && owner != Owner::BuiltIn {
         grants.remove(plugin);
         if grants.is_empty() {
             document.remove(GRANTS);
@@ -63,12 +75,22 @@ pub fn with_grant(
         .get_mut(plugin)
         .and_then(Item::as_table_like_mut)
         .ok_or_else(|| no_table(&format!("{GRANTS}.{plugin}")))?;
-    let files = (granted.files > Files::None).then(|| granted.files.to_string().into());
-    set(entry, "files", files);
-    set(entry, "scan", granted.scan.then(|| true.into()));
-    set_names(entry, "process", granted.process.iter().cloned().collect());
-    set_names(entry, "backends", granted.backends.iter().map(ToString::to_string).collect());
-    set_names(entry, "http", granted.http.iter().map(ToString::to_string).collect());
+    if owner == Owner::Other || *granted == Capabilities::NONE {
+        entry.clear();
+    }
+    // A field that is not written could not be taken back. That origins are not named is no grant.
+    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
+        granted;
+    set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
+    set(entry, "scan", scan.then(|| true.into()));
+    set_names(entry, "process", process.clone());
+    if process.is_empty() {
+        entry.remove("environment");
+    }
+    set_names(entry, "backends", backends.iter().map(ToString::to_string).collect());
+    set(entry, "cache", cache.then(|| true.into()));
+    set_names(entry, "agents", agents.clone());
+    set_names(entry, "http", http.iter().map(ToString::to_string).collect());
     if is_last {
         document.set_trailing("");
     }
@@ -192,7 +214,7 @@ pub fn set_grant(
     path: &Path,
     plugin: &str,
     granted: &Capabilities,
-    keep: bool,
+    owner: Owner,
 ) -> Result<(), ConfigError> {
     let io = |source| ConfigError::Io { path: path.to_owned(), source };
     let malformed = |source| ConfigError::Malformed { path: path.to_owned(), source };
@@ -202,7 +224,7 @@ pub fn set_grant(
         Err(error) => return Err(io(error)),
     };
     Settings::parse(old.as_deref().unwrap_or_default()).map_err(malformed)?;
-    let text = with_grant(old.as_deref().unwrap_or_default(), plugin, granted, keep)
+    let text = with_grant(old.as_deref().unwrap_or_default(), plugin, granted, owner)
         .map_err(|why| io(io::Error::other(why)))?;
     Settings::parse(&text).map_err(malformed)?;
     if old.as_deref() == Some(&text) || (old.is_none() && text.trim().is_empty()) {
@@ -228,7 +250,7 @@ pub fn set_grant(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::policy::Capability;
+    use crate::policy::{Capability, OriginSettings};
 
     fn set(words: &[&str]) -> Capabilities {
         words.iter().map(|word| word.parse::<Capability>().unwrap()).collect()
@@ -244,6 +266,8 @@ mod tests {
             "process=git",
             "process=ruff",
             "backends=linter",
+            "cache",
+            "agents=*",
             "http=https://a.example",
             "http=https://b.example",
         ]);
@@ -260,6 +284,7 @@ mod tests {
             "[grants]\na = { files = \"write\", scan = true }\n",
             "grants.a.files = \"write\"\n",
             "grants = { a = { process = ['ruff'] }, b = {} }\n",
+            "[grants.a]\ncache = true\nagents = ['*', 'qa']\n",
             "[[grants.a.http]]\norigin = 'https://A.example:443'\nheaders = { x = '1' }\n",
             "[grants.a]\nhttp = ['https://b.example', { origin = 'https://a.example', timeout-ms = 5 }]\n",
             "[grants.b]\nscan = true\n",
@@ -269,9 +294,11 @@ mod tests {
                 &["files=write", "scan", "process=git", "http=https://a.example"],
                 &["files=read", "process=ruff", "process=git", "backends=linter"],
                 &["http=https://b.example"],
+                &["files=read", "cache", "agents=qa", "agents=writer"],
+                &["agents=*"],
             ] {
                 let capabilities = set(words);
-                let after = with_grant(before, "a", &capabilities, false).unwrap();
+                let after = with_grant(before, "a", &capabilities, Owner::Known).unwrap();
                 assert_eq!(granted(&after), capabilities.to_string(), "{before}\n->\n{after}");
                 for comment in ["# mine", "# short", "# why", "# end"] {
                     let gone = comment == "# why" && capabilities.files == Files::None;
@@ -285,19 +312,107 @@ mod tests {
                 let others = |text| Settings::parse(text).unwrap().grants.remove("b");
                 assert_eq!(others(before), others(&after));
                 // What was granted can be taken back, and nothing else is.
-                let revoked = with_grant(&after, "a", &Capabilities::NONE, false).unwrap();
+                let none = Capabilities::NONE;
+                let revoked = with_grant(&after, "a", &none, Owner::Known).unwrap();
                 assert!(!Settings::parse(&revoked).unwrap().grants.contains_key("a"), "{revoked}");
                 assert_eq!(others(before), others(&revoked));
             }
         }
         assert_eq!(
-            with_grant(kept, "a", &set(&["files=read"]), false).unwrap(),
+            with_grant(kept, "a", &set(&["files=read"]), Owner::Known).unwrap(),
             format!("{kept}\n[grants.a]\nfiles = \"read\"\n")
         );
-        let empty = with_grant("", "files", &Capabilities::NONE, true).unwrap();
+        let empty = with_grant("", "files", &Capabilities::NONE, Owner::BuiltIn).unwrap();
         assert!(Settings::parse(&empty).unwrap().grants.contains_key("files"), "{empty}");
         for wrong in ["x", "grants = 1", "[grants]\na = 1"] {
-            assert!(with_grant(wrong, "a", &set(&["scan"]), false).is_err(), "{wrong}");
+            assert!(with_grant(wrong, "a", &set(&["scan"]), Owner::Known).is_err(), "{wrong}");
+        }
+    }
+
+    /// An entry that says all that there is. Written out, so that a new key has to be put here.
+    const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
+        process = ['git', 'ruff']\nenvironment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
+        agents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
+        [grants.b]\nenvironment = ['MINE']\n";
+
+    /// What the settings say of the plugin `a`.
+    fn entry(text: &str) -> Option<GrantSettings> {
+        let mut grants = Settings::parse(text).unwrap().grants;
+        assert!(text.contains("call-ms = 100") && grants.contains_key("b"), "{text}");
+        grants.remove("a")
+    }
+
+    #[test]
+    fn nothing_of_an_entry_outlives_what_is_taken_back() {
+        let full = entry(FULL).unwrap();
+        let GrantSettings { files, scan, process, environment, backends, cache, agents, http } =
+            &full;
+        assert!(*files > Files::None && *scan && *cache && !process.is_empty());
+        assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
+        assert!(!http[0].headers.is_empty());
+        let none = Capabilities::NONE;
+        for (owner, left) in [
+            (Owner::Known, None),
+            (Owner::Other, None),
+            // Without an entry, it would have its usual rights.
+            (Owner::BuiltIn, Some(GrantSettings::default())),
+        ] {
+            let text = with_grant(FULL, "a", &none, owner).unwrap();
+            assert_eq!(entry(&text), left, "{owner:?}: {text}");
+            // Nothing comes back with a later grant of the same.
+            let all = with_grant(&text, "a", &full.capabilities(), owner).unwrap();
+            let again = entry(&all).unwrap();
+            assert_eq!(again.capabilities(), full.capabilities());
+            assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
+        }
+        // One by one.
+        let (mut text, mut granted) = (FULL.to_owned(), full.capabilities());
+        let all: Vec<Capability> = granted.each().collect();
+        for each in [Capability::Files(Files::Read)].into_iter().chain(all) {
+            granted.remove(&each);
+            text = with_grant(&text, "a", &granted, Owner::Known).unwrap();
+            let left = entry(&text).unwrap_or_default();
+            assert_eq!(left.capabilities(), granted, "{each}: {text}");
+            assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{each}: {text}");
+        }
+        assert_eq!(entry(&text), None);
+    }
+
+    #[test]
+    fn another_plugin_of_the_name_has_nothing_of_the_entry() {
+        let full = entry(FULL).unwrap().capabilities();
+        for granted in [set(&["process=git", "http=https://a.example"]), set(&["cache"]), full] {
+            for before in [FULL.to_owned(), FULL.replace("grants.a", "grants.'a'")] {
+                let text = with_grant(&before, "a", &granted, Owner::Other).unwrap();
+                let left = entry(&text).unwrap();
+                let wanted = GrantSettings {
+                    files: granted.files,
+                    scan: granted.scan,
+                    process: granted.process.clone(),
+                    environment: BTreeSet::new(),
+                    backends: granted.backends.clone(),
+                    cache: granted.cache,
+                    agents: granted.agents.clone(),
+                    http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
+                };
+                assert_eq!(left, wanted, "{text}");
+                // Who is known keeps what is said of what stays.
+                let text = with_grant(&before, "a", &granted, Owner::Known).unwrap();
+                let left = entry(&text).unwrap();
+                assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{text}");
+                assert!(left.http.iter().all(|origin| !origin.headers.is_empty()), "{text}");
+            }
+        }
+        // However it is written.
+        for before in [
+            "grants = { a = { process = ['git'], environment = ['TOKEN'] } }\n",
+            "grants.a.process = ['git']\ngrants.a.environment = ['TOKEN']\n",
+            "[grants]\na = { process = ['git'], environment = ['TOKEN'] }\n",
+        ] {
+            let text = with_grant(before, "a", &set(&["process=git"]), Owner::Other).unwrap();
+            assert_eq!(granted(&text), "files=none process=git", "{text}");
+            assert!(!text.contains("TOKEN"), "{text}");
         }
     }
 
@@ -326,19 +441,19 @@ mod tests {
         fs::write(&real, "# mine\n").unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("../real", &link).unwrap();
-        set_grant(&link, "a", &set(&["scan"]), false).unwrap();
+        set_grant(&link, "a", &set(&["scan"]), Owner::Known).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "# mine\n\n[grants.a]\nscan = true\n");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
         fs::write(&real, "nonsense = 1\n").unwrap();
-        let error = set_grant(&link, "a", &set(&["scan"]), false).unwrap_err().to_string();
+        let error = set_grant(&link, "a", &set(&["scan"]), Owner::Known).unwrap_err().to_string();
         assert!(error.contains("unknown field `nonsense`"), "{error}");
         assert_eq!(fs::read_to_string(&real).unwrap(), "nonsense = 1\n");
         // Where there is none yet, it is made.
         let new = directory.path().join("b/c/cofferdam.toml");
-        set_grant(&new, "a", &Capabilities::NONE, false).unwrap();
+        set_grant(&new, "a", &Capabilities::NONE, Owner::Known).unwrap();
         assert!(!new.exists());
-        set_grant(&new, "a", &set(&["scan"]), false).unwrap();
+        set_grant(&new, "a", &set(&["scan"]), Owner::Known).unwrap();
         assert_eq!(fs::read_to_string(&new).unwrap(), "[grants.a]\nscan = true\n");
     }
 }

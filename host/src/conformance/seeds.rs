@@ -121,7 +121,7 @@ const RUST_FILE: Seed = Seed {
     repeats: true,
 };
 
-/// What is told apart by language beside the seeds.
+/// What differs between languages besides the seeds.
 pub(super) struct Language {
     pub(super) name: &'static str,
     pub(super) seeds: &'static [Seed],

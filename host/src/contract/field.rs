@@ -84,7 +84,7 @@ impl Accepted {
     }
 }
 
-/// A value that is none of the field's.
+/// A value that the field does not take.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
     pub(super) code: Code,
@@ -205,7 +205,7 @@ impl Field {
     }
 }
 
-/// What a value means that says that there is nothing: S1's `none`, or what models make of it.
+/// What a value that says that there is nothing means: S1's `none`, or what models make of it.
 fn none(text: &str, kind: Kind) -> Option<Accepted> {
     if text.eq_ignore_ascii_case("none") {
         return Some(Accepted::exactly(Value::Null));

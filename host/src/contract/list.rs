@@ -1,7 +1,7 @@
 //! S1's lists: `[one, two]`.
 //!
-//! S1 splits at every comma with a space after it. Here a comma within brackets or quotes
-//! belongs to its item, and one without a space separates as well, but between two digits.
+//! S1 splits at every comma with a space after it. Here a comma within brackets or quotes belongs
+//! to its item, and one without a space separates as well, except between two digits.
 
 use std::ops::Range;
 

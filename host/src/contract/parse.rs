@@ -26,7 +26,7 @@ pub struct Parsed {
     pub problems: Vec<Problem>,
     /// What was mended on the way.
     pub repairs: Vec<String>,
-    /// The fields of `record` that stood outside of a block, where there is none.
+    /// The fields of `record` that stood outside of a block, where there is no block.
     pub extracted: Vec<String>,
 }
 
@@ -156,8 +156,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the fields that stand anywhere in the text, each on a line of its own. One that
-    /// stands there with several values is none: nothing says which of them counts.
+    /// Takes the fields that stand anywhere in the text, each on a line of its own. One that stands
+    /// there with several values is not taken: nothing says which of them counts.
     fn extract<'t>(&mut self, lines: impl Iterator<Item = Line<'t>>) {
         let mut ambiguous = Vec::new();
         for line in lines {

@@ -112,7 +112,7 @@ pub enum AgentError {
         /// What is wrong with it, and what would be right.
         message: String,
     },
-    /// What would be its role can be none.
+    /// It does not make a valid role.
     #[error(transparent)]
     Role(#[from] PolicyError),
 }
@@ -157,7 +157,7 @@ impl Agent {
         self.0.scope.iter().chain(templates).any(uses)
     }
 
-    /// The role of an agent on this target. Without one its scope are the templates as they were
+    /// The role of an agent on this target. Without one its scope is the templates as they were
     /// written, which no file fits.
     ///
     /// # Errors

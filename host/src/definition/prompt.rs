@@ -29,7 +29,7 @@ pub fn variables(template: &str) -> Result<BTreeSet<String>, String> {
 /// The text that a template becomes; `place` is where it was written.
 ///
 /// # Errors
-/// A template that is none, or that uses what is not there.
+/// An invalid template, or one that uses a variable that is not there.
 pub fn render(
     place: &str,
     template: &str,

@@ -25,7 +25,7 @@ const FEEDBACK_SCHEMA: usize = 1_500;
 pub enum RefusalCode {
     /// The text is no envelope.
     InvalidEnvelope,
-    /// There is no such tool, or none under this role, or its schema is none.
+    /// There is no such tool, or none under this role, or its schema is invalid.
     UnknownTool,
     /// Several plugins have a tool of this name.
     AmbiguousTool,
@@ -33,7 +33,7 @@ pub enum RefusalCode {
     InvalidArguments,
     /// More or larger than the limits allow.
     TooLarge,
-    /// The run is narrowed to paths that are none.
+    /// The run is narrowed to invalid paths.
     InvalidScope,
     /// There is no such role.
     UnknownRole,

@@ -45,7 +45,7 @@ pub enum FetchError {
         /// What it said.
         why: String,
     },
-    /// What a registry has is something else than it says.
+    /// What a registry has is not what it says.
     #[error("{place}: it has {found}, where {wanted} was asked for")]
     Digest {
         /// What it was asked for.
@@ -79,7 +79,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// `ca_file` has authorities that are trusted beside those that browsers trust; `docker` is
+    /// `ca_file` has authorities that are trusted besides those that browsers trust; `docker` is
     /// the file in which `docker login` keeps what it was told.
     pub fn new(ca_file: Option<PathBuf>, docker: Option<PathBuf>) -> Self {
         Self { client: Client::new(ca_file), docker }

@@ -37,7 +37,7 @@ pub fn size(document: &Value) -> usize {
     count.0
 }
 
-/// A text at whose beginning no document stands.
+/// A text that does not begin with a document.
 #[derive(Debug)]
 pub struct NoDocument {
     /// What serde_json says, without a place.

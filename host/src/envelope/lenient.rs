@@ -1,9 +1,9 @@
 //! Finds the document in what a model wrote around it: code fences, prose, reasoning.
 //!
 //! The last complete object that is wanted counts, since reasoning often holds drafts before the
-//! answer. Nothing within the object is touched: a tag or a fence inside one of its
-//! strings is its own content. What was begun as a wanted one and is no JSON refuses the text: to
-//! take an earlier one, or a part of it, would run what nobody meant.
+//! answer. Nothing within the object is touched: a tag or a fence inside one of its strings is its
+//! own content. A text in which a wanted one was begun that is not JSON is refused: to take an
+//! earlier one, or a part of it, would run what nobody meant.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::response::{Marker, Reasoning};
 /// of a document. Unclosed brackets make every attempt run to the end.
 const EFFORT: usize = 64;
 
-/// How much of a document that is no JSON, or of the line around a document, is looked at, in
+/// How much of a document that is not JSON, or of the line around a document, is looked at, in
 /// bytes.
 const NEAR: usize = 400;
 
@@ -96,7 +96,7 @@ pub(super) fn has_contract_block(text: &str) -> bool {
 }
 
 /// All documents that are, or were begun as, wanted ones or lists of them, and the places of all
-/// complete documents. A part of a document is none.
+/// complete documents. A part of a document is not one.
 fn documents(text: &str, keys: &[&str]) -> (Vec<Candidate>, Vec<Range<usize>>) {
     let (mut documents, mut ranges) = (Vec::new(), Vec::new());
     let mut effort = text.len().saturating_mul(EFFORT);
@@ -163,7 +163,7 @@ pub(super) fn is_list(value: &Value, keys: &[&str]) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(|item| is_wanted(item, keys)))
 }
 
-/// Whether what is no JSON was begun as a document that is wanted: one of the fields `keys` stands
+/// Whether what is not JSON was begun as a document that is wanted: one of the fields `keys` stands
 /// near its beginning, in whatever quotes.
 fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
     let text = beginning(text);
@@ -186,7 +186,7 @@ fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
     keys.iter().any(|key| text.match_indices(key).any(|(start, _)| is_key_at(start, key)))
 }
 
-/// Whether a document that is no JSON, given up to the end of its line, seems to end there: its
+/// Whether a document that is not JSON, given up to the end of its line, seems to end there: its
 /// brackets are closed, and so are its strings.
 fn ends_with_its_line(line: &str) -> bool {
     let count = |characters: [char; 2]| line.matches(characters).count();

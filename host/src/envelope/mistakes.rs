@@ -1,5 +1,5 @@
 //! What keeps a text from being JSON, in words that help whoever wrote it: where, what stands
-//! there, and what would be right. Models make a few mistakes again and again; those have words
+//! there, and what would be right. Models make a few mistakes again and again; those have messages
 //! of their own.
 
 use super::DecodeError;

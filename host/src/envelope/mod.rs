@@ -76,7 +76,7 @@ pub struct Answer {
     pub outcome: Outcome,
 }
 
-/// A text that is no envelope.
+/// A text that is not an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct DecodeError {
@@ -116,8 +116,8 @@ const KEYS: [&str; 3] = [actions::KEY, tool::KEY, "commands"];
 /// Turns text into an envelope.
 ///
 /// # Errors
-/// Text without a document, a document that is no JSON or of no known dialect, or one that
-/// does not have its dialect's shape.
+/// Text without a document, a document that is not JSON or of no known dialect, or one that does
+/// not have its dialect's shape.
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
     let Document { value, repairs } = document(text, mode, &KEYS)?;
     Ok(Envelope { repairs, ..from_value(value)? })
@@ -189,7 +189,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> DecodeError {
     }
 }
 
-/// What is wrong with a document that is no object.
+/// What is wrong with a document that is not an object.
 fn no_object(value: &Value) -> DecodeError {
     match value {
         Value::Array(items) if lenient::is_list(value, &KEYS) => DecodeError::one(

@@ -116,7 +116,7 @@ impl Host {
     }
 }
 
-/// What a call answers that would do something else than the person saw.
+/// What a call that would do something other than what the person saw answers.
 pub fn outdated() -> Failure {
     let message = "what this call would do is not, or no longer, what the person saw; make the call \
                    again without an answer";

@@ -1,11 +1,11 @@
-//! Settings that name what is not there: they would do nothing, without a word.
+//! Settings that name what is not there, and so would silently do nothing.
 
 use crate::plugin::registry::Registry;
 use crate::policy::{BackendKind, Policy, Settings};
 use crate::schema::nearest;
 
 /// What layers of settings name and nobody answers to, one sentence for each: where it stands, and
-/// what there is.
+/// what there is instead.
 pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -> Vec<String> {
     let tools = registry.names();
     let mut unknown: Vec<String> = policy
@@ -47,7 +47,7 @@ pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -
     unknown
 }
 
-/// Languages that no linter is for, and names that are no linter's for their language.
+/// Languages that there is no linter for, and names that no linter for their language has.
 fn linters(settings: &Settings, registry: &Registry) -> Vec<String> {
     let mut unknown = Vec::new();
     for (language, chosen) in &settings.linters {

@@ -35,7 +35,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Reads a line. What it has beside the fields that are known here is left alone.
+    /// Reads a line. What it has besides the fields that are known here is left alone.
     ///
     /// # Errors
     /// What is wrong with it, in words.

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub use entry::{CommitRecord, Entry, Event, HealthRecord, PathChange, Record, Verdict, library};
 pub use reader::{Line, Lines, rotated};
@@ -25,7 +26,16 @@ const FILE: &str = "journal.jsonl";
 /// Where a workspace's records go. The file is made with the first one.
 pub struct Journal {
     workspace: Arc<Workspace>,
-    file: Mutex<Option<File>>,
+    file: Mutex<Option<Opened>>,
+}
+
+/// How long the file is taken for the one that has its name.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The file that is written.
+struct Opened {
+    file: File,
+    at: Instant,
 }
 
 impl Journal {
@@ -34,8 +44,8 @@ impl Journal {
         Self { workspace, file: Mutex::new(None) }
     }
 
-    /// Appends one line. A workspace that can't be written has no journal: that is said
-    /// once for each line, and no reason to refuse the call.
+    /// Appends one line. A workspace that can't be written has no journal: that is logged once for
+    /// each line, and is no reason to refuse the call.
     pub fn append(&self, entry: &Entry) {
         if let Err(error) = self.try_append(entry) {
             tracing::warn!("the journal {OWN}/{FILE} can't be written: {error}");
@@ -45,16 +55,23 @@ impl Journal {
     fn try_append(&self, entry: &Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         line.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.is_none() {
-            let mut opened = self.workspace.append_own(FILE)?;
-            if !self.ends_a_line()? {
-                opened.write_all(b"\n")?;
-            }
-            *file = Some(opened);
-        }
+        let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have rotated it.
+        let is_current = |opened: &Opened| opened.at.elapsed() < LOOK_AGAIN;
+        let opened = match opened.take().filter(is_current) {
+            Some(current) => opened.insert(current),
+            None => opened.insert(self.open()?),
+        };
         // One write, so that records of several hosts don't mix.
-        file.as_mut().map_or(Ok(()), |file| file.write_all(&line))
+        opened.file.write_all(&line)
+    }
+
+    fn open(&self) -> io::Result<Opened> {
+        let mut file = self.workspace.append_own(FILE)?;
+        if !self.ends_a_line()? {
+            file.write_all(b"\n")?;
+        }
+        Ok(Opened { file, at: Instant::now() })
     }
 
     /// Whether nothing was written after the last line: a host may have died, or its disk have been
@@ -79,8 +96,8 @@ impl Journal {
         self.workspace.append_own(FILE).map(drop)
     }
 
-    /// The latest entries that are `wanted`, at most so many, the oldest first, and how many lines
-    /// could not be read: those of a newer version, or broken by a crash.
+    /// The latest entries that are `wanted`, at most `most` of them, the oldest first, and how many
+    /// lines could not be read: those of a newer version, or broken by a crash.
     ///
     /// # Errors
     /// A journal that can't be read.
@@ -145,6 +162,23 @@ mod tests {
             })
         });
         lines.collect()
+    }
+
+    #[test]
+    fn a_file_that_was_rotated_is_written_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        let entry = |id: &str| {
+            let done = Outcome::Executed(serde_json::json!({}));
+            Entry::Call(Record::new(id, "a.b", None, &done, 1.0))
+        };
+        journal.append(&entry("1"));
+        let current = directory.path().join(OWN).join(FILE);
+        std::fs::rename(&current, current.with_extension("jsonl.1")).unwrap();
+        std::thread::sleep(LOOK_AGAIN);
+        journal.append(&entry("2"));
+        let files: Vec<String> = read(&journal).into_iter().map(|(path, ..)| path).collect();
+        assert_eq!(files, [".cofferdam/journal.jsonl.1", ".cofferdam/journal.jsonl"]);
     }
 
     #[test]

@@ -29,8 +29,8 @@ const REPORTS: usize = 64;
 const LAST_REPORTS: Duration = Duration::from_secs(5);
 
 impl Server {
-    /// Makes a call. What the caller can mend is a result that says so; only what is no tool at
-    /// all is an error of the protocol.
+    /// Makes a call. What the caller can mend is a result that says so; only a name that no tool
+    /// has is an error of the protocol.
     pub(super) async fn call(
         &self,
         mut request: CallToolRequestParams,

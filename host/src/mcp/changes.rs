@@ -16,7 +16,7 @@ use super::offer::Offer;
 /// How long a client may take to hear of a change.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is said of the lists of a role that are others than they were.
+/// What is said of those lists of a role that have changed.
 fn notices(old: &Offer, new: &Offer, role: Option<&str>) -> Vec<ServerNotification> {
     // A role that is gone has no tools.
     let tools = |offer: &Offer| offer.tools(role).ok();

@@ -40,7 +40,7 @@ impl Connections {
         }
     }
 
-    /// Waits until the requests that have come are answered, for so long at most.
+    /// Waits until the requests that have come are answered, for this long at most.
     pub async fn ended(&mut self, patience: Duration) {
         let all = async { while self.0.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, all).await.is_err() {

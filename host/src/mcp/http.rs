@@ -47,10 +47,10 @@ pub struct Access {
     /// What a request has to bring as `Authorization: Bearer ...`; without one, everybody who
     /// reaches the address may call.
     pub token: Option<String>,
-    /// Names beside those of the loopback interface under which it is reached, with a port or
+    /// Names besides those of the loopback interface under which it is reached, with a port or
     /// without.
     pub hosts: Vec<String>,
-    /// Pages beside its own origin on the loopback interface that may use it from a browser, such
+    /// Pages besides its own origin on the loopback interface that may use it from a browser, such
     /// as `https://app.example.com:443`.
     pub origins: Vec<String>,
     /// How many requests a second are taken from one address, with as many at once; `None`: any

@@ -62,7 +62,7 @@ impl Malformed {
     }
 }
 
-/// What of a message can be seen though the rest is no JSON, as far as it is one object.
+/// What can be seen of a message although the rest is not JSON, as far as it is one object.
 #[derive(Default, Deserialize)]
 struct Head {
     #[serde(default)]

@@ -67,7 +67,7 @@ const FRESH: u64 = 60 * 1000;
 /// A server that ended because something was wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The client said something else than MCP at the beginning.
+    /// The client said something other than MCP at the beginning.
     #[error("the client did not begin as MCP does: {0}")]
     Handshake(String),
     /// The task that serves has failed.
@@ -109,7 +109,7 @@ impl Server {
     /// The tools of a role, or all of them. `stopping` ends every call.
     ///
     /// # Errors
-    /// A role that is none.
+    /// An unknown role.
     pub fn new(
         host: Host,
         role: Option<&str>,
@@ -133,7 +133,7 @@ impl Server {
     /// The same server under another role, with which it shares its workers.
     ///
     /// # Errors
-    /// A role that is none.
+    /// An unknown role.
     pub fn under(&self, role: &str) -> Result<Self, Refusal> {
         self.offer().host.role(Some(role))?;
         Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
@@ -159,8 +159,8 @@ impl Server {
     /// Calls that have begun end with what they began with.
     ///
     /// # Errors
-    /// See [`Host::renewed`]; settings that have the server's own role no more. The server goes on
-    /// as it was then.
+    /// See [`Host::renewed`]; settings that no longer have the server's own role. The server goes
+    /// on as it was then.
     pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
         let (old, role) = (self.offer(), self.role.clone());
         let renewed = blocking(move || {

@@ -30,7 +30,7 @@ impl Offer {
     /// What a role can call, by name: always in the same order.
     ///
     /// # Errors
-    /// A role that is none.
+    /// An unknown role.
     pub fn tools(&self, role: Option<&str>) -> Result<Arc<[Tool]>, Refusal> {
         let of_role = self.host.role(role)?;
         let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);

@@ -76,7 +76,7 @@ impl<T: Clone> Listings<T> {
     /// The page of a role's list that a cursor names.
     ///
     /// # Errors
-    /// A cursor that names none, or one of a list that is kept no more.
+    /// A cursor that names no item, or one of a list that is no longer kept.
     pub(super) fn next(
         &self,
         role: Option<&str>,

@@ -1,5 +1,5 @@
-//! Requests whose parameters are not those of their method: the library takes them for some other
-//! party's, and here they are refused with what is wrong.
+//! Requests whose parameters are not those of their method: the library takes them for custom
+//! requests, and here they are refused with what is wrong.
 
 use rmcp::ErrorData;
 use rmcp::model::{CustomRequest, ErrorCode};
@@ -19,9 +19,8 @@ type Parameter = (&'static str, Kind, bool);
 
 const CURSOR: &[Parameter] = &[("cursor", Kind::Text, false)];
 
-/// The parameters of a method; none, where the server does not know it. `initialize` is known before
-/// a session only.
-/// Source: the schema of the protocol, `schema/2026-07-28/schema.ts` and before.
+/// The parameters of a method; none where the server does not know it. `initialize` is known only
+/// before a session. Source: the schema of the protocol, `schema/2026-07-28/schema.ts` and before.
 fn parameters(method: &str) -> Option<&'static [Parameter]> {
     Some(match method {
         "tools/call" => &[
@@ -39,7 +38,7 @@ fn parameters(method: &str) -> Option<&'static [Parameter]> {
     })
 }
 
-/// Why a request is not taken that is none of those that the library knows.
+/// Why a request that is not one of those that the library knows is not taken.
 pub(super) fn refused(request: &CustomRequest) -> ErrorData {
     let Some(parameters) = parameters(&request.method) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);

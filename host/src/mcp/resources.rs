@@ -15,6 +15,7 @@ use super::Server;
 use super::results;
 use crate::host::RunOptions;
 use crate::outcome::{Failure, Outcome, Status};
+use crate::runtime::blocking;
 
 /// The address of the journal.
 const JOURNAL: &str = "cofferdam://journal";
@@ -66,14 +67,20 @@ impl Server {
             Ok(ReadResourceResult::new(vec![contents]))
         };
         if uri == JOURNAL && self.role.is_none() {
-            let latest = self.offer().host.journal().latest(ENTRIES, |_| true);
+            let offer = self.offer();
+            let latest = blocking(move || offer.host.journal().latest(ENTRIES, |_| true)).await;
             let (entries, _) = latest.map_err(|error| unknown(error.to_string()))?;
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
-        let role = self.role.as_deref();
-        let offer = self.offer();
-        let kept = self.shared.results.read(offer.host.workspace(), role, uri).map_err(unknown)?;
+        let kept = {
+            let (server, uri) = (self.clone(), uri.to_owned());
+            blocking(move || {
+                let (offer, role) = (server.offer(), server.role.as_deref());
+                server.shared.results.read(offer.host.workspace(), role, &uri)
+            })
+        };
+        let kept = kept.await.map_err(unknown)?;
         if let Some(kept) = kept {
             return text(kept.text, kept.mime_type);
         }

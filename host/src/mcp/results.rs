@@ -148,7 +148,7 @@ impl Results {
         (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
     }
 
-    /// Adds to a result what its programs printed, beside what the tool made of it.
+    /// Adds to a result what its programs printed, besides what the tool made of it.
     pub(super) fn add_outputs(
         &self,
         result: &mut CallToolResult,
@@ -198,7 +198,7 @@ impl Results {
     /// where nothing is kept for this role.
     ///
     /// # Errors
-    /// A part that is none, or is too large; output that can't be read any more.
+    /// An invalid part, or one that is too large; output that can't be read any more.
     pub(super) fn read(
         &self,
         workspace: &Workspace,

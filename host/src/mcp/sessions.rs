@@ -20,7 +20,7 @@ use super::connection::Connection;
 /// How many sessions there may be at a time, under all roles.
 pub(super) const SESSIONS: usize = 1024;
 
-/// When a session ends in which nothing is said: later than any question that is open.
+/// When a session in which nothing is said ends: later than any question that is open.
 const QUIET: Duration = Duration::from_secs(20 * 60);
 
 /// The places of all sessions. Clones are the same places.

@@ -21,7 +21,7 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// Places for so many calls, and for [`ASKED`] questions.
+    /// Places for this many calls, and for [`ASKED`] questions.
     pub fn new(most: usize) -> Self {
         let [calls, questions] = [most, ASKED].map(|most| Arc::new(Semaphore::new(most)));
         Self { calls, most, questions }

@@ -33,7 +33,7 @@ const LEAST: usize = 4 << 10;
 /// How much is read of the input and not taken yet, in bytes: what a pipe may hold.
 const AHEAD: usize = 1 << 20;
 
-/// What a line counts beside its own, in bytes.
+/// What a line counts besides its own bytes, in bytes.
 const LINE: usize = 64;
 
 /// How long lines that are read wait for a client that has ended it and does not read.
@@ -51,8 +51,8 @@ pub(super) struct Stdio<R> {
     said: Option<mpsc::UnboundedSender<Vec<u8>>>,
     /// What that task has to write, in bytes.
     waiting: watch::Sender<usize>,
-    /// Lines that are read, but not taken yet: only so is the end of the input seen though the client
-    /// does not read.
+    /// Lines that are read, but not taken yet: only this way is the end of the input seen even if
+    /// the client does not read.
     ahead: VecDeque<Result<Bytes, TooLong>>,
     /// When the input has ended.
     ended: Option<Instant>,
@@ -65,8 +65,8 @@ pub(super) struct Stdio<R> {
 pub(super) struct Writer(JoinHandle<io::Result<()>>);
 
 impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
-    /// A transport for lines of so many bytes at most. It speaks until it is dropped, and
-    /// the writer has the rest then.
+    /// A transport for lines of `most` bytes at most. It speaks until it is dropped, and the writer
+    /// has the rest then.
     pub fn new(
         input: R,
         output: impl AsyncWrite + Send + Unpin + 'static,

@@ -49,7 +49,7 @@ pub struct Verifying {
 }
 
 impl Checker<'_> {
-    /// Commands as calls; `None` where one of them is none.
+    /// Commands as calls; `None` where one of them is not valid.
     pub(super) fn edits(
         &self,
         commands: &[Command],
@@ -98,7 +98,7 @@ impl Checker<'_> {
         (calls.len() == commands.len()).then_some(Edits { calls, touched })
     }
 
-    /// A verification as a call; `None` where it is none.
+    /// A verification as a call; `None` where it is not valid.
     pub(super) fn verification(
         &self,
         verification: &Verification,
@@ -113,7 +113,7 @@ impl Checker<'_> {
         self.lint(&verification.args, at, blocked)
     }
 
-    /// A lint as a call; `None` where its arguments are none of the tool's.
+    /// A lint as a call; `None` where its arguments do not fit the tool.
     pub(super) fn lint(
         &self,
         args: &Map<String, Value>,
@@ -130,7 +130,7 @@ impl Checker<'_> {
     /// wider one.
     ///
     /// # Errors
-    /// A lint that is none, or one for the end of a phase that the work order does not have.
+    /// An invalid lint, or none for the end of the phase where one is needed.
     pub fn acceptance(&self, is_phase_boundary: bool) -> Result<Vec<Verifying>, Blocked> {
         let mut blocked = Blocked::default();
         let acceptance = &self.step.order().acceptance;

@@ -17,7 +17,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// What a lint covers. A path that is left out counts as `nomarr/`, also where there is none.
+    /// What a lint covers. A path that is left out counts as `nomarr/`, even where there is no such
+    /// directory.
     pub fn of(lint: &Lint) -> Self {
         let path = lint.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT);
         // A path that leads out is refused by the tool; until then it covers only itself.

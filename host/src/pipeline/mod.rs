@@ -1,6 +1,6 @@
 //! The pipeline Designer -> QA -> Main: what its documents are, what is wrong with them, and what
-//! a round of it is said to have done. A Designer writes commands, QA approves or rejects them,
-//! Main executes them verbatim and verifies the result. Source: S0.
+//! the record of a round says. A Designer writes commands, QA approves or rejects them, Main
+//! executes them verbatim and verifies the result. Source: S0.
 //!
 //! | module | what |
 //! |---|---|
@@ -84,8 +84,8 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Adds one thing that is wrong, under the words that the log has for it; the log names what
-    /// it says already only once.
+    /// Adds one thing that is wrong, under the words that the log has for it; the log does not
+    /// repeat its last line.
     fn add(&mut self, line: String, problem: Problem) {
         if self.log.last() != Some(&line) {
             self.log.push(line);
@@ -105,7 +105,7 @@ impl Blocked {
     }
 }
 
-/// Text that is no document of the right shape.
+/// Text that is not a document of the right shape.
 impl From<Vec<Problem>> for Blocked {
     fn from(problems: Vec<Problem>) -> Self {
         let log = problems.iter().map(|problem| format!("parse error: {problem}")).collect();

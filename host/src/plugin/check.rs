@@ -253,7 +253,7 @@ fn derived(place: Place, component: &[u8]) -> Checked {
     }
 }
 
-/// A file that is no packed component, and what makes it one.
+/// A file that is not a packed component, and what makes it one.
 fn unusable(place: Place, error: &PackError) -> Finding {
     let cure = match error {
         PackError::NoManifest => {

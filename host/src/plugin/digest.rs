@@ -14,7 +14,7 @@ const ALGORITHM: &str = "sha256:";
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
-/// Text that is no digest.
+/// Text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no digest: 'sha256:' and 64 lower-case hexadecimal digits")]
 pub struct DigestError(String);

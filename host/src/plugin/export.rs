@@ -23,7 +23,7 @@ impl<'a> Exported<'a> {
     /// A tool as an agent under `role` is told of it. Under a role it has the role's own word or
     /// its short name, where that means this tool; otherwise `plugin__tool`.
     ///
-    /// `None` where its input schema is no schema: every call of it would be refused, so nobody is
+    /// `None` where its input schema is invalid: every call of it would be refused, so nobody is
     /// told of it. That is logged, with the place in the schema (S4, "Fallback Strategy").
     pub fn new(registry: &Registry, entry: &'a ToolEntry, role: Option<&Role>) -> Option<Self> {
         if let Err(error) = entry.input() {
@@ -35,9 +35,9 @@ impl<'a> Exported<'a> {
         Some(Self { name: name(registry, entry, role), entry, input })
     }
 
-    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what a
-    /// call is granted, not from what the plugin says of itself; where it would be denied, from what
-    /// the plugin asks for.
+    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what a call is
+    /// granted, not from what the plugin says of itself; where it would be denied, from what the
+    /// plugin asks for.
     pub fn mcp(&self, policy: &Policy) -> Value {
         let tool = self.entry.tool();
         let may = match policy.decide(&self.entry.subject(), None) {

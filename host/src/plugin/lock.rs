@@ -71,7 +71,7 @@ pub enum LockError {
     /// Written by another version of this program.
     #[error("{FILE} has version {0}; this host reads version {VERSION}")]
     Version(u32),
-    /// A plugin's name that is none.
+    /// An invalid plugin name.
     #[error("{FILE}: plugin '{}' is not of {NAME_FORM}", shorten(.0, 80))]
     Name(String),
 }
@@ -126,7 +126,7 @@ impl Locked {
         }
     }
 
-    /// What a lock says falsely of a plugin, in words; nothing, where it says the truth.
+    /// What a lock says of a plugin that is not true, in words; nothing where all of it is.
     pub fn lies(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
         let (said, requests) = (&self.requests, &manifest.requests);
         if said != requests {
@@ -163,7 +163,7 @@ impl Candidate {
     /// Reads a packed component. A signature is the caller's business.
     ///
     /// # Errors
-    /// Bytes that are no packed component, a manifest or a schema that is none.
+    /// Bytes that are not a packed component; an invalid manifest or schema.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
         let manifest = pack::manifest(&bytes, &source.called())?;
         manifest.check_schemas()?;

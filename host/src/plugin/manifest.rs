@@ -178,7 +178,7 @@ impl Manifest {
     /// Compiles every schema.
     ///
     /// # Errors
-    /// The first one that is no schema.
+    /// The first one that is not a schema.
     pub fn check_schemas(&self) -> Result<(), ManifestError> {
         for (index, tool) in self.tools.iter().enumerate() {
             for (which, schema) in tool.schemas() {

@@ -21,7 +21,7 @@ const CUSTOM: u8 = 0;
 /// How much of a file is read to find its manifest, in bytes. Most manifests are complete then.
 const LEADING: u64 = 16 << 10;
 
-/// A file that is no packed component, or can't become one.
+/// A file that is not a packed component, or can't become one.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// The file could not be read.
@@ -40,7 +40,7 @@ pub enum PackError {
         /// What is wrong, with its line.
         source: toml::de::Error,
     },
-    /// A schema file is no JSON.
+    /// A schema file is not JSON.
     #[error("{}: {source}", path.display())]
     Json {
         /// Which file.
@@ -122,7 +122,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
 /// Puts a manifest into a component.
 ///
 /// # Errors
-/// Bytes that are no component, or one that has a manifest already.
+/// Bytes that are not a component, or one that has a manifest already.
 pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError> {
     if section(component)?.is_some() {
         return Err(PackError::AlreadyPacked);
@@ -172,7 +172,7 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
 /// ([`typed`]). Of the latter, `called` is the name: that of its file or repository.
 ///
 /// # Errors
-/// Bytes that are no component, or one without a good manifest.
+/// Bytes that are not a component, or one without a good manifest.
 pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
     match packed_manifest(component)? {
         Some(manifest) => Ok(manifest),
@@ -180,10 +180,10 @@ pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
     }
 }
 
-/// The manifest that is packed into a component; `None`: there is none.
+/// The manifest that is packed into a component; `None` where there is none.
 ///
 /// # Errors
-/// Bytes that are no component, or a manifest that is no good.
+/// Bytes that are not a component, or a manifest that is no good.
 pub fn packed_manifest(component: &[u8]) -> Result<Option<Manifest>, PackError> {
     Ok(section(component)?.map(Manifest::parse).transpose()?)
 }
@@ -196,7 +196,7 @@ pub fn called(path: &Path) -> String {
 /// The names of what a component imports: its capability claim.
 ///
 /// # Errors
-/// Bytes that are no component.
+/// Bytes that are not a component.
 pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     let mut imports = Vec::new();
     outermost(component, |payload| {
@@ -213,7 +213,7 @@ pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
 /// The names of what a component exports.
 ///
 /// # Errors
-/// Bytes that are no component.
+/// Bytes that are not a component.
 pub fn exports(component: &[u8]) -> Result<Vec<String>, PackError> {
     let mut exports = Vec::new();
     outermost(component, |payload| {

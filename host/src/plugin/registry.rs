@@ -31,8 +31,8 @@ pub struct Plugin {
     pub compiled: Option<PathBuf>,
     /// Whether it came with the host.
     pub built_in: bool,
-    /// What its file has to be whenever it is read; none: whatever it is then, for plugins that came
-    /// with the host.
+    /// What its file has to be whenever it is read. `None` for plugins that came with the host:
+    /// whatever it is then.
     pub digest: Option<Digest>,
 }
 
@@ -79,7 +79,7 @@ impl ToolEntry {
     /// The schema of the arguments, compiled at its first use.
     ///
     /// # Errors
-    /// A schema that is none.
+    /// An invalid schema.
     pub fn input(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.input, &self.tool().input)
     }
@@ -87,7 +87,7 @@ impl ToolEntry {
     /// The schema of the answer, compiled at its first use.
     ///
     /// # Errors
-    /// A schema that is none.
+    /// An invalid schema.
     pub fn output(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.output, &self.tool().output)
     }
@@ -153,7 +153,7 @@ pub enum RegistryError {
         /// The digest that it should have.
         accepted: Digest,
     },
-    /// The lock does not say the truth of a plugin.
+    /// The lock does not tell the truth about a plugin.
     #[error(
         "cofferdam.lock is wrong about the plugin '{name}': {lie}; `cofferdam plugin install {name}` writes it anew"
     )]
@@ -163,7 +163,7 @@ pub enum RegistryError {
         /// What is wrong.
         lie: String,
     },
-    /// A tool's schema is no JSON Schema.
+    /// A tool's schema is not a JSON Schema.
     #[error("the tool '{0}': {1}")]
     Schema(String, String),
 }
@@ -205,13 +205,13 @@ impl Registry {
     /// Takes in one packed component from elsewhere.
     ///
     /// # Errors
-    /// A file that is no packed component, is too large, or has the name of another plugin.
+    /// A file that is not a packed component, is too large, or has the name of another plugin.
     pub fn add_file(&mut self, file: &Path) -> Result<(), RegistryError> {
         self.add(file, false)
     }
 
-    /// Takes in a plugin that a person has installed, if its file is what was accepted and the
-    /// lock says the truth of it. None of its code is compiled here.
+    /// Takes in a plugin that a person has installed, if its file is what was accepted and the lock
+    /// tells the truth about it. None of its code is compiled here.
     ///
     /// # Errors
     /// As of [`add_file`](Self::add_file); a file that was changed, a lock that is wrong.

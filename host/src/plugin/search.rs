@@ -3,9 +3,9 @@
 use super::manifest::Tool;
 use super::registry::ToolEntry;
 
-/// The tools that any of the words in `query` fits, the best first: those that more words fit
-/// come before those that fewer do, then a name counts more than a title, a title more than a
-/// description. Those that are as good as each other stand in the order of their names.
+/// The tools that any of the words in `query` fits, the best first: those that more words fit come
+/// before those that fewer do, then a name counts more than a title, a title more than a
+/// description. Those that fit equally well come in the order of their names.
 pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Vec<&'a ToolEntry> {
     let query = words(query);
     let mut found: Vec<((usize, u32), String, &ToolEntry)> = tools

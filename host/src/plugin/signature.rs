@@ -19,15 +19,15 @@ pub const MAX: u64 = 16 << 10;
 #[serde(try_from = "String", into = "String")]
 pub struct Signer(String);
 
-/// Text that is no public key.
+/// Text that is not a public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no public key of minisign: it has 56 characters and begins with RW")]
 pub struct SignerError(String);
 
-/// A signature that says nothing.
+/// A signature that proves nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// It is none of minisign's.
+    /// It is not a minisign signature.
     #[error("the signature is malformed; minisign makes them: `minisign -Sm FILE`")]
     Malformed,
     /// It was made with another key.

@@ -185,7 +185,7 @@ impl Address {
         }
     }
 
-    /// The address of a file beside this one, whose name has this more at its end.
+    /// The address of a file beside this one, whose name has this added at its end.
     #[must_use]
     pub fn beside(&self, suffix: &str) -> Self {
         let (path, query) = self.path.split_at(self.path.find('?').unwrap_or(self.path.len()));

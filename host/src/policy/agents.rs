@@ -27,7 +27,7 @@ pub struct AgentCommand {
     arguments: Vec<String>,
 }
 
-/// Words that are no command.
+/// Words that are not a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentCommandError {
     /// There is no program.

@@ -142,12 +142,11 @@ impl Capabilities {
     /// the operator can, and no network.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
-        let mut rest = self.clone();
-        rest.process.retain(|program| !SHELLS.contains(&program.as_str()));
-        rest.agents.clear();
-        rest.http.clear();
-        rest.any_origin = false;
-        rest
+        let Self { files, scan, process, backends, cache, agents: _, http: _, any_origin: _ } =
+            self.clone();
+        let is_shell = |program: &String| SHELLS.contains(&program.as_str());
+        let process = process.into_iter().filter(|program| !is_shell(program)).collect();
+        Self { files, scan, process, backends, cache, ..Self::NONE }
     }
 
     /// Whether a call may wait for programs: its own, those of backends, or agents.
@@ -161,36 +160,24 @@ impl Capabilities {
     }
 
     fn every_agent(&self) -> bool {
-        self.agents.contains("*")
+        self.agents.contains(EVERY_AGENT)
     }
 }
+
+/// What stands in place of names for all agents of the settings.
+pub(super) const EVERY_AGENT: &str = "*";
 
 /// Programs whose arguments are programs.
 const SHELLS: &[&str] = &["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "files={}", self.files)?;
-        if self.scan {
-            f.write_str(" scan")?;
+        if self.files == Files::None {
+            f.write_str("files=none")?;
         }
-        for program in &self.process {
-            write!(f, " process={program}")?;
-        }
-        for kind in &self.backends {
-            write!(f, " backends={kind}")?;
-        }
-        if self.cache {
-            f.write_str(" cache")?;
-        }
-        for agent in &self.agents {
-            write!(f, " agents={agent}")?;
-        }
-        for origin in &self.http {
-            write!(f, " http={origin}")?;
-        }
-        if self.any_origin {
-            f.write_str(" http=*")?;
+        for (index, each) in self.each().enumerate() {
+            let gap = if index == 0 && self.files > Files::None { "" } else { " " };
+            write!(f, "{gap}{each}")?;
         }
         Ok(())
     }

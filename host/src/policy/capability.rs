@@ -4,7 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{BackendKind, Capabilities, Files, Origin, OriginError};
+use super::capabilities::EVERY_AGENT;
+use super::{BackendKind, Capabilities, Files, Origin, OriginError, is_agent_name};
 
 /// One thing that can be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,22 +18,27 @@ pub enum Capability {
     Process(String),
     /// `backends=linter`
     Backends(BackendKind),
+    /// `cache`
+    Cache,
+    /// `agents=code-implementer`; `agents=*`: every agent of the settings.
+    Agent(String),
     /// `http=https://example.org`
     Http(Origin),
     /// `http=*`: asked for by plugins that can't name their origins, and never granted itself.
     AnyOrigin,
 }
 
-/// Text that is no capability.
+/// Text that is not a capability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
-    /// It is of no form that there is.
+    /// It has none of the known forms.
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
-         backends=linter, backends=test-runner, backends=builder and http=https://HOST"
+         backends=linter, backends=test-runner, backends=builder, cache, agents=NAME and \
+         http=https://HOST"
     )]
     Unknown(String),
-    /// Its origin is none.
+    /// Its origin is invalid.
     #[error(transparent)]
     Origin(#[from] OriginError),
 }
@@ -44,6 +50,8 @@ impl fmt::Display for Capability {
             Self::Scan => f.write_str("scan"),
             Self::Process(program) => write!(f, "process={program}"),
             Self::Backends(kind) => write!(f, "backends={kind}"),
+            Self::Cache => f.write_str("cache"),
+            Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
         }
@@ -55,8 +63,10 @@ impl FromStr for Capability {
 
     fn from_str(text: &str) -> Result<Self, CapabilityError> {
         let unknown = || CapabilityError::Unknown(crate::outcome::shorten(text, 80));
-        if text == "scan" {
-            return Ok(Self::Scan);
+        match text {
+            "scan" => return Ok(Self::Scan),
+            "cache" => return Ok(Self::Cache),
+            _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
             ("files", "read") => Ok(Self::Files(Files::Read)),
@@ -65,6 +75,9 @@ impl FromStr for Capability {
             ("backends", "linter") => Ok(Self::Backends(BackendKind::Linter)),
             ("backends", "test-runner") => Ok(Self::Backends(BackendKind::TestRunner)),
             ("backends", "builder") => Ok(Self::Backends(BackendKind::Builder)),
+            ("agents", name) if name == EVERY_AGENT || is_agent_name(name) => {
+                Ok(Self::Agent(name.to_owned()))
+            }
             ("http", origin) => Ok(Self::Http(origin.parse()?)),
             _ => Err(unknown()),
         }
@@ -79,7 +92,19 @@ impl Capability {
             Self::Scan => "scan",
             Self::Process(_) => "process",
             Self::Backends(_) => "backends",
+            Self::Cache => "cache",
+            Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
+        }
+    }
+
+    /// How a person writes it who grants it. Where a plugin asks without a name, it is granted by
+    /// one.
+    pub fn to_grant(&self) -> String {
+        match self {
+            Self::AnyOrigin => "http=https://HOST".to_owned(),
+            Self::Agent(name) if name == EVERY_AGENT => "agents=NAME".to_owned(),
+            named => named.to_string(),
         }
     }
 
@@ -100,6 +125,15 @@ impl Capability {
             Self::Backends(BackendKind::Builder) => {
                 "using the builders, which execute what the workspace holds".to_owned()
             }
+            Self::Cache => "keeping something from call to call".to_owned(),
+            Self::Agent(name) if name == EVERY_AGENT => {
+                "giving tasks to every agent of your settings, none of which is sandboxed: each \
+                 can be granted by name, as agents=NAME"
+                    .to_owned()
+            }
+            Self::Agent(name) => {
+                format!("giving tasks to your agent {name}, which is not sandboxed")
+            }
             Self::Http(origin) => format!("asking {origin}"),
             Self::AnyOrigin => {
                 "asking origins that it does not name: each has to be granted by name, as \
@@ -110,29 +144,36 @@ impl Capability {
     }
 }
 
+// A field that is left out here is one that nobody is told of, and that nobody can take back. So
+// each set is taken apart by all of its fields: one more does not compile until it is here.
 impl Capabilities {
     /// Each capability of the set.
     pub fn each(&self) -> impl Iterator<Item = Capability> + '_ {
-        let files = (self.files > Files::None).then_some(Capability::Files(self.files));
-        let scan = self.scan.then_some(Capability::Scan);
-        files
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        (*files > Files::None)
+            .then_some(Capability::Files(*files))
             .into_iter()
-            .chain(scan)
-            .chain(self.process.iter().cloned().map(Capability::Process))
-            .chain(self.backends.iter().copied().map(Capability::Backends))
-            .chain(self.http.iter().cloned().map(Capability::Http))
-            .chain(self.any_origin.then_some(Capability::AnyOrigin))
+            .chain(scan.then_some(Capability::Scan))
+            .chain(process.iter().cloned().map(Capability::Process))
+            .chain(backends.iter().copied().map(Capability::Backends))
+            .chain(cache.then_some(Capability::Cache))
+            .chain(agents.iter().cloned().map(Capability::Agent))
+            .chain(http.iter().cloned().map(Capability::Http))
+            .chain(any_origin.then_some(Capability::AnyOrigin))
     }
 
     /// Whether the set holds a capability, or more of its kind.
     pub fn holds(&self, capability: &Capability) -> bool {
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
-            Capability::Files(files) => self.files >= *files,
-            Capability::Scan => self.scan,
-            Capability::Process(program) => self.process.contains(program),
-            Capability::Backends(kind) => self.backends.contains(kind),
-            Capability::Http(origin) => self.any_origin || self.http.contains(origin),
-            Capability::AnyOrigin => self.any_origin,
+            Capability::Files(wanted) => files >= wanted,
+            Capability::Scan => *scan,
+            Capability::Process(program) => process.contains(program),
+            Capability::Backends(kind) => backends.contains(kind),
+            Capability::Cache => *cache,
+            Capability::Agent(name) => agents.contains(EVERY_AGENT) || agents.contains(name),
+            Capability::Http(origin) => *any_origin || http.contains(origin),
+            Capability::AnyOrigin => *any_origin,
         }
     }
 
@@ -149,21 +190,27 @@ impl Capabilities {
     }
 
     /// The set without a capability. Without writing, reading is left; without reading, nothing.
+    /// One agent can't be taken from a set of all of them: the set then holds it still.
     pub fn remove(&mut self, capability: &Capability) {
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
-            Capability::Files(Files::Write) => self.files = self.files.min(Files::Read),
-            Capability::Files(_) => self.files = Files::None,
-            Capability::Scan => self.scan = false,
+            Capability::Files(Files::Write) => *files = (*files).min(Files::Read),
+            Capability::Files(_) => *files = Files::None,
+            Capability::Scan => *scan = false,
             Capability::Process(program) => {
-                self.process.remove(program);
+                process.remove(program);
             }
             Capability::Backends(kind) => {
-                self.backends.remove(kind);
+                backends.remove(kind);
+            }
+            Capability::Cache => *cache = false,
+            Capability::Agent(name) => {
+                agents.remove(name);
             }
             Capability::Http(origin) => {
-                self.http.remove(origin);
+                http.remove(origin);
             }
-            Capability::AnyOrigin => self.any_origin = false,
+            Capability::AnyOrigin => *any_origin = false,
         }
     }
 }
@@ -171,20 +218,25 @@ impl Capabilities {
 impl FromIterator<Capability> for Capabilities {
     fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
         let mut set = Self::NONE;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = &mut set;
         for capability in capabilities {
             match capability {
-                Capability::Files(files) => set.files = set.files.max(files),
-                Capability::Scan => set.scan = true,
+                Capability::Files(more) => *files = more.max(*files),
+                Capability::Scan => *scan = true,
                 Capability::Process(program) => {
-                    set.process.insert(program);
+                    process.insert(program);
                 }
                 Capability::Backends(kind) => {
-                    set.backends.insert(kind);
+                    backends.insert(kind);
+                }
+                Capability::Cache => *cache = true,
+                Capability::Agent(name) => {
+                    agents.insert(name);
                 }
                 Capability::Http(origin) => {
-                    set.http.insert(origin);
+                    http.insert(origin);
                 }
-                Capability::AnyOrigin => set.any_origin = true,
+                Capability::AnyOrigin => *any_origin = true,
             }
         }
         set
@@ -210,11 +262,16 @@ mod tests {
             "backends=linter",
             "backends=test-runner",
             "backends=builder",
+            "cache",
+            "agents=code-implementer",
+            "agents=qa",
             "http=https://a.example",
         ];
         let words: Vec<String> =
             set(&all).each().map(|capability| capability.to_string()).collect();
         assert_eq!(words, all);
+        // The whole set says them in the same words and order.
+        assert_eq!(set(&all).to_string(), all.join(" "));
         assert_eq!(set(&["files=write", "files=read"]), set(&["files=write"]));
         for (text, wanted) in [
             ("", "'' is no capability; there are files=read"),
@@ -224,6 +281,11 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
+            ("cache=true", "cache, agents=NAME and http=https://HOST"),
+            ("agents", "no capability"),
+            ("agents=", "no capability"),
+            ("agents=a b", "no capability"),
+            ("agents=q*", "no capability"),
             ("http=example.org", "begin with https://"),
             ("http=https://*.example", "letters, digits"),
             ("http=*", "begin with https://"),
@@ -241,6 +303,7 @@ mod tests {
             (vec!["files=write", "process=git"], vec!["files=write"]),
             (vec!["files=read", "scan", "process=sh"], vec!["scan", "process=sh"]),
             (vec!["http=https://a.example"], vec!["http=https://a.example"]),
+            (vec!["cache", "agents=qa"], vec!["cache", "agents=qa"]),
         ] {
             assert_eq!(set(&new).beyond(&old), set(&beyond));
             assert_eq!(set(&new).join(&old).beyond(&old), set(&beyond));
@@ -259,5 +322,54 @@ mod tests {
             some.remove(&gone.parse().unwrap());
             assert_eq!(some, set(&left), "{gone}");
         }
+    }
+
+    /// A set with something in every field. It names all fields, so a new one has to be put here.
+    fn full() -> Capabilities {
+        Capabilities {
+            files: Files::Write,
+            scan: true,
+            process: ["git".to_owned()].into(),
+            backends: [BackendKind::Linter].into(),
+            cache: true,
+            agents: ["*".to_owned(), "qa".to_owned()].into(),
+            http: "https://a.example".parse().into_iter().collect(),
+            any_origin: true,
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_set_is_lost() {
+        let full = full();
+        assert_eq!(full.each().collect::<Capabilities>(), full);
+        assert_eq!(full.join(&Capabilities::NONE), full);
+        assert_eq!(Capabilities::NONE.join(&full), full);
+        assert_eq!(full.beyond(&Capabilities::NONE), full);
+        assert_eq!(full.beyond(&full), Capabilities::NONE);
+        for each in full.each() {
+            assert!(full.holds(&each) && !Capabilities::NONE.holds(&each), "{each}");
+        }
+        let mut rest = full.clone();
+        for each in [Capability::Files(Files::Read)].into_iter().chain(full.each()) {
+            rest.remove(&each);
+        }
+        assert_eq!(rest, Capabilities::NONE);
+    }
+
+    #[test]
+    fn every_agent_is_more_than_one_of_them() {
+        let (every, one) = (set(&["agents=*"]), set(&["agents=qa"]));
+        assert_eq!(one.beyond(&every), Capabilities::NONE);
+        assert_eq!(every.beyond(&one), every);
+        // One of all can't be taken away; the set does not say that it was.
+        let (mut some, qa) = (every.clone(), Capability::Agent("qa".to_owned()));
+        some.remove(&qa);
+        assert!(some.holds(&qa));
+        some.remove(&Capability::Agent("*".to_owned()));
+        assert_eq!(some, Capabilities::NONE);
+        let words = every.each().map(|each| each.in_words()).collect::<String>();
+        assert!(words.contains("every agent") && words.contains("agents=NAME"), "{words}");
+        let written: Vec<String> = one.each().map(|each| each.to_grant()).collect();
+        assert_eq!(written, ["agents=qa"]);
     }
 }

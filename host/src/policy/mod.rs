@@ -1,8 +1,8 @@
 //! What a call may do: roles, scopes, grants and limits. Pure decisions, no I/O; where the
 //! settings come from is [`crate::config`]'s business.
 //!
-//! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the
-//! meet of all of them. Nothing that an envelope says takes part.
+//! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the meet
+//! of all of them. Nothing that an envelope says plays a part.
 
 mod agents;
 mod backends;
@@ -165,7 +165,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The same policy with one role more; it stands for one of its name.
+    /// The same policy with one more role, which replaces one of its name.
     #[must_use]
     pub fn with_role(mut self, role: Role) -> Self {
         self.roles.insert(role.name().to_owned(), role);
@@ -356,21 +356,24 @@ impl Policy {
 
 /// A grant as it is written in `cofferdam.toml`.
 fn lines(plugin: &str, granted: &Capabilities) -> String {
+    // What asks for origins without naming them is granted none of that.
+    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
+        granted;
     let mut lines = vec![format!("[grants.{plugin}]")];
-    if granted.files > Files::None {
-        lines.push(format!("files = \"{}\"", granted.files));
+    if *files > Files::None {
+        lines.push(format!("files = \"{files}\""));
     }
-    if granted.scan {
+    if *scan {
         lines.push("scan = true".to_owned());
     }
-    if granted.cache {
+    if *cache {
         lines.push("cache = true".to_owned());
     }
     for (key, names) in [
-        ("process", names(&granted.process)),
-        ("backends", names(&granted.backends)),
-        ("agents", names(&granted.agents)),
-        ("http", names(&granted.http)),
+        ("process", names(process)),
+        ("backends", names(backends)),
+        ("agents", names(agents)),
+        ("http", names(http)),
     ] {
         if !names.is_empty() {
             lines.push(format!("{key} = [{names}]"));

@@ -1,8 +1,8 @@
 //! Where a plugin may send HTTP requests: origins as they are requested and granted.
 //!
-//! An origin is a scheme, a host and a port, and nothing else. There is one way to write each:
-//! what could be read in two ways (user names, numbers that some programs take for addresses,
-//! names that end in a dot) is none.
+//! An origin is a scheme, a host and a port, and nothing else. There is one way to write each: what
+//! could be read in two ways (user names, numbers that some programs take for addresses, names that
+//! end in a dot) is not an origin.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,7 +37,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// Text that is no origin.
+/// Text that is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is no origin such as https://example.org or https://example.org:8443: {why}")]
 pub struct OriginError {
@@ -199,7 +199,7 @@ fn parse_host(host: &str) -> Result<OriginHost, &'static str> {
         return Err("a host's name has letters, digits and '-' between its dots, and no dot at \
                     its end; other scripts are written as xn--...");
     }
-    // What ends in a number, some programs take for an address: 2130706433, 0x7f.1, 127.1.
+    // Some programs take what ends in a number for an address: 2130706433, 0x7f.1, 127.1.
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|b| b.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));

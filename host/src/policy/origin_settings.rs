@@ -80,7 +80,7 @@ impl OriginSettings {
     }
 }
 
-/// A header that a request has beside those that say how it is transported.
+/// A header that a request has besides those that say how it is transported.
 fn is_header_name(name: &str) -> bool {
     const TRANSPORT: [&str; 12] = [
         "connection",

@@ -11,7 +11,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// `None`: it is no tool.
+    /// `None` if the text is not a valid pattern.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
@@ -35,7 +35,7 @@ impl Pattern {
         }
     }
 
-    /// What is wrong with a text that is none.
+    /// What is wrong with a text that is not a valid pattern.
     pub(super) fn complaint(text: &str) -> String {
         format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }

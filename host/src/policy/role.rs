@@ -110,13 +110,13 @@ impl Role {
     }
 
     /// The same role, with schemas that the arguments of its tools (qualified names) have to fit
-    /// beside the tools' own.
+    /// besides the tools' own.
     #[must_use]
     pub fn with_parameters(self, parameters: BTreeMap<String, Value>) -> Self {
         Self { parameters, ..self }
     }
 
-    /// The schema that the arguments of a tool (qualified name) have to fit beside the tool's own.
+    /// The schema that the arguments of a tool (qualified name) have to fit besides the tool's own.
     pub fn parameters(&self, tool: &str) -> Option<&Value> {
         self.parameters.get(tool)
     }

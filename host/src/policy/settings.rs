@@ -126,16 +126,17 @@ pub struct GrantSettings {
 }
 
 impl GrantSettings {
-    /// The capabilities of the grant, without what the host has to know beside them.
+    /// The capabilities of the grant, without what the host has to know besides them.
     pub fn capabilities(&self) -> Capabilities {
+        let Self { files, scan, process, environment: _, backends, cache, agents, http } = self;
         Capabilities {
-            files: self.files,
-            scan: self.scan,
-            process: self.process.clone(),
-            backends: self.backends.clone(),
-            cache: self.cache,
-            agents: self.agents.clone(),
-            http: self.http.iter().map(|granted| granted.origin.clone()).collect(),
+            files: *files,
+            scan: *scan,
+            process: process.clone(),
+            backends: backends.clone(),
+            cache: *cache,
+            agents: agents.clone(),
+            http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,
         }
     }

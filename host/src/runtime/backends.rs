@@ -27,11 +27,11 @@ pub struct Backends {
     unfit: Vec<Unfit>,
 }
 
-/// A linter that the operator chose for a language and that is none for it.
+/// What the operator chose to lint a language, but is not a linter for it.
 pub struct Unfit {
-    /// The chosen name, which may be no linter's at all.
+    /// The chosen name, which may belong to no linter at all.
     pub linter: String,
-    /// For what it was chosen.
+    /// What it was chosen for.
     pub language: String,
 }
 
@@ -148,7 +148,7 @@ impl Backends {
         Self { runtime, entries, unfit }
     }
 
-    /// What the operator chose among linters and nobody can answer to.
+    /// The operator's choices that are not linters for their languages.
     pub fn unfit(&self) -> &[Unfit] {
         &self.unfit
     }

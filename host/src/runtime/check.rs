@@ -1,4 +1,4 @@
-//! Whether a component would load: everything that keeps it from it, each with its place and
+//! Whether a component would load: everything that keeps it from loading, each with its place and
 //! what would be right. It is compiled and linked as for a call, and nothing of it is run.
 
 use wasmtime::component::{Component, Linker};

@@ -1,6 +1,6 @@
-//! Compiling components that did not come with the host: in a process of its own, which has
-//! nothing but its input and its output, within limits. What comes back is machine code that
-//! nobody can check; ARCHITECTURE.md says what this protects against and what not.
+//! Compiling components that did not come with the host: in a process of its own, which has nothing
+//! but its input and its output, within limits. What comes back is machine code that nobody can
+//! check; ARCHITECTURE.md says what this protects against and what it does not.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -54,7 +54,7 @@ impl Engine {
         PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
-    /// Names everything that compiled code depends on beside its component.
+    /// Names everything that compiled code depends on besides its component.
     pub(super) fn settings(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);

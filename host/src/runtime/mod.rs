@@ -1,4 +1,4 @@
-//! The engine and everything that runs in it. Beside [`crate::capability`] the only place that
+//! The engine and everything that runs in it. Besides [`crate::capability`], the only place that
 //! names wasmtime.
 //!
 //! A plugin is prepared once: loaded (compiled code from disk, compiled only where there is
@@ -334,7 +334,7 @@ impl Runtime {
     /// asked while it is compiled.
     ///
     /// # Errors
-    /// See [`LoadError`]; the same each time, but for [`LoadError::Cancelled`].
+    /// See [`LoadError`]; the same each time, but for what may pass.
     pub fn prepare(
         &self,
         plugin: &Plugin,
@@ -346,9 +346,11 @@ impl Runtime {
         if let Some(loaded) = slot.loaded.get() {
             return loaded.clone();
         }
-        // Somebody else may have been cancelled meanwhile; that is not for all others.
         match self.load(plugin, granted, is_cancelled) {
-            Err(LoadError::Cancelled) => Err(LoadError::Cancelled),
+            // One call was cancelled, or the system was short of something.
+            Err(error @ (LoadError::Cancelled | LoadError::Compiler(_) | LoadError::Io { .. })) => {
+                Err(error)
+            }
             loaded => slot.loaded.get_or_init(|| loaded.map(Arc::new)).clone(),
         }
     }

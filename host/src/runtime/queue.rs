@@ -79,7 +79,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing comes any more: who waits ends.
+    /// Nothing comes any more: whoever waits ends.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.added.notify_all();

@@ -1,6 +1,6 @@
 //! Sockets are not served. Some compilers let every component import them, though, whether it uses
-//! them or not (componentize-py does); one that was made for another host can't help that. So such a
-//! component is given functions that end the call, and no way to a socket.
+//! them or not (componentize-py does); one that was made for another host can't help that. So such
+//! a component is given functions that end the call, and no way to a socket.
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
@@ -22,7 +22,7 @@ pub(super) fn is_import(name: &str) -> bool {
     name.starts_with(PACKAGE)
 }
 
-/// Links a component. With `refuse_sockets`, it may import sockets, and a call ends that uses one.
+/// Links a component. With `refuse_sockets`, it may import sockets, and a call that uses one ends.
 ///
 /// # Errors
 /// An import that is not there, or of another type.

@@ -1,5 +1,5 @@
 //! Components that export plain typed functions: which function each tool is, and how one is
-//! called: with arguments of JSON, for an answer of JSON.
+//! called, with arguments and answer as JSON.
 
 use std::collections::HashMap;
 

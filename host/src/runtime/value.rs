@@ -55,8 +55,8 @@ impl Misfit {
     }
 }
 
-/// Whether values of these types cost no more than they look like. Types that a manifest was derived
-/// of are; a component with a manifest of its own may have any.
+/// Whether values of these types cost no more than they look like. Types that a manifest was
+/// derived from do; a component with a manifest of its own may have any.
 ///
 /// # Errors
 /// Why not.
@@ -110,7 +110,7 @@ pub(super) fn arguments<'a>(
 /// A value as JSON.
 ///
 /// # Errors
-/// What JSON does not have: handles, and numbers that are none; too many values.
+/// What JSON does not have: handles, and numbers that are not finite; too many values.
 pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, Misfit> {
     Budget::new().json(value, ty)
 }

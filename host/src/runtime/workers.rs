@@ -19,8 +19,8 @@ use super::{Prepared, ToolError};
 /// How long a call may stay away after its deadline before its thread is given up.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long who waits for the only call that is under way stays awake: many calls take less than
-/// waking a thread.
+/// How long whoever waits for the only call that is under way stays awake: many calls take less
+/// than waking a thread.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// How often it looks for the answer before other tasks have their turn: each turn costs several

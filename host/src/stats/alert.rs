@@ -7,7 +7,7 @@ use super::{FallbackSource, HealthSummary, Scope};
 /// The 95th percentile above which latency is an alert, in milliseconds.
 const P95_MS: f64 = 5_000.0;
 
-/// One fallback in so many calls is no alert yet; more are.
+/// One fallback in this many calls is no alert yet; more are.
 const CALLS_PER_FALLBACK: u64 = 10;
 
 /// Something that is above a threshold.

@@ -1,5 +1,5 @@
-//! Figures about calls, made of the journal's lines or of the calls of this process: how many,
-//! how long, how many errors and fallbacks, per tool and in total (S4, "Observability Metrics").
+//! Figures about calls, made from the journal's lines or the calls of this process: how many, how
+//! long, how many errors and fallbacks, per tool and in total (S4, "Observability Metrics").
 //!
 //! | module | what |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`alert`] | S4's thresholds and what it advises |
 //! | [`html`], [`markdown`], [`text`] | the figures for people |
 //!
-//! Pure but for the lines that it is given to read. Memory is bounded, whatever they say.
+//! Pure, except that it reads the lines that it is given. Memory is bounded, whatever they say.
 
 mod alert;
 mod health;
@@ -141,7 +141,7 @@ pub struct Summary {
     pub timeline: Timeline,
     /// What is above a threshold of S4.
     pub alerts: Vec<Alert>,
-    /// What the figures were made of.
+    /// What the figures were made from.
     pub lines: LineCount,
 }
 

@@ -79,7 +79,7 @@ impl Summary {
         }
     }
 
-    /// Everything beside tables, as names and values.
+    /// Everything besides tables, as names and values.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
         let total = &self.total;

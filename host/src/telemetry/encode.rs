@@ -138,7 +138,7 @@ pub(super) fn metrics(
     }]})
 }
 
-/// An attribute with a text, a number or a truth as its value.
+/// An attribute with a text, a number or a boolean as its value.
 fn attribute(name: &str, value: Value) -> Value {
     let value = match value {
         Value::Bool(value) => json!({"boolValue": value}),

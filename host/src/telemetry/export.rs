@@ -93,7 +93,7 @@ fn ticks(every: Duration) -> tokio::time::Interval {
 }
 
 impl Sender {
-    /// Sends a document. What does not arrive is not sent again; only the first failure is said.
+    /// Sends a document. What does not arrive is not sent again; only the first failure is logged.
     async fn send(&mut self, target: &Target, document: &Value) {
         let mut headers = target.headers.clone();
         headers.push((header::CONTENT_TYPE, "application/json".to_owned()));
@@ -103,7 +103,7 @@ impl Sender {
             headers,
             body: Bytes::from(document.to_string()),
         };
-        // Of the address, only the origin is said: the rest may prove who sends.
+        // Only the origin of the address is shown: the rest may prove who sends.
         let origin = &target.address.origin;
         let failed = match timeout(target.timeout, self.client.send(request, ANSWER)).await {
             Ok(Ok(answer)) if answer.status.is_success() => None,

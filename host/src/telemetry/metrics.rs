@@ -14,8 +14,8 @@ pub(super) const BOUNDS: [f64; 14] =
 /// How many tools are told apart; all others are one.
 const TOOLS: usize = 2_000;
 
-/// What stands for the name of a tool that there is not. Source: the conventions for `error.type`,
-/// which have it for values that are not to be told apart.
+/// What stands for the name of a tool that does not exist. Source: the conventions for
+/// `error.type`, which have it for values that are not to be told apart.
 pub(super) const OTHER: &str = "_OTHER";
 
 /// The figures.

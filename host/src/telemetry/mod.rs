@@ -1,14 +1,14 @@
 //! Telemetry for the operator's own systems: a span for each call, and figures of all of them, sent
 //! as OpenTelemetry's protocol (OTLP over HTTP, in JSON) says. It is off unless the settings name
 //! where it goes; then it costs a call no more than a few allocations, and nothing that it waits
-//! for holds anything up.
+//! for holds up anything else.
 //!
 //! Names come from OpenTelemetry's semantic conventions for MCP and generative AI,
 //! <https://github.com/open-telemetry/semantic-conventions-genai>. Neither arguments nor answers,
 //! nor messages of failures, which may quote them, are sent.
 //!
-//! The libraries of OpenTelemetry would have the engine built anew with other features (`anyhow`,
-//! by way of `prost-derive`), for everybody who builds this.
+//! With OpenTelemetry's own libraries, everybody who builds this would build the engine again with
+//! other features (`anyhow`, by way of `prost-derive`).
 
 mod context;
 mod encode;
@@ -154,7 +154,7 @@ impl Telemetry {
         let tool = tool.unwrap_or(OTHER);
         self.metrics.ended(tool, record.outcome(), record.latency_ms / 1000.0);
         let parent = origin.parent.as_ref().or(self.parent.as_ref());
-        // Who does not record a trace does not want parts of it.
+        // Whoever does not record a trace does not want parts of it.
         let (Some(spans), true) = (&self.spans, parent.is_none_or(|parent| parent.sampled)) else {
             return;
         };

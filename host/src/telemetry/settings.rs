@@ -18,7 +18,7 @@ use crate::plugin::source::Address;
 pub struct Settings {
     pub(super) traces: Option<Target>,
     pub(super) metrics: Option<Target>,
-    /// Authorities that are trusted beside those of browsers.
+    /// Authorities that are trusted besides those of browsers.
     pub(super) ca_file: Option<PathBuf>,
     /// What the telemetry is about: this service.
     pub(super) resource: Vec<(String, String)>,

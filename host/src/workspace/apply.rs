@@ -87,7 +87,7 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-/// Sets the time of a directory, which it answers.
+/// Sets the time of a directory, and returns the directory.
 fn set_directory_time(root: &OwnedFd, place: &str, time: i64) -> io::Result<OwnedFd> {
     let directory = disk::open(root, place, OFlags::RDONLY | OFlags::DIRECTORY)?;
     disk::set_modified(&Spot::of(&directory, ".")?, time)?;

@@ -38,9 +38,7 @@ pub(super) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<Ow
     let (root, flags) = (root.as_fd(), flags | CALM);
     match open_exactly(root, place, flags) {
         // Only an owner may leave out the time.
-        Err(error)
-            if error.kind() == io::ErrorKind::PermissionDenied && flags.contains(UNSEEN) =>
-        {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && flags.contains(UNSEEN) => {
             open_exactly(root, place, flags.difference(UNSEEN))
         }
         opened => opened,

@@ -1,8 +1,8 @@
 //! What the host keeps in its own directory for plugins, so that it need not be made or fetched
 //! again. Neither tools nor programs see it, and removing it is always safe.
 //!
-//! A file is the digest of what follows, and that. What is not whole is thrown away: nothing here
-//! is synced to the disk, and others may have written there.
+//! A file is a digest, and then what it is the digest of. What is not whole is thrown away: nothing
+//! here is synced to the disk, and others may have written there.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;

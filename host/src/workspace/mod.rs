@@ -195,7 +195,7 @@ impl Workspace {
     /// Reads a text file of the host's own at the top of the workspace. None if there is none.
     ///
     /// # Errors
-    /// One that is no regular file, is not UTF-8 or can't be read.
+    /// One that is not a regular file, is not UTF-8 or can't be read.
     pub(crate) fn read_own(&self, path: &str) -> io::Result<Option<String>> {
         let Some(mut file) = self.open_own(path)? else { return Ok(None) };
         let mut text = String::new();
@@ -206,7 +206,7 @@ impl Workspace {
     /// Opens a file for reading. None if there is none.
     ///
     /// # Errors
-    /// One that is no regular file or can't be opened.
+    /// One that is not a regular file or can't be opened.
     pub(crate) fn open_own(&self, path: &str) -> io::Result<Option<File>> {
         let file = match self.open_read(Path::new(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use super::Refused;
 use super::disk::{self, Listed, Spot};
+use super::path::{self, check_length};
 use super::quota::Quota;
 use super::stamp::Stamp;
 
@@ -421,6 +422,7 @@ impl Overlay {
         if name.len() > MAX_NAME {
             return Err(Errno::NAMETOOLONG.into());
         }
+        check_length(place)?;
         match self.find(parent)? {
             Found::Nothing => return Err(Errno::NOENT.into()),
             Found::Staged(_, FileType::Directory) => return Ok(()),
@@ -674,7 +676,7 @@ impl Overlay {
     /// Where the link at `place` points.
     ///
     /// # Errors
-    /// `EINVAL` for what is no link; those of [`Overlay::stat`].
+    /// `EINVAL` for what is not a link; those of [`Overlay::stat`].
     pub fn read_link(&self, place: &str) -> io::Result<String> {
         let target = match self.find(place)? {
             Found::Nothing => return Err(Errno::NOENT.into()),
@@ -725,8 +727,7 @@ impl Overlay {
             self.open_parent(disk::split(from).0)?;
         }
         // Everything is staged before the first entry changes place.
-        let mut moved = Vec::new();
-        self.stage_tree(from, "", kind, allow, to, quota, &mut moved)?;
+        let moved = self.stage_tree(from, kind, to, allow, quota)?;
         match replaced {
             Some(FileType::Directory) => self.remove_directory(to)?,
             Some(_) => self.remove_file(to)?,
@@ -741,53 +742,58 @@ impl Overlay {
         Ok(())
     }
 
-    /// Stages what is at `from` + `rest` and everything below. `rest` is empty or starts with
-    /// a `/`.
-    #[expect(clippy::too_many_arguments, reason = "one walk")]
+    /// Stages what is at `from`, of this kind, and everything below. Answers each with the end of
+    /// its place, which begins with a `/` where it is not empty.
     fn stage_tree(
         &self,
         from: &str,
-        rest: &str,
         kind: FileType,
-        allow: &dyn Fn(&str) -> io::Result<()>,
         to: &str,
+        allow: &dyn Fn(&str) -> io::Result<()>,
         quota: &Quota,
-        moved: &mut Vec<(String, Entry)>,
-    ) -> io::Result<()> {
-        let place = format!("{from}{rest}");
-        if !rest.is_empty() {
-            allow(&place)?;
-            allow(&format!("{to}{rest}"))?;
+    ) -> io::Result<Vec<(String, Entry)>> {
+        let mut moved = Vec::new();
+        let mut waiting = vec![(String::new(), kind)];
+        while let Some((rest, kind)) = waiting.pop() {
+            let place = format!("{from}{rest}");
+            if !rest.is_empty() {
+                let target = format!("{to}{rest}");
+                check_length(&target)?;
+                allow(&place)?;
+                allow(&target)?;
+            }
+            let id = match (self.find(&place)?, kind) {
+                (Found::Nothing, _) => return Err(Errno::NOENT.into()),
+                (Found::Staged(id, _), _) => id,
+                (Found::Disk, FileType::RegularFile) => self.stage_file(&place, true, quota)?,
+                (Found::Disk, FileType::Directory) => self.stage_directory(&place, quota)?,
+                (Found::Disk, FileType::Symlink) => self.stage_link(&place, quota)?,
+                (Found::Disk, _) => {
+                    return Err(Refused::unsupported(format!(
+                        "{place} is no regular file, directory or link"
+                    )));
+                }
+            };
+            if kind == FileType::Directory {
+                for Listed { name, kind, .. } in self.list(&place)? {
+                    let name = name.into_string().map_err(|_| Errno::ILSEQ)?;
+                    waiting.push((format!("{rest}/{name}"), kind));
+                }
+            }
+            moved.push((rest, Entry::Staged(id, kind)));
         }
-        let id = match (self.find(&place)?, kind) {
-            (Found::Nothing, _) => return Err(Errno::NOENT.into()),
-            (Found::Staged(id, _), _) => id,
-            (Found::Disk, FileType::RegularFile) => self.stage_file(&place, true, quota)?,
-            (Found::Disk, FileType::Directory) => {
-                let stat = disk::stat(&*self.disk, &place)?;
-                self.observe(&place, Some(&stat))?;
-                let id = self.new_id(quota)?;
-                disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
-                self.set_staged_mode(id, stat.st_mode & 0o7777)?;
-                self.set_staged_times(id, &disk::times(&stat))?;
-                id
-            }
-            (Found::Disk, FileType::Symlink) => self.stage_link(&place, quota)?,
-            (Found::Disk, _) => {
-                return Err(Refused::unsupported(format!(
-                    "{place} is no regular file, directory or link"
-                )));
-            }
-        };
-        moved.push((rest.to_owned(), Entry::Staged(id, kind)));
-        if kind == FileType::Directory {
-            for Listed { name, kind, .. } in self.list(&place)? {
-                let name = name.into_string().map_err(|_| Errno::ILSEQ)?;
-                let rest = format!("{rest}/{name}");
-                self.stage_tree(from, &rest, kind, allow, to, quota, moved)?;
-            }
-        }
-        Ok(())
+        Ok(moved)
+    }
+
+    /// Stages the disk's directory at `place`, with its permissions and times.
+    fn stage_directory(&self, place: &str, quota: &Quota) -> io::Result<u32> {
+        let stat = disk::stat(&*self.disk, place)?;
+        self.observe(place, Some(&stat))?;
+        let id = self.new_id(quota)?;
+        disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
+        self.set_staged_mode(id, stat.st_mode & 0o7777)?;
+        self.set_staged_times(id, &disk::times(&stat))?;
+        Ok(id)
     }
 
     /// What is in a directory.
@@ -869,7 +875,7 @@ impl Overlay {
     /// Lets everybody execute the file who may read it, or nobody.
     ///
     /// # Errors
-    /// [`Refused`] for what is no file; those of staging.
+    /// [`Refused`] for what is not a file; those of staging.
     pub fn set_executable(&self, place: &str, executable: bool, quota: &Quota) -> io::Result<()> {
         let stat = self.look(place, true)?;
         if disk::file_type(&stat) != FileType::RegularFile {
@@ -918,7 +924,7 @@ impl Overlay {
     /// # Errors
     /// Missing parents, links that leave the tree, malformed paths.
     pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<String> {
-        super::path::check(path)?;
+        path::check(path)?;
         let mut place: Vec<String> =
             base.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();

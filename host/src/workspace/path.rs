@@ -9,6 +9,15 @@ use super::Refused;
 /// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
 pub const MAX_PATH: usize = 4096;
 
+/// Checks that a place of a tree is no longer than a path may be. What is reached from directory to
+/// directory could be so otherwise.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub(super) fn check_length(place: &str) -> io::Result<()> {
+    if place.len() > MAX_PATH { Err(Errno::NAMETOOLONG.into()) } else { Ok(()) }
+}
+
 /// Checks what can be checked without looking at any tree.
 ///
 /// # Errors
@@ -16,18 +25,21 @@ pub const MAX_PATH: usize = 4096;
 pub(super) fn check(path: &str) -> io::Result<()> {
     if path.is_empty() {
         Err(Errno::NOENT.into())
-    } else if path.len() > MAX_PATH {
-        Err(Errno::NAMETOOLONG.into())
     } else if path.contains('\0') {
         Err(Refused::denied(format!("{path:?} holds a NUL character")))
     } else if path.starts_with('/') {
         Err(Refused::denied(format!("{path} is absolute; paths are relative to the workspace")))
     } else {
-        Ok(())
+        check_length(path)
     }
 }
 
-/// How a path ends, where that is no name.
+/// The place of a name in a directory.
+pub fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+/// How a path ends, where that is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// With a name.
@@ -50,9 +62,8 @@ pub fn ending(path: &str) -> Ending {
     }
 }
 
-/// The place that a path beneath `base` names by its names alone: what it stands for, unless
-/// a symbolic link is on the way. None where only looking can tell (`..`, an end that is no
-/// name).
+/// The place that a path beneath `base` names by its names alone: what it stands for, unless a
+/// symbolic link is on the way. None where only looking can tell (`..`, an end that is not a name).
 ///
 /// # Errors
 /// As [`check`].

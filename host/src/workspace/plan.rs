@@ -83,12 +83,12 @@ impl<'a> Plan<'a> {
         };
         match (on_disk, staged) {
             (None, None) => {}
-            (Some(stat), None) => self.remove_tree(place, &stat)?,
+            (Some(stat), None) => self.remove_tree(place, stat)?,
             (None, Some((after, _))) => self.place(place, None, after),
             (Some(stat), Some((after, kind))) => {
                 let is_directory = |kind| kind == FileType::Directory;
                 if is_directory(kind) || is_directory(disk::file_type(&stat)) {
-                    self.remove_tree(place, &stat)?;
+                    self.remove_tree(place, stat)?;
                     self.place(place, None, after);
                 } else {
                     let before = Image::of(&stat, after.name.clone());
@@ -125,10 +125,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Removes what is on the disk, what is in a directory before the directory.
-    fn remove_tree(&mut self, place: &str, stat: &Stat) -> io::Result<()> {
-        if disk::file_type(stat) == FileType::Directory {
+    fn remove_tree(&mut self, place: &str, stat: Stat) -> io::Result<()> {
+        let mut found = vec![(place.to_owned(), stat)];
+        let mut next = 0;
+        while let Some((place, stat)) = found.get(next) {
+            next += 1;
+            if disk::file_type(stat) != FileType::Directory {
+                continue;
+            }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let directory = disk::open(self.overlay.disk(), place, flags)?;
+            let place = place.clone();
             for entry in disk::entries(&directory)? {
                 let name = entry?.name;
                 let Some(name) = name.to_str() else {
@@ -137,13 +144,15 @@ impl<'a> Plan<'a> {
                 };
                 let below = format!("{place}/{name}");
                 if let Some(stat) = self.look(&below)? {
-                    self.remove_tree(&below, &stat)?;
+                    found.push((below, stat));
                 }
             }
         }
-        let name = self.overlay.image_name(format_args!("r{}", self.removals.len()));
-        let before = Some(Image::of(stat, name));
-        self.removals.push(Change { path: place.to_owned(), before, after: None });
+        for (path, stat) in found.into_iter().rev() {
+            let name = self.overlay.image_name(format_args!("r{}", self.removals.len()));
+            let before = Some(Image::of(&stat, name));
+            self.removals.push(Change { path, before, after: None });
+        }
         Ok(())
     }
 }

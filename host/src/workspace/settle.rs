@@ -159,7 +159,7 @@ fn edit(before: (&File, u64), after: (&File, u64)) -> io::Result<Option<Placed>>
     Ok(String::from_utf8(bytes).ok().map(|text| Placed::Edit { at, until, text }))
 }
 
-/// Counts bytes that two files share, up to `most`. `read` reads the next of both after so many,
+/// Counts bytes that two files share, up to `most`. `read` reads the next of both after that many,
 /// `count` says how many of two pieces are the same before the first that are not.
 fn shared(
     most: u64,

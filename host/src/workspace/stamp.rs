@@ -69,7 +69,7 @@ pub(super) fn digest(mut content: impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// Whether two readers have the same to say.
+/// Whether two readers yield the same.
 pub(super) fn is_same(left: impl Read, right: impl Read) -> io::Result<bool> {
     const PIECE: usize = 64 << 10;
     let (mut left, mut right) =

@@ -13,7 +13,8 @@
 //! A commit of one change needs no manifest on the disk to be whole: its rename is. It syncs the
 //! new file only, as careful programs do.
 //!
-//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Each change sees whether it was made, so recovery may die as well.
+//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Each
+//! change sees whether it was made, so recovery may die as well.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,6 +45,39 @@ pub struct Transaction {
     is_handed_over: bool,
     /// Unlocks when it is closed.
     _lock: OwnedFd,
+}
+
+/// A workspace that nobody else changes now.
+struct Locked {
+    store: Store,
+    /// What programs work in.
+    runs: Option<OwnedFd>,
+    /// Unlocks when it is closed.
+    lock: OwnedFd,
+}
+
+impl Locked {
+    /// Locks a workspace; none where somebody else has.
+    fn try_new(workspace: &Workspace) -> io::Result<Option<Self>> {
+        let own = workspace.own()?;
+        let lock = own::lock(&own)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            locked => locked?,
+        }
+        let runs = own::existing_directory(&own, outside::DIRECTORY)?;
+        Ok(Some(Self { store: Store::open(&own)?, runs, lock }))
+    }
+
+    /// Whether nothing is left of anybody.
+    fn is_clean(&self) -> io::Result<bool> {
+        for directory in [Some(&*self.store.staging), self.runs.as_ref()].into_iter().flatten() {
+            if disk::entries(directory)?.next().is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Why a transaction was not begun.
@@ -127,36 +161,48 @@ impl Transaction {
         patience: Duration,
     ) -> Result<(Self, Option<Manifest>), BeginError> {
         let deadline = Instant::now() + patience;
-        loop {
-            match Self::try_begin(workspace)? {
-                Some(begun) => return Ok(begun),
+        let locked = loop {
+            match Locked::try_new(workspace)? {
+                Some(locked) => break locked,
                 None if Instant::now() >= deadline => return Err(BeginError::Busy(patience)),
                 None => tokio::time::sleep(RETRY).await,
             }
+        };
+        if locked.is_clean()? {
+            return Ok((Self::new(workspace, locked), None));
         }
+        let workspace = Arc::clone(workspace);
+        let recovered =
+            tokio::task::spawn_blocking(move || Self::after_recovery(&workspace, locked));
+        Ok(recovered.await.map_err(io::Error::from)??)
     }
 
+    /// Begins a transaction on this thread, if nobody else has one.
+    #[cfg(test)]
     pub(super) fn try_begin(
         workspace: &Arc<Workspace>,
     ) -> io::Result<Option<(Self, Option<Manifest>)>> {
-        let own = workspace.own()?;
-        let lock = own::lock(&own)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            locked => locked?,
+        let locked = Locked::try_new(workspace)?;
+        locked.map(|locked| Self::after_recovery(workspace, locked)).transpose()
+    }
+
+    fn after_recovery(
+        workspace: &Arc<Workspace>,
+        locked: Locked,
+    ) -> io::Result<(Self, Option<Manifest>)> {
+        let recovered = locked.store.recover(workspace)?;
+        if let Some(runs) = &locked.runs {
+            outside::sweep(runs);
         }
-        let store = Store::open(&own)?;
-        let recovered = store.recover(workspace)?;
-        if let Some(runs) = own::existing_directory(&own, outside::DIRECTORY)? {
-            outside::sweep(&runs);
-        }
+        Ok((Self::new(workspace, locked), recovered))
+    }
+
+    fn new(workspace: &Arc<Workspace>, Locked { store, lock, .. }: Locked) -> Self {
         let id = uuid::Uuid::now_v7().to_string();
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
-        let transaction =
-            Self { overlay: Arc::new(overlay), id, store, is_handed_over: false, _lock: lock };
-        Ok(Some((transaction, recovered)))
+        Self { overlay: Arc::new(overlay), id, store, is_handed_over: false, _lock: lock }
     }
 
     /// The workspace with the changes.

@@ -98,14 +98,14 @@ impl Confinement {
 
 /// Closes all descriptors from `first` on, or does to them what `flags` say.
 fn close_from(first: libc::c_uint, flags: libc::c_uint) {
-    // SAFETY: who owns one of these descriptors finds it closed, which is a plain error; in the
+    // SAFETY: whoever owns one of these descriptors finds it closed, which is a plain error; in the
     // helper nobody does yet, and in the program they are only marked.
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
 }
 
 /// Gives up all capabilities, and the ways to get some back, which root has by executing a file.
 pub(super) fn drop_capabilities() -> io::Result<()> {
-    // Only who has the capability to do so can shrink the bounding set. For others,
+    // Only a process that has the capability to do so can shrink the bounding set. For others,
     // NO_NEW_PRIVS keeps it from mattering.
     if rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
         for number in 0..u64::BITS {

@@ -1,6 +1,6 @@
 //! In tier B, a call that makes a process group waits until the supervisor has let it through
-//! (seccomp's user notification, seccomp_unotify(2)). Once nobody is let through, there are only the
-//! [groups](super::groups) that there are.
+//! (seccomp's user notification, seccomp_unotify(2)). Once nobody is let through, no
+//! [groups](super::groups) are added.
 //!
 //! Calls that fork do not wait. A signal takes back a call that waits and that the supervisor has
 //! not seen yet; a fork then fails in a program whose handler does not restart calls, and dash,

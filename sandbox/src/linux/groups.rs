@@ -1,6 +1,7 @@
 //! The process groups of a run in tier B. A new one has to ask (see [`gate`](super::gate)), so they
-//! are known, and no more than the run may have processes. The kernel kills a group at once, with
-//! those who are just being forked: so all of them die, however quickly they fork.
+//! are known, and there are no more of them than the run may have processes. The kernel kills a
+//! group at once, with whatever is just being forked: so all of them die, however quickly they
+//! fork.
 
 use std::collections::HashSet;
 
@@ -20,7 +21,7 @@ impl Groups {
         Self { known: HashSet::from([program]), most: usize::try_from(most).unwrap_or(usize::MAX) }
     }
 
-    /// Notes the group that a process is about to make. Says whether there may be so many.
+    /// Notes the group that a process is about to make. Says whether there may be that many.
     pub(super) fn admit(&mut self, first: Pid) -> bool {
         if !tree::is_descendant(first) {
             return true; // Who asked is refused by the kernel.

@@ -24,7 +24,7 @@ const WATCH: Duration = Duration::from_millis(10);
 /// How much is read at a time.
 const PIECE: usize = 64 << 10;
 
-/// What a run needs beside its description.
+/// What a run needs besides its description.
 pub(super) struct Run {
     pub(super) tier: Tier,
     pub(super) input: Vec<u8>,
@@ -307,8 +307,8 @@ impl Supervisor<'_> {
     /// Kills what is left, and takes the last of the output. Says whether there was any.
     fn end(&mut self) -> io::Result<bool> {
         self.stdin = None;
-        // Nobody is let through any more. The gate stays until all are dead: who waits there dies
-        // waiting, where a closed gate would set them all off at once.
+        // Nobody is let through any more. The gate stays until all are dead: whoever waits there
+        // dies waiting, whereas a closed gate would set them all off at once.
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;

@@ -307,7 +307,7 @@ const OPENS: &[(c_long, u8, u8)] = &[
     (libc::SYS_openat, 2, 3),
 ];
 
-/// Refused in tier B. There, Landlock leaves open what a path says of a file beside its contents;
+/// Refused in tier B. There, Landlock leaves open what a path says of a file besides its contents;
 /// and what System V and POSIX share between processes is the host's own.
 const WITHOUT_NAMESPACES: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]

@@ -52,8 +52,8 @@ impl Tree {
         }
     }
 
-    /// Kills everything and waits until all are gone. Says whether one was still there.
-    /// `ended` sees how each ended. Nobody is let through the gate, so there are no groups beside
+    /// Kills everything and waits until all are gone. Says whether one was still there. `ended`
+    /// sees how each ended. Nobody is let through the gate, so there are no groups besides
     /// `groups`.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// Reaps who has ended, without waiting.
+/// Reaps what has ended, without waiting.
 pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         ended(pid, status);

@@ -21,7 +21,7 @@ use crate::worker;
 
 type Case = fn(&Setting);
 
-/// Until when something has happened that happens at once, on a machine that is busy.
+/// How long something that happens at once may take on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 /// All cases in one setting.

@@ -469,7 +469,7 @@ fn calls() {
     }
 }
 
-/// What a program inherits beside files.
+/// What a program inherits besides files.
 fn state() {
     println!("no new privileges: {}", rustix::thread::no_new_privs().unwrap());
     println!("capabilities: {:?}", rustix::thread::capabilities(None).unwrap());

@@ -1,6 +1,6 @@
 //! Maven with the plugins that compile Java.
 //!
-//! Its own repository is none of the registries that builds may reach, but Debian has Maven's
+//! Its own repository is not one of the registries that builds may reach, but Debian has Maven's
 //! plugins as packages. They are unpacked, not installed: that takes no root, and this Maven can
 //! have settings of its own, which name the unpacked repository and forbid others.
 

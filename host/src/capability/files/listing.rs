@@ -23,7 +23,8 @@ pub(super) struct Latest {
 
 impl Listing {
     /// What is in the directory at `place`. WASI's names are UTF-8, and the libraries of most
-    /// languages end a listing at the first error: a name that is none is left out, with a warning.
+    /// languages end a listing at the first error: a name that is not UTF-8 is left out, with a
+    /// warning.
     pub(super) fn new(place: &str, directory: (u64, u64), entries: Vec<Listed>) -> Self {
         let entry = |Listed { name, kind, inode }: Listed| match name.into_string() {
             Ok(name) => Some((types::DirectoryEntry { type_: descriptor_type(kind), name }, inode)),

@@ -1,6 +1,6 @@
-//! Requests of the person at the host, who gets and publishes plugins: to whatever host they
-//! name, private ones as well. A host that sends them on elsewhere is followed, without what
-//! proves who they are, and only to where the whole Internet could be sent.
+//! Requests of the person at the host, who gets and publishes plugins: to whatever host they name,
+//! private ones as well. Redirects are followed: to another origin without what proves who they are
+//! and, unless they come from this machine, only at public addresses.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct Request {
     pub method: Method,
     /// To what.
     pub address: Address,
-    /// With which headers, beside those that every request has.
+    /// With which headers, besides those that every request has.
     pub headers: Vec<(HeaderName, String)>,
     /// With what content.
     pub body: Bytes,
@@ -82,7 +82,7 @@ impl Request {
         Self { method: Method::GET, address, headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// The same with one header more.
+    /// The same with one more header.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: impl fmt::Display) -> Self {
         self.headers.push((name, value.to_string()));

@@ -198,9 +198,9 @@ async fn look_up(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     answered.await.map_err(io::Error::other)?
 }
 
-/// Whether an address is one of the public Internet: none of this machine, of a private network,
-/// of a link, of a group, and none that leads to such a one by translation (the registries of
-/// RFC 6890 and its updates).
+/// Whether an address is on the public Internet: not one of this machine, a private network, a link
+/// or a group, nor one that leads to such an address by translation (the registries of RFC 6890 and
+/// its updates).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),

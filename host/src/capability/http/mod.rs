@@ -68,7 +68,7 @@ const HEADERS: usize = 128;
 /// What a plugin's request may hold in headers: as wasmtime counts it, in bytes of memory.
 const FIELDS: usize = 64 << 10;
 
-/// How long it takes at most until an origin has been reached.
+/// How long reaching an origin may take.
 const CONNECTING: Duration = Duration::from_secs(10);
 
 /// What the calls of a host have in common: the operator's variables and certificates.
@@ -274,7 +274,7 @@ impl Sending {
             "was not reached",
         ))??;
         let broken = |error: hyper::Error| {
-            // What the plugin's own body said, it hears again.
+            // The plugin hears again what its own body said.
             let kind = if error.is_incomplete_message() {
                 Error::HttpResponseIncomplete
             } else if error.is_parse_too_large() {
@@ -306,7 +306,7 @@ impl Sending {
         let kept = self.kept.and_then(|kept| kept.collect(&answer));
         let answer = answer.map(|body| Bounded::new(body, bounds, kept).boxed_unsync());
         let driver = async move {
-            // How a connection ended, the body of the answer says.
+            // The body of the answer says how a connection ended.
             let _ = connection.await;
             Ok(())
         };

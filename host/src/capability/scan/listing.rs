@@ -41,8 +41,8 @@ impl Found {
         self.path.to_string_lossy()
     }
 
-    /// Size and time, as they are now; none for a file that is not there (any more). While a
-    /// tree changes, a listing may hold names from elsewhere: those are none of its files.
+    /// Size and time, as they are now; none for a file that is not there (any more). While a tree
+    /// changes, a listing may hold names from elsewhere: those are not files of this tree.
     pub(super) fn describe(&self, tree: &Tree) -> Option<File> {
         let (size, modified_ms) = tree.describe(&self.path).ok()?;
         Some(File { path: self.name().into_owned(), size, modified_ms })
@@ -128,7 +128,7 @@ fn walk_disk(
                 return WalkState::Skip;
             }
             let Some(path) = relative(workspace, &entry) else { return WalkState::Continue };
-            // Where there are links on the way, it is somewhere else than its path says.
+            // Where there are links on the way, it is not where its path says.
             let Some(place) = place(files, &path, follow).filter(|place| !is_own(place)) else {
                 return WalkState::Skip;
             };
@@ -211,7 +211,7 @@ pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
     glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
 }
 
-/// A leading `!` is part of the glob here, and no negation.
+/// A leading `!` is part of the glob here, not a negation.
 fn literal(glob: &str) -> Cow<'_, str> {
     if glob.starts_with('!') { Cow::Owned(format!("\\{glob}")) } else { Cow::Borrowed(glob) }
 }

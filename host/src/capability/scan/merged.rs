@@ -17,6 +17,7 @@ use crate::capability::FileState;
 use crate::policy::is_own;
 use crate::runtime::Control;
 use crate::runtime::wit::host::scan::Query;
+use crate::workspace::path::join;
 use crate::workspace::{Listed, Overlay};
 
 /// Where a repository keeps ignore rules that are not shared, relative to its top.
@@ -34,9 +35,16 @@ pub(super) struct Walk<'a> {
     /// The rules of the directories that the walk is in, the deepest ones last; of each by
     /// [`NAMES`], and what its repository excludes.
     rules: Vec<Vec<Gitignore>>,
-    /// The real places of those directories.
-    places: Vec<String>,
     found: Vec<PathBuf>,
+}
+
+/// A directory that the walk is in.
+struct Open {
+    path: String,
+    /// Where it really is.
+    place: String,
+    /// What is left to look at.
+    entries: std::vec::IntoIter<Listed>,
 }
 
 /// Why a walk ended early: a file of rules that can't be used.
@@ -51,9 +59,9 @@ impl<'a> Walk<'a> {
         globs: &'a Override,
         types: &'a Types,
     ) -> Self {
-        let (rules, places, found) = (Vec::new(), Vec::new(), Vec::new());
+        let (rules, found) = (Vec::new(), Vec::new());
         let tree = files.tree();
-        Self { files, tree, control, query, follow, globs, types, rules, places, found }
+        Self { files, tree, control, query, follow, globs, types, rules, found }
     }
 
     /// The files at and below `root`, in no order.
@@ -67,7 +75,7 @@ impl<'a> Walk<'a> {
         }
         match self.tree.stat(root) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                self.directory(root, root)?;
+                self.walk(root)?;
             }
             // A file stands for itself.
             Ok(_) => self.found.push(root.into()),
@@ -76,25 +84,29 @@ impl<'a> Walk<'a> {
         Ok(self.found)
     }
 
-    fn directory(&mut self, path: &str, place: &str) -> Result<(), Problem> {
-        if self.places.iter().any(|above| above == place) || self.control.stop().is_some() {
-            return Ok(());
-        }
-        let Ok(entries) = self.tree.list(place) else { return Ok(()) };
-        self.places.push(place.to_owned());
-        self.enter(path, place)?;
-        for Listed { name, kind, .. } in entries {
+    /// Finds what is below a directory.
+    fn walk(&mut self, root: &str) -> Result<(), Problem> {
+        let mut open = Vec::new();
+        open.extend(self.open(root.to_owned(), root.to_owned())?);
+        while let Some(Open { path, place, entries }) = open.last_mut() {
+            if self.control.stop().is_some() {
+                break;
+            }
+            let Some(Listed { name, kind, .. }) = entries.next() else {
+                open.pop();
+                self.rules.pop();
+                continue;
+            };
             // A staged name is always UTF-8, and one that is not can't be opened here.
             let Ok(name) = name.into_string() else { continue };
-            let below = |parent: &str| match parent {
-                "" => name.clone(),
-                parent => format!("{parent}/{name}"),
-            };
-            let path = below(path);
-            let entry = self.entry(below(place), kind);
+            let path = join(path, &name);
+            let entry = self.entry(join(place, &name), kind);
             match entry.filter(|(place, _)| !is_own(place)) {
-                Some((place, FileType::Directory)) if !self.is_hidden(&path, true) => {
-                    self.directory(&path, &place)?;
+                Some((place, FileType::Directory)) => {
+                    let is_loop = open.iter().any(|above| above.place == place);
+                    if !is_loop && !self.is_hidden(&path, true) {
+                        open.extend(self.open(path, place)?);
+                    }
                 }
                 Some((place, FileType::RegularFile))
                     if !self.is_hidden(&path, false)
@@ -107,12 +119,17 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
         }
-        self.rules.pop();
-        self.places.pop();
         Ok(())
     }
 
-    /// Where an entry really is and what, a link that stays inside being what it leads to.
+    /// Enters a directory, if it can be read.
+    fn open(&mut self, path: String, place: String) -> Result<Option<Open>, Problem> {
+        let Ok(entries) = self.tree.list(&place) else { return Ok(None) };
+        self.enter(&path, &place)?;
+        Ok(Some(Open { path, place, entries: entries.into_iter() }))
+    }
+
+    /// Where and what an entry really is; a link that stays inside is what it leads to.
     fn entry(&self, place: String, kind: FileType) -> Option<(String, FileType)> {
         if kind != FileType::Symlink {
             return Some((place, kind));
@@ -171,11 +188,7 @@ impl<'a> Walk<'a> {
         }
         let full = self.files.workspace().path().join(path);
         let names = NAMES.iter().rev().chain([&EXCLUDE]);
-        let rules = names.map(|name| {
-            let file =
-                if place.is_empty() { (*name).to_owned() } else { format!("{place}/{name}") };
-            self.read(&full, &file)
-        });
+        let rules = names.map(|name| self.read(&full, &join(place, name)));
         let rules = rules.collect::<Result<_, _>>()?;
         self.rules.push(rules);
         Ok(())
@@ -194,7 +207,7 @@ impl<'a> Walk<'a> {
         }
         let mut builder = GitignoreBuilder::new(directory);
         for line in String::from_utf8_lossy(&text).lines() {
-            // What is no glob hides nothing, as in git.
+            // What is not a glob hides nothing, as in git.
             let _ = builder.add_line(None, line);
         }
         Ok(builder.build().unwrap_or_else(|_| Gitignore::empty()))

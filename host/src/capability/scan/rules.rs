@@ -17,7 +17,7 @@ pub(super) const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 /// How large such a file may be, in bytes.
 pub(super) const MAX_SIZE: u64 = 4 << 20;
 
-/// What is wrong with one that is no file.
+/// What is wrong with one that is not a file.
 pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
 
 /// What is wrong with one that can't be compiled.

@@ -343,7 +343,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// How is said what kept the command from showing anything.
+    /// The form in which the command says what kept it from showing anything.
     fn errors(&self) -> Format {
         if self.format == ReportFormat::Json { Format::Json } else { Format::Text }
     }

@@ -60,9 +60,9 @@ Examples:
     ///
     /// Examples are those of the manifest ([[tools.examples]]), which say what has to come of
     /// them, and those of the input schemas. Each example and each case runs on a workspace of its
-    /// own, which is thrown away. A plugin that did not come with the host gets the files, scans
-    /// and backends that it requests there, without a grant; programs and origins only if they are
-    /// granted. The exit status is 1 where something is wrong.
+    /// own, which is thrown away. A plugin that did not come with the host gets the files, scans,
+    /// backends and cache that it requests there, without a grant; programs, origins and agents
+    /// only if they are granted. The exit status is 1 where something is wrong.
     #[command(after_help = "\
 Examples:
   cofferdam plugin test .
@@ -193,7 +193,7 @@ pub struct Accepted {
 #[derive(Debug, Args)]
 pub struct Granting {
     /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
-    /// process=PROGRAM, backends=KIND, http=ORIGIN, or all
+    /// process=PROGRAM, backends=KIND, cache, agents=NAME, http=ORIGIN, or all
     #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
     pub grant: Vec<Granted>,
     /// Grant nothing of what it asks for

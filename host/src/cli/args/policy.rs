@@ -45,12 +45,14 @@ Examples:
 Examples:
   cofferdam policy grant lines files=read
   cofferdam policy grant docs http=https://context7.com
+  cofferdam policy grant team agents=code-implementer
   cofferdam policy grant lines all")]
     Grant {
         /// The plugin's name
         #[arg(value_name = "PLUGIN")]
         name: String,
-        /// files=read, files=write, scan, process=PROGRAM, backends=KIND, http=ORIGIN, or all
+        /// files=read, files=write, scan, process=PROGRAM, backends=KIND, cache, agents=NAME,
+        /// http=ORIGIN, or all
         #[arg(required = true, value_name = "CAPABILITY")]
         capabilities: Vec<Granted>,
     },
@@ -63,8 +65,9 @@ Examples:
         /// The plugin's name
         #[arg(value_name = "PLUGIN")]
         name: String,
-        /// What is taken back; everything where nothing is named. Without files=write, reading is
-        /// left
+        /// What is taken back, as it is granted: files=read, files=write, scan, process=PROGRAM,
+        /// backends=KIND, cache, agents=NAME, http=ORIGIN; everything where nothing is named.
+        /// Without files=write, reading is left
         #[arg(value_name = "CAPABILITY")]
         capabilities: Vec<Capability>,
     },

@@ -11,7 +11,7 @@ use crate::cli::args::{Accepted, Global, Granting, Install};
 use crate::cli::output::Output;
 use crate::cli::setup::{self, Directories};
 use crate::cli::{CliError, ask, exit};
-use crate::config::grants;
+use crate::config::grants::{self, Owner};
 use crate::distribution::Distribution;
 use crate::install::{self, Changes, Installer, Plan, Wish};
 use crate::journal::{Entry, Event, Journal};
@@ -23,7 +23,7 @@ use crate::plugin::store::Store;
 use crate::policy::Capabilities;
 use crate::workspace::Workspace;
 
-/// What installing takes place between.
+/// What installing works on.
 pub struct Session {
     pub workspace: Arc<Workspace>,
     pub store: Store,
@@ -78,7 +78,15 @@ impl Session {
             tracing::warn!("{name} {new} is older than {old}, which is installed");
         }
         let granted = ask::grants(candidate, &plan.ask, granting, again)?;
-        let locked = self.installer().take_in(plan, &granted, &self.directories.settings)?;
+        let settings = &self.directories.settings;
+        let had_entry = !plan.is_known && grants::has(settings, name)?;
+        let locked = self.installer().take_in(plan, &granted, settings)?;
+        if had_entry {
+            tracing::warn!(
+                "what your settings said under [grants.{name}] was not said of this plugin: the \
+                 entry is new, without variables and headers"
+            );
+        }
         let event = format!(
             "{name} {} {}, {}, granted {}",
             locked.version,
@@ -165,7 +173,7 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     } else {
         let source = source(&session, name)?;
         let mut plan = session.timers.block_on(session.installer().consider(&source, &wish))?;
-        // Who installs a plugin and says what it gets, says all that it gets.
+        // Whoever installs a plugin and says what it gets, says all that it gets.
         plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
         plan
     };
@@ -270,7 +278,7 @@ pub fn remove(
     let forgotten = everywhere && install::forget(&session.store, name)?;
     if forgotten {
         let settings = &session.directories.settings;
-        grants::set_grant(settings, name, &Capabilities::NONE, false)?;
+        grants::set_grant(settings, name, &Capabilities::NONE, Owner::Known)?;
     } else if everywhere && locked.is_none() {
         return Err(CliError::Usage(format!("no plugin '{name}' is installed")));
     } else {

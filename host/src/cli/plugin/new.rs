@@ -28,7 +28,7 @@ fn folders(template: &'static str) -> impl Iterator<Item = &'static str> {
     iter::once(template).chain(tool).chain(rust)
 }
 
-/// The template of a language and a kind; `None`: there is none.
+/// The template of a language and a kind; `None`: there is no such template.
 fn template(language: Language, kind: PluginKind) -> Option<&'static str> {
     match (language, kind) {
         (Language::C, PluginKind::Tool) => Some("c-tool"),
@@ -104,7 +104,7 @@ fn named(path: &Path) -> PathBuf {
     }
 }
 
-/// A file with the plugin's name in its places. What is no text stays as it is.
+/// A file with the plugin's name in its places. What is not text stays as it is.
 fn filled(contents: &[u8], name: &str) -> Vec<u8> {
     match std::str::from_utf8(contents) {
         Ok(text) => {

@@ -142,11 +142,13 @@ fn manifest(
     let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
-        let Capabilities { files, scan, backends, .. } = manifest.requests.clone();
-        let mut grant = GrantSettings { files, scan, backends, ..GrantSettings::default() };
+        // No option grants agents, which are not sandboxed, or origins without names.
+        let Capabilities { files, scan, process, backends, cache, agents: _, http, any_origin: _ } =
+            manifest.requests.clone();
+        let mut grant = GrantSettings { files, scan, backends, cache, ..GrantSettings::default() };
         if grant_requests {
-            grant.process = manifest.requests.process.clone();
-            grant.http = manifest.requests.http.iter().cloned().map(OriginSettings::new).collect();
+            grant.process = process;
+            grant.http = http.into_iter().map(OriginSettings::new).collect();
         }
         let grants = [(manifest.name.clone(), grant)].into();
         settings.push(Settings { grants, ..Settings::default() });

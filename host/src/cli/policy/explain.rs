@@ -99,7 +99,7 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
         said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
     };
     let explain = |capability: &Capability| -> String {
-        let grant = format!("`cofferdam policy grant {name} {capability}` grants it");
+        let grant = format!("`cofferdam policy grant {name} {}` grants it", capability.to_grant());
         match (&said, granted.holds(capability)) {
             (Some(_), true) => format!("{} grants it", at(capability)),
             (None, true) => "it came with the host, and nothing says otherwise".to_owned(),
@@ -111,7 +111,7 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
                 at(capability)
             ),
             (None, false) if plugin.built_in => {
-                format!("shells and the network are granted by a person only; {grant}")
+                format!("shells, agents and the network are granted by a person only; {grant}")
             }
             (None, false) => format!("nothing grants it; {grant}"),
         }
@@ -125,7 +125,12 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
             "why": why,
         })
     };
-    let asked = requests.each().map(|capability| {
+    // Of what is asked for without names, those that are granted.
+    let by_name = granted.each().filter(|capability| {
+        matches!(capability, Capability::Agent(_) | Capability::Http(_))
+            && requests.each().all(|asked| asked != *capability)
+    });
+    let asked = requests.each().chain(by_name).map(|capability| {
         let why = explain(&capability);
         document(capability, true, why)
     });

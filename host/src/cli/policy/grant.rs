@@ -6,7 +6,7 @@ use crate::cli::args::{Global, Granted};
 use crate::cli::output::Output;
 use crate::cli::plugin::install::{Session, warn_of_others};
 use crate::cli::{CliError, ask, exit, setup};
-use crate::config::grants;
+use crate::config::grants::{self, Owner};
 use crate::journal::Event;
 use crate::policy::{Capabilities, Capability, Policy};
 
@@ -57,7 +57,16 @@ pub fn revoke(
         }
         after.remove(capability);
     }
-    if !built_in && before == Capabilities::NONE {
+    // One of all agents can't be taken away, and is not said to be.
+    if let Some(capability) = named.iter().find(|capability| after.holds(capability)) {
+        return Err(CliError::Usage(format!(
+            "'{name}' is granted agents=*, and {capability} with it; `cofferdam policy revoke \
+             {name} 'agents=*'` takes that back"
+        )));
+    }
+    // An entry that grants nothing can still say what a later grant would bring to life.
+    let has_entry = grants::has(&session.directories.settings, name)?;
+    if !built_in && before == Capabilities::NONE && !has_entry {
         return Err(CliError::Usage(format!("your settings grant '{name}' nothing")));
     }
     change(global, &session, name, &after, output)
@@ -87,9 +96,10 @@ fn change(
     output: &Output,
 ) -> Result<u8, CliError> {
     let path = &session.directories.settings;
-    let keep = session.installer().built_in.contains(name);
+    let built_in = session.installer().built_in.contains(name);
+    let owner = if built_in { Owner::BuiltIn } else { Owner::Known };
     let lock = session.store.lock()?;
-    grants::set_grant(path, name, granted, keep)?;
+    grants::set_grant(path, name, granted, owner)?;
     drop(lock);
     session.record(Event::GRANTED, format!("{name} is granted {granted}"));
     warn_of_others(global, session, name)?;

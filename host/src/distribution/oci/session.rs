@@ -1,6 +1,6 @@
-//! Requests to one repository of a registry, with what proves who asks: what the registry
-//! demands once (distribution-spec, "Authentication"; the token protocol is distribution's,
-//! "Token Authentication Specification"), every later request has.
+//! Requests to one repository of a registry, with what proves who asks: what the registry demands
+//! once (distribution-spec, "Authentication"; the token protocol is distribution's, "Token
+//! Authentication Specification") is sent with every later request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -76,7 +76,7 @@ pub enum TypedError {
     /// It exports more than anybody could read.
     #[error("the component has no manifest, and exports more than {MAX_FUNCTIONS} functions")]
     TooMany,
-    /// Its name can't be made of that of its file.
+    /// Its name can't be made from that of its file.
     #[error("the component has no manifest, so it is called as its file is; '{}' gives no name: rename it to something that begins with a letter", shorten(.0, 80))]
     Name(String),
 }
@@ -96,7 +96,7 @@ fn in_words(left_out: &[LeftOut]) -> String {
 /// What the tool is called that a function is: `add`, or `calculator_add` for one of the
 /// interface `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
 ///
-/// `None` where there is no such name: methods, and what is no WIT.
+/// `None` where there is no such name: methods, and what is not WIT.
 pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
     let name = match interface {
         None => function.to_owned(),
@@ -275,7 +275,7 @@ fn functions<'a>(types: TypesRef<'a>, exports: &'a [String]) -> Vec<Function<'a>
 }
 
 impl Function<'_> {
-    /// The function as a tool of the plugin, or why it can be none.
+    /// The function as a tool of the plugin, or why it can't be one.
     fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
         if self.interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@")) {
             return Err("is a command, which has no types but arguments and streams".to_owned());

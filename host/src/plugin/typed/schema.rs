@@ -21,8 +21,8 @@ const MAX_ALL: usize = 20_000;
 /// The largest 32-bit number in as few digits as tell it from others.
 const MAX_F32: f64 = 3.402_823_5e38;
 
-/// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for each
-/// value.
+/// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for
+/// each value.
 pub(crate) const MAX_NAME: usize = 100;
 
 /// How many types, fields and cases a function may speak of, each counted as often as it is used.

@@ -1,7 +1,7 @@
 //! What a component imports and exports, as WIT for people: each exported interface in full, with
 //! its comments, and imported ones by their names.
 //!
-//! Written from the validator's types: wit-component's printer wants what `decode` answers, which
+//! Written from the validator's types: wit-component's printer wants what `decode` returns, which
 //! panics on some hostile components and has no comments.
 
 use std::collections::HashMap;

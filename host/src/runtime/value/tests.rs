@@ -48,7 +48,7 @@ fn from_json(json: &Value, ty: &Type) -> Result<Val, Misfit> {
     Budget::new().value(json, ty)
 }
 
-/// Every value of a type comes back as it was, and fits the schema that is derived of the type.
+/// Every value of a type comes back as it was, and fits the schema that is derived from the type.
 #[test]
 fn values_come_back_as_they_were() {
     let rows: &[(&str, &[Value])] = &[

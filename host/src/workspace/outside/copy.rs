@@ -1,5 +1,6 @@
-//! Copies a tree for a program, where nothing can be mounted. Files that share their blocks until
-//! one of them is written are the system's business: where it can, `copy_file_range` does that.
+//! Copies a tree for a program, where nothing can be mounted. Letting files share their blocks
+//! until one of them is written is the system's business: where it can, `copy_file_range` does
+//! that.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -9,8 +10,9 @@ use rustix::fs::{AtFlags, FileType, OFlags};
 
 use super::super::disk::{self, Listed, Spot};
 use super::super::overlay::{Overlay, copy_file, copy_permissions};
+use super::super::path::join;
 use super::super::{OWN, Refused, Workspace};
-use super::{Record, Records, about, check, join};
+use super::{Record, Records, about, check};
 
 /// How much is copied at most. A run waits for it.
 const MAX_FILES: usize = 200_000;
@@ -24,8 +26,8 @@ const LEADS_TO: &str = "gitdir: ";
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// Copies the tree beneath `root`. What can't be read by this user, is no file, directory or
-/// link, or has a name that is no text is left out.
+/// Copies the tree beneath `root`. What can't be read by this user, is not a file, directory or
+/// link, or has a name that is not text is left out.
 pub(super) fn write(
     workspace: &Workspace,
     tree: &Overlay,

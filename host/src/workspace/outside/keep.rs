@@ -1,9 +1,9 @@
 //! Reading back what a program did: every difference between what it was shown and what is there
 //! now becomes a change of the transaction.
 //!
-//! A place is taken in where it is something else than what the program was shown. An overlayfs
-//! holds only what was staged or changed, with marks for what is gone; a copy holds everything.
-//! Either way, what was shown there and is not there any more was removed.
+//! A place is taken in where it is not what the program was shown. An overlayfs holds only what was
+//! staged or changed, with marks for what is gone; a copy holds everything. Either way, what was
+//! shown there and is not there any more was removed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,9 +13,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
 use super::super::disk::{self, Listed, Spot};
-use super::super::path::{self, MAX_PATH};
+use super::super::path::{self, MAX_PATH, join};
 use super::super::{OWN, Overlay, Quota, Refused};
-use super::{Record, Records, about, attributes, join};
+use super::{Record, Records, about, attributes};
 
 /// Permissions that a program can give.
 const PERMISSIONS: u32 = 0o777;
@@ -73,17 +73,15 @@ impl Keep<'_> {
         Ok(())
     }
 
-    /// Takes in one entry of a directory; answers whether it is one itself.
+    /// Takes in one entry of a directory; answers whether it is a directory itself.
     fn entry(&self, directory: &OwnedFd, name: &str, place: &str) -> io::Result<bool> {
         let record = self.records.get(place);
         if place == OWN || record == Some(&Record::Substitute) {
             return Ok(false);
         }
-        if place.len() > MAX_PATH {
-            return Err(Refused::unsupported(format!(
-                "the program made a path of more than {MAX_PATH} bytes"
-            )));
-        }
+        path::check_length(place).map_err(|_| {
+            Refused::unsupported(format!("the program made a path of more than {MAX_PATH} bytes"))
+        })?;
         let spot = Spot::of(directory, name)?;
         let stat = spot.stat()?;
         let kind = disk::file_type(&stat);

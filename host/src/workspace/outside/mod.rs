@@ -10,11 +10,11 @@
 //! - The staged files themselves are never shown, only copies. A run that is discarded leaves the
 //!   transaction as it was, and so does one that can't be kept: it is kept as a whole or not.
 //! - Whatever is kept has been allowed, place by place, and counts as written by the call.
-//! - A place that the program changed and somebody else as well is a conflict. What the
-//!   transaction looked at before the run is compared at the commit, as always. Anything else
-//!   must not have changed on the disk since the run began, by the time of its inode; a directory
-//!   is what is in it. Not seen through an overlayfs is that somebody removed a file that the
-//!   program changed: it is there again, with the program's content.
+//! - A place that the program changed and somebody else as well is a conflict. What the transaction
+//!   looked at before the run is compared at the commit, as always. Anything else must not have
+//!   changed on the disk since the run began, by the time of its inode; a directory is what is in
+//!   it. One thing is not seen through an overlayfs: that somebody removed a file that the program
+//!   changed. It is there again, with the program's content.
 //! - The host's own directory is empty for the program, and nothing in it is kept. Where the
 //!   workspace is shown as it is ([`Shown::Workspace`]), it shows as well.
 //!
@@ -220,11 +220,6 @@ impl View {
 /// Stops where the call is over.
 fn check(stop: &dyn Fn() -> bool) -> io::Result<()> {
     if stop() { Err(io::Error::new(io::ErrorKind::TimedOut, "the call is over")) } else { Ok(()) }
-}
-
-/// The place of a name in a directory.
-fn join(directory: &str, name: &str) -> String {
-    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
 /// An error of the system with the place that it is about; others say so themselves.

@@ -87,14 +87,16 @@ pub(in crate::workspace) fn sweep(parent: &OwnedFd) {
             if !name.starts_with(PREFIX) {
                 continue;
             }
-            if let Ok(Some(directory)) = lock(parent, &name) {
-                remove(parent, &name, &directory)?;
+            if let Ok(Some(directory)) = lock(parent, &name)
+                && let Err(error) = remove(parent, &name, &directory)
+            {
+                tracing::warn!("what is left of the run {name} is not removed: {error}");
             }
         }
         Ok(())
     };
     if let Err(error) = swept() {
-        tracing::warn!("what is left of runs is not removed: {error}");
+        tracing::warn!("what is left of runs is not looked at: {error}");
     }
 }
 
@@ -123,10 +125,9 @@ fn remove(parent: &OwnedFd, name: &str, directory: &OwnedFd) -> io::Result<()> {
 }
 
 /// Removes everything in a directory that a program has worked in. Its directories may have no
-/// permissions, names that are no text, and any depth: so each directory comes to the top before
+/// permissions, names that are not text, and any depth: so each directory comes to the top before
 /// it is looked into.
 fn empty(top: &OwnedFd) -> io::Result<()> {
-    let mut moved: u64 = 0;
     loop {
         let mut is_empty = true;
         for entry in disk::entries(top)? {
@@ -140,8 +141,9 @@ fn empty(top: &OwnedFd) -> io::Result<()> {
                 let below = entry?.name;
                 if !unlink(&directory, &below)? {
                     open_anyway(&directory, &below)?;
-                    moved += 1;
-                    rustix::fs::renameat(&directory, &below, top, format!("{moved}"))?;
+                    // Whatever the program has made is called otherwise.
+                    let fresh = uuid::Uuid::now_v7().to_string();
+                    rustix::fs::renameat(&directory, &below, top, fresh)?;
                 }
             }
             match rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR) {
@@ -156,7 +158,7 @@ fn empty(top: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Removes what is no directory; answers whether it was none.
+/// Removes what is not a directory; answers false for a directory.
 fn unlink(directory: impl AsFd, name: &OsStr) -> io::Result<bool> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         // POSIX allows both for a directory.
@@ -166,7 +168,7 @@ fn unlink(directory: impl AsFd, name: &OsStr) -> io::Result<bool> {
     }
 }
 
-/// Opens a directory in a way that it can be changed, whatever its permissions were.
+/// Opens a directory so that it can be changed, whatever its permissions were.
 fn open_anyway(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
     let flags = OPEN | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -38,6 +38,9 @@ enum How {
     Links,
     /// One file, again and again under another name.
     Names,
+    /// A directory in a directory in a directory, each through the handle of the one above; then
+    /// all of them get another name.
+    Nested,
 }
 
 /// What one write holds, in bytes.
@@ -82,6 +85,7 @@ pub fn run(flood: &Flood) -> Tried {
                 fs::rename(&file, directory.join(number.to_string()))
             })
         }),
+        How::Nested => return nest(directory).map_err(|error| error.to_string()),
     };
     ended.map(|()| "everything was written".to_owned()).map_err(|error| error.to_string())
 }
@@ -104,6 +108,34 @@ fn link(directory: &Path, number: u32) -> io::Result<()> {
     directory_handle(directory)?
         .symlink_at("target", &number.to_string())
         .map_err(|error| io::Error::other(error.name()))
+}
+
+/// Answers how deep it came, what the host said then, and what to the new name.
+fn nest(directory: &Path) -> io::Result<String> {
+    let top = directory_handle(directory)?;
+    let mut ended = None;
+    let mut depth = 0;
+    {
+        use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
+        let (open, read) = (OpenFlags::DIRECTORY, DescriptorFlags::READ);
+        let mut inner = None;
+        while depth < TIMES && ended.is_none() {
+            let above = inner.as_ref().unwrap_or(&top);
+            let made = above
+                .create_directory_at("dd")
+                .and_then(|()| above.open_at(PathFlags::empty(), "dd", open, read));
+            match made {
+                Ok(made) => {
+                    inner = Some(made);
+                    depth += 1;
+                }
+                Err(error) => ended = Some(error),
+            }
+        }
+    }
+    let renamed = top.rename_at("dd", &top, "ee").map_err(|error| error.name().to_owned());
+    let ended = ended.map(|error| error.name().to_owned());
+    Ok(format!("{depth} {} {renamed:?}", ended.unwrap_or_default()))
 }
 
 /// The bare interface's handle of one of the directories that the call was given.

@@ -284,6 +284,10 @@ fn what_a_dead_host_left_is_removed_and_what_is_in_use_is_not() {
         fs::create_dir(left.join("closed")).unwrap();
         fs::set_permissions(left.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         symlink("/", left.join("link")).unwrap();
+        // Names that are numbers, as another directory would get while they are removed.
+        for name in ["1/2/1", "1/1/3/2", "2/1/2", "3/1"] {
+            fs::create_dir_all(parent.join("cofferdam-run-0").join(name)).unwrap();
+        }
         fs::write(parent.join("somebody-elses"), "").unwrap();
     }
     begin(&scene.workspace);

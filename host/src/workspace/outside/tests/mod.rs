@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 
+use super::super::path::join;
 use super::super::tests::{Tree, begin, open, populate, read, tree, tree_with_times, write};
 use super::super::{CommitError, History, OWN, Overlay, Purpose, Quota, Refused};
 use super::*;

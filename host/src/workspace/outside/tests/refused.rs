@@ -1,4 +1,4 @@
-//! What can not be kept, what somebody else is at as well, what can not be shown.
+//! What can't be kept, what somebody else changes as well, what can't be shown.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
