@@ -222,9 +222,7 @@ impl Agents {
         match locate(&found, &self.directory) {
             Ok((_, true)) => Err(AgentError::InWorkspace(found)),
             Ok((_, false)) => Ok(found),
-            Err(source) => {
-                Err(AgentError::System { program: found.display().to_string(), source })
-            }
+            Err(source) => Err(AgentError::System { program: found.display().to_string(), source }),
         }
     }
 }

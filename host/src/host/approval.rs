@@ -6,7 +6,8 @@ use std::future::pending;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::{Host, RunOptions, cancelled};
+use super::run::cancelled;
+use super::{Host, RunOptions};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
 use crate::outcome::{Failure, Outcome, Status};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::{Ended, Host, RunOptions, blocking, cancelled, discard, staged};
+use super::run::{Ended, cancelled, discard};
+use super::{Host, RunOptions};
 use crate::agent::Question;
 use crate::dispatch::ValidCall;
 use crate::envelope::Mode;
@@ -26,6 +27,7 @@ use crate::pipeline::work_order::Step;
 use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
 use crate::plugin::cache::digest;
 use crate::policy::{AgentCommand, LimitSettings, Scope};
+use crate::runtime::blocking;
 use crate::telemetry::Origin;
 use crate::workspace::{Overlay, Transaction};
 
@@ -432,16 +434,10 @@ impl Host {
             let why = "discarded: the round of the pipeline failed";
             discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
         } else {
-            let calls = staged(&mut ended).map(|(_, record)| record.call.clone()).collect();
-            match self.commit(transaction, calls).await {
-                Ok(commit) => {
-                    staged(&mut ended).for_each(|(_, record)| record.commit.clone_from(&commit));
-                    round.commit = commit;
-                }
-                Err(failure) => {
-                    let Failure { code, message, .. } = &failure;
+            match self.commit_staged(transaction, &mut ended).await {
+                Ok(commit) => round.commit = commit,
+                Err(Failure { code, message, .. }) => {
                     round.log.push(format!("tool error: commit: {code}: {message}"));
-                    discard(&mut ended, &failure);
                     failed = true;
                 }
             }

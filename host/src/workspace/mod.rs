@@ -13,12 +13,14 @@
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
 //! | [`disk`] | system calls that follow no link |
+//! | [`copying`] | a file's content, permissions and attributes, given to another |
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
+mod copying;
 mod diff;
 mod disk;
 mod history;

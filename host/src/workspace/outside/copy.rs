@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, OFlags};
 
+use super::super::copying::{copy_file, copy_permissions};
 use super::super::disk::{self, Listed, Spot};
-use super::super::overlay::{Overlay, copy_file, copy_permissions};
+use super::super::overlay::Overlay;
 use super::super::path::join;
 use super::super::{OWN, Refused, Workspace};
 use super::{Record, Records, about, check};

@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, FileType, FsWord, Mode, OFlags};
 
+use super::super::copying::{copy_file, copy_permissions};
 use super::super::disk::{self, Spot};
-use super::super::overlay::{Entry, Overlay, copy_file, copy_permissions};
+use super::super::overlay::{Entry, Overlay};
 use super::super::{OWN, own};
 use super::{Record, Records, about, attributes, check};
 

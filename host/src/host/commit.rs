@@ -1,0 +1,66 @@
+//! Beginning and committing transactions, with the journal's line for each commit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Host;
+use super::run::{Ended, discard, staged};
+use crate::dispatch;
+use crate::journal::{CommitRecord, Entry};
+use crate::outcome::Failure;
+use crate::runtime::blocking;
+use crate::workspace::{BeginError, History, Purpose, Transaction};
+
+/// How often the history is looked through for what is kept too long, in commits.
+const PRUNING: u64 = 64;
+
+impl Host {
+    /// Begins a transaction, and records what had to be recovered before.
+    pub(super) async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
+        let (transaction, recovered) =
+            Transaction::begin(&self.standing.workspace, patience).await?;
+        if let Some(commit) = recovered {
+            tracing::warn!("finished the commit {}, which was interrupted", commit.id);
+            self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
+        }
+        Ok(transaction)
+    }
+
+    /// Commits and records it. The commit's id; none where nothing was changed.
+    pub(super) async fn commit(
+        &self,
+        transaction: Transaction,
+        calls: Vec<String>,
+    ) -> Result<Option<String>, Failure> {
+        let standing = Arc::clone(&self.standing);
+        let retention = *self.policy.retention();
+        let committed = blocking(move || {
+            let commit = transaction.commit(Purpose::of(calls))?;
+            if commit.is_some()
+                && standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING)
+                && let Err(error) = History::new(Arc::clone(&standing.workspace)).prune(&retention)
+            {
+                tracing::warn!("old commits could not be removed: {error}");
+            }
+            Ok(commit)
+        });
+        let commit = committed.await.map_err(|error| dispatch::not_committed(&error))?;
+        let Some(commit) = commit else { return Ok(None) };
+        self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
+        Ok(Some(commit.id))
+    }
+
+    /// Commits what calls have staged. If that fails, they have failed.
+    pub(super) async fn commit_staged(
+        &self,
+        transaction: Transaction,
+        ended: &mut [Ended],
+    ) -> Result<Option<String>, Failure> {
+        let calls = staged(ended).map(|(_, record)| record.call.clone()).collect();
+        let commit = self.commit(transaction, calls).await;
+        let commit = commit.inspect_err(|failure| discard(ended, failure))?;
+        staged(ended).for_each(|(_, record)| record.commit.clone_from(&commit));
+        Ok(commit)
+    }
+}
