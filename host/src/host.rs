@@ -185,7 +185,7 @@ impl Host {
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
         let runtime = Arc::new(runtime.compiling_with(compiler));
         let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
-        let agents = Agents::new(standing.workspace.path(), config.environment.clone());
+        let agents = Agents::new(Arc::clone(&standing.workspace), config.environment.clone());
         let most = policy.limits().output;
         let mut contracts = Contracts::built_in()?;
         config.contracts.into_iter().for_each(|contract| contracts.add(contract));

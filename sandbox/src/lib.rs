@@ -59,7 +59,7 @@ use std::process::ExitCode;
 pub use command::{Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
-pub use program::{find_program, locate};
+pub use program::find_program;
 pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};

@@ -1,6 +1,5 @@
 //! Finding a program by its name.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file that `name` stands for: the first executable regular file of that name in `dirs`.
@@ -15,19 +14,6 @@ pub fn find_program(name: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(name))
         .find(|path| executable(path))
-}
-
-/// The directory that a program really is in, and whether that, or the file that a link leads to, is
-/// in `workspace`: then somebody who can only write there may have planted it.
-///
-/// # Errors
-/// A program or a workspace that is not there, or can't be looked at.
-pub fn locate(program: &Path, workspace: &Path) -> io::Result<(PathBuf, bool)> {
-    let workspace = workspace.canonicalize()?;
-    let directory = program.parent().unwrap_or(Path::new("/")).canonicalize()?;
-    let is_inside =
-        directory.starts_with(&workspace) || program.canonicalize()?.starts_with(&workspace);
-    Ok((directory, is_inside))
 }
 
 #[cfg(unix)]

@@ -188,7 +188,7 @@ impl Setup {
                 backends: Arc::new(Backends::none(Arc::clone(&self.runtime))),
                 programs: Arc::new(Programs::none()),
                 http: Arc::new(Http::new(HashMap::new())),
-                team: Arc::new(Team::none()),
+                team: Arc::new(Team::none(Arc::clone(workspace))),
                 contacts: Arc::default(),
             },
         }

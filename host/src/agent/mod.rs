@@ -12,15 +12,16 @@ mod strays;
 mod team;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cofferdam_sandbox::{find_program, locate};
+use cofferdam_sandbox::find_program;
 
 use crate::outcome::neutralise;
 use crate::policy::AgentCommand;
+use crate::workspace::Workspace;
 
 pub use team::{Answer, Report, TaskError, Team};
 
@@ -36,9 +37,9 @@ const TASKS: &str = "COFFERDAM_TASKS";
 pub const MAX_DEPTH: usize = 3;
 
 /// What every agent is started with.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Agents {
-    directory: PathBuf,
+    workspace: Arc<Workspace>,
     environment: HashMap<String, String>,
 }
 
@@ -139,9 +140,9 @@ impl std::fmt::Display for Complaint {
 }
 
 impl Agents {
-    /// Agents that work in `directory` and get `environment`.
-    pub fn new(directory: &Path, environment: HashMap<String, String>) -> Self {
-        Self { directory: directory.to_owned(), environment }
+    /// Agents that work in `workspace` and get `environment`.
+    pub fn new(workspace: Arc<Workspace>, environment: HashMap<String, String>) -> Self {
+        Self { workspace, environment }
     }
 
     /// Asks an agent and waits for its answer. When it is dropped, and when `cancelled` ends, the
@@ -203,7 +204,7 @@ impl Agents {
         Ok(process::Start {
             program: self.find(question.command.program())?,
             arguments: question.command.arguments().to_vec(),
-            directory: self.directory.clone(),
+            directory: self.workspace.path().to_owned(),
             environment,
             mark: task,
         })
@@ -219,11 +220,7 @@ impl Agents {
             find_program(program, &directories)
                 .ok_or_else(|| AgentError::NotFound(program.to_owned()))?
         };
-        match locate(&found, &self.directory) {
-            Ok((_, true)) => Err(AgentError::InWorkspace(found)),
-            Ok((_, false)) => Ok(found),
-            Err(source) => Err(AgentError::System { program: found.display().to_string(), source }),
-        }
+        if self.workspace.holds(&found) { Err(AgentError::InWorkspace(found)) } else { Ok(found) }
     }
 }
 

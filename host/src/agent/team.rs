@@ -3,19 +3,20 @@
 //! "Contract Violations").
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{AgentError, Agents, Question};
 use crate::contract::{Action, Contract, Contracts, Parsed, Turn, UnknownAgent};
 use crate::policy::{Agent, Policy, PolicyError, Role};
 use crate::schema::nearest;
+use crate::workspace::Workspace;
 
 /// How much of an answer that broke its contract is shown, in bytes.
 const SHOWN: usize = 4 << 10;
 
 /// Agents that tasks can be given to.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Team {
     agents: Agents,
     members: BTreeMap<String, Member>,
@@ -125,8 +126,8 @@ impl Team {
     }
 
     /// No agents.
-    pub fn none() -> Self {
-        let agents = Agents::new(Path::new("/var"), HashMap::new());
+    pub fn none(workspace: Arc<Workspace>) -> Self {
+        let agents = Agents::new(workspace, HashMap::new());
         Self { agents, members: BTreeMap::new(), most: 0 }
     }
 

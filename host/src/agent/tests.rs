@@ -1,7 +1,12 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+use std::path::Path;
 use std::time::Instant;
 
 use super::*;
+
+fn open(workspace: impl AsRef<Path>) -> Arc<Workspace> {
+    Arc::new(Workspace::open(workspace.as_ref()).unwrap())
+}
 
 /// Asks a shell script.
 fn ask(script: &str, prompt: &str, timeout: Duration) -> Result<String, String> {
@@ -20,7 +25,7 @@ fn ask_until(
         ("PATH".to_owned(), "relative:/usr/bin:/bin".to_owned()),
         ("TOKEN".to_owned(), "of the person".to_owned()),
     ]);
-    let agents = Agents::new(Path::new("/var"), environment);
+    let agents = Agents::new(open("/var"), environment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let question = Question {
         command: &command,
@@ -69,7 +74,7 @@ fn no_answer_has_a_reason() {
         assert!(error.len() < 8 << 10, "{script}");
     }
     let command = AgentCommand::new(&["no-such-agent".to_owned()]).unwrap();
-    let agents = Agents::new(Path::new("/var"), HashMap::new());
+    let agents = Agents::new(open("/var"), HashMap::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let question = Question {
         command: &command,
@@ -91,15 +96,19 @@ fn an_agent_in_the_workspace_is_nobodys() {
     std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o755)).unwrap();
     symlink(&planted, home.path().join("linked")).unwrap();
     symlink(workspace.path(), home.path().join("bin")).unwrap();
+    // Whoever can write in the workspace can lead it elsewhere.
+    symlink("/bin", workspace.path().join("out")).unwrap();
     let path = [workspace.path(), home.path()].map(|at| at.to_str().unwrap()).join(":");
     let environment = HashMap::from([("PATH".to_owned(), path)]);
-    let agents = Agents::new(workspace.path(), environment);
+    let agents = Agents::new(open(workspace.path()), environment);
     let within = |directory: &Path| directory.join("agent").to_str().unwrap().to_owned();
     for program in [
         "agent".to_owned(),
         "linked".to_owned(),
         within(workspace.path()),
         within(&home.path().join("bin")),
+        workspace.path().join("out/sh").to_str().unwrap().to_owned(),
+        home.path().join("bin/out/sh").to_str().unwrap().to_owned(),
     ] {
         let found = agents.find(&program);
         assert!(matches!(found, Err(AgentError::InWorkspace(_))), "{program}: {found:?}");
@@ -158,7 +167,7 @@ fn agents_within_agents_are_counted() {
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
             (TASKS.to_owned(), around.to_owned()),
         ]);
-        let agents = Agents::new(Path::new("/var"), environment);
+        let agents = Agents::new(open("/var"), environment);
         let variables = &[("MORE".to_owned(), "told".to_owned())];
         let question =
             Question { command: &command, variables, prompt: "".into(), timeout: LONG, most: 999 };

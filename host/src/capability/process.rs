@@ -3,9 +3,10 @@
 //! becomes of what a program changed, [`crate::workspace`]'s.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Surroundings, wit};
 use crate::workspace::path::by_names;
-use crate::workspace::{Means, Shown, View};
+use crate::workspace::{Means, Shown, View, Workspace};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -56,7 +57,7 @@ pub struct Programs {
     helper: Option<Helper>,
     settings: ProgramSettings,
     environment: HashMap<String, String>,
-    sandbox: Mutex<Option<Arc<Sandbox>>>,
+    sandbox: OnceLock<Sandbox>,
 }
 
 impl Programs {
@@ -67,7 +68,7 @@ impl Programs {
         settings: ProgramSettings,
         environment: HashMap<String, String>,
     ) -> Self {
-        Self { helper, settings, environment, sandbox: Mutex::default() }
+        Self { helper, settings, environment, sandbox: OnceLock::new() }
     }
 
     /// No programs.
@@ -76,10 +77,9 @@ impl Programs {
     }
 
     /// The sandbox. Where there is none now, the next run tries again: what is missing may come.
-    fn sandbox(&self) -> std::result::Result<Arc<Sandbox>, Error> {
-        let mut opened = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sandbox) = &*opened {
-            return Ok(Arc::clone(sandbox));
+    fn sandbox(&self) -> std::result::Result<&Sandbox, Error> {
+        if let Some(sandbox) = self.sandbox.get() {
+            return Ok(sandbox);
         }
         let Some(helper) = self.helper.clone() else {
             let why = "this host was opened without a way to start one";
@@ -91,7 +91,7 @@ impl Programs {
         });
         let sandbox =
             Sandbox::open(helper, tier).map_err(|error| Error::Unavailable(error.to_string()))?;
-        Ok(Arc::clone(opened.insert(Arc::new(sandbox))))
+        Ok(self.sandbox.get_or_init(|| sandbox))
     }
 
     /// Where programs are looked up, the operator's own directories first.
@@ -101,7 +101,11 @@ impl Programs {
 
     /// The file that a name stands for. One in the workspace is nobody's program: whoever can
     /// write there could plant it.
-    fn find(&self, name: &str, workspace: &Path) -> std::result::Result<PathBuf, Error> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "programs are looked up in the operator's directories"
+    )]
+    fn find(&self, name: &str, workspace: &Workspace) -> std::result::Result<PathBuf, Error> {
         let path = self.path();
         let Some(found) = sandbox::find_program(name, &path) else {
             let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
@@ -111,9 +115,7 @@ impl Programs {
                 path.join(", ")
             )));
         };
-        let (directory, is_planted) =
-            sandbox::locate(&found, workspace).map_err(|error| failed(&found.display(), &error))?;
-        if is_planted {
+        if workspace.holds(&found) {
             return Err(Error::Denied(format!(
                 "the program '{name}' is {}, in the workspace itself, where anybody could have \
                  planted it",
@@ -121,6 +123,9 @@ impl Programs {
             )));
         }
         // Not the file that a link leads to: some programs go by the name that they are called by.
+        let directory = found.parent().unwrap_or(Path::new("/"));
+        let directory =
+            fs::canonicalize(directory).map_err(|error| failed(&directory.display(), &error))?;
         Ok(directory.join(name))
     }
 }
@@ -157,7 +162,7 @@ impl CallState {
         let workspace = Arc::clone(&self.surroundings.workspace);
         let programs = Arc::clone(&self.surroundings.programs);
         let sandbox = programs.sandbox()?;
-        let program = programs.find(&command.program, workspace.path())?;
+        let program = programs.find(&command.program, &workspace)?;
         let tree = Arc::clone(self.files.tree());
         let control = Arc::clone(self.control());
         let view = View::show(
@@ -177,7 +182,7 @@ impl CallState {
         let Surroundings { contacts, id, .. } = &self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
         let still_runs = || self.messages.still_runs(&command.program, control.elapsed().as_secs());
-        let report = run_to_end(&sandbox, described, &control, &mut streams, still_runs)?;
+        let report = run_to_end(sandbox, described, &control, &mut streams, still_runs)?;
         // Of a call that nobody waits for any more, nothing stays.
         if !control.is_cancelled() {
             streams.keep();

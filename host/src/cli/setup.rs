@@ -234,14 +234,12 @@ pub fn config_under(
         Use::Providers { target } => agent.provider_role(Some(target)),
     };
     let role = role.map_err(|error| in_file(file, &error))?;
-    if !matches!(usage, Use::Looking) && !global.trust_workspace {
-        let workspace = workspace(global)?.path().canonicalize()?;
-        if Path::new(file).canonicalize()?.starts_with(workspace) {
-            return Err(CliError::Usage(format!(
-                "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
-                 or use --trust-workspace for this run"
-            )));
-        }
+    let is_trusted = matches!(usage, Use::Looking) || global.trust_workspace;
+    if !is_trusted && workspace(global)?.holds(Path::new(file)) {
+        return Err(CliError::Usage(format!(
+            "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
+             or use --trust-workspace for this run"
+        )));
     }
     let name = role.name().to_owned();
     Ok((config_with(global, workers, Some(role))?, Some(name)))

@@ -33,21 +33,17 @@ impl Host {
         transaction: Transaction,
         calls: Vec<String>,
     ) -> Result<Option<String>, Failure> {
-        let standing = Arc::clone(&self.standing);
-        let retention = *self.policy.retention();
-        let committed = blocking(move || {
-            let commit = transaction.commit(Purpose::of(calls))?;
-            if commit.is_some()
-                && standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING)
-                && let Err(error) = History::new(Arc::clone(&standing.workspace)).prune(&retention)
-            {
-                tracing::warn!("old commits could not be removed: {error}");
-            }
-            Ok(commit)
-        });
-        let commit = committed.await.map_err(|error| dispatch::not_committed(&error))?;
+        let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
+        let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
         self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
+        if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
+            let history = History::new(Arc::clone(&self.standing.workspace));
+            let retention = *self.policy.retention();
+            if let Err(error) = blocking(move || history.prune(&retention)).await {
+                tracing::warn!("old commits could not be removed: {error}");
+            }
+        }
         Ok(Some(commit.id))
     }
 

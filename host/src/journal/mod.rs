@@ -23,18 +23,19 @@ use crate::workspace::{OWN, Workspace};
 /// The file's name in the host's own directory.
 const FILE: &str = "journal.jsonl";
 
+/// How long the file is taken for the one that has its name.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Where a workspace's records go. The file is made with the first one.
 pub struct Journal {
     workspace: Arc<Workspace>,
     file: Mutex<Option<Opened>>,
 }
 
-/// How long the file is taken for the one that has its name.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 /// The file that is written.
 struct Opened {
     file: File,
+    /// When it was opened.
     at: Instant,
 }
 

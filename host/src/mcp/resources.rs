@@ -73,13 +73,11 @@ impl Server {
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
-        let kept = {
-            let (server, uri) = (self.clone(), uri.to_owned());
-            blocking(move || {
-                let (offer, role) = (server.offer(), server.role.as_deref());
-                server.shared.results.read(offer.host.workspace(), role, &uri)
-            })
-        };
+        let (server, wanted) = (self.clone(), uri.to_owned());
+        let kept = blocking(move || {
+            let (offer, role) = (server.offer(), server.role.as_deref());
+            server.shared.results.read(offer.host.workspace(), role, &wanted)
+        });
         let kept = kept.await.map_err(unknown)?;
         if let Some(kept) = kept {
             return text(kept.text, kept.mime_type);

@@ -172,14 +172,9 @@ const SHELLS: &[&str] = &["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tc
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.files == Files::None {
-            f.write_str("files=none")?;
-        }
-        for (index, each) in self.each().enumerate() {
-            let gap = if index == 0 && self.files > Files::None { "" } else { " " };
-            write!(f, "{gap}{each}")?;
-        }
-        Ok(())
+        let no_files = (self.files == Files::None).then(|| "files=none".to_owned());
+        let words = no_files.into_iter().chain(self.each().map(|each| each.to_string()));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
     }
 }
 

@@ -157,7 +157,7 @@ fn is_empty(stage: &OwnedFd, image: &Image) -> io::Result<bool> {
         return Ok(true);
     }
     let directory = disk::open(stage, &image.name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Ok(disk::entries(&directory)?.next().is_none())
+    disk::is_empty(directory)
 }
 
 /// Takes back those of the changes that were made, the last one first, and with the manifest

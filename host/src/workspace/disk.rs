@@ -315,6 +315,11 @@ pub(super) fn entries(
         .filter(|entry| !matches!(entry, Ok(entry) if entry.name == "." || entry.name == "..")))
 }
 
+/// Whether nothing is in a directory.
+pub(super) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
+    Ok(entries(directory)?.next().is_none())
+}
+
 /// Nanoseconds since the epoch as the kernel takes them.
 pub(super) fn timespec(time: i64) -> Timespec {
     let second = 1_000_000_000;

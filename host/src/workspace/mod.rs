@@ -158,11 +158,14 @@ impl Workspace {
         &self.path
     }
 
-    /// Whether a path leads through the workspace or into it, by its names or by links.
+    /// Whether a path leads through the workspace or into it, by its names or by links: then a tool
+    /// may decide what is found there.
     #[expect(clippy::disallowed_methods, reason = "nothing is opened")]
     pub fn holds(&self, path: &Path) -> bool {
-        let (named, real) = (std::path::absolute(path), path.canonicalize());
-        [named, real].into_iter().flatten().any(|path| path.starts_with(&self.path))
+        let Ok(named) = std::path::absolute(path) else { return false };
+        let leads_inside = |real: PathBuf| real.starts_with(&self.path);
+        named.starts_with(&self.path)
+            || named.ancestors().any(|above| above.canonicalize().is_ok_and(leads_inside))
     }
 
     /// The absolute path as text.

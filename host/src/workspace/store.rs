@@ -36,7 +36,7 @@ impl Store {
 
     /// Finishes or removes what others left: the lock is held, so nobody is at work on it.
     pub(super) fn recover(&self, workspace: &Workspace) -> io::Result<Option<Manifest>> {
-        if disk::entries(&self.staging)?.next().is_none() {
+        if disk::is_empty(&*self.staging)? {
             return Ok(None);
         }
         let Some(mut manifest) = Manifest::read(&self.staging, FILE)? else {

@@ -630,3 +630,27 @@ fn a_link_is_known_afterwards() {
     history.undo(begin(&workspace).0, None).unwrap();
     assert!(!directory.path().join("link").is_symlink());
 }
+
+/// Whatever a tool could lead elsewhere counts, however it is reached.
+#[test]
+fn what_leads_through_a_workspace_is_held() {
+    let place = tempfile::tempdir().unwrap();
+    let (inside, outside) = (place.path().join("inside"), place.path().join("outside"));
+    for directory in [&inside, &outside] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("file"), "").unwrap();
+    }
+    symlink(&outside, inside.join("out")).unwrap();
+    symlink(inside.join("file"), outside.join("in")).unwrap();
+    symlink(&inside, outside.join("all")).unwrap();
+    let workspace = Workspace::open(&inside).unwrap();
+    for path in ["inside", "inside/file", "inside/missing", "inside/out/file", "outside/in"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    for path in ["outside/all", "outside/all/missing", "outside/all/out/file"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    for path in ["outside", "outside/file", "outside/missing", "inside.txt"] {
+        assert!(!workspace.holds(&place.path().join(path)), "{path}");
+    }
+}

@@ -71,12 +71,8 @@ impl Locked {
 
     /// Whether nothing is left of anybody.
     fn is_clean(&self) -> io::Result<bool> {
-        for directory in [Some(&*self.store.staging), self.runs.as_ref()].into_iter().flatten() {
-            if disk::entries(directory)?.next().is_some() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(disk::is_empty(&*self.store.staging)?
+            && self.runs.as_ref().map_or(Ok(true), disk::is_empty)?)
     }
 }
 

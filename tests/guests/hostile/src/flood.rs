@@ -112,30 +112,22 @@ fn link(directory: &Path, number: u32) -> io::Result<()> {
 
 /// Answers how deep it came, what the host said then, and what to the new name.
 fn nest(directory: &Path) -> io::Result<String> {
+    use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
     let top = directory_handle(directory)?;
-    let mut ended = None;
-    let mut depth = 0;
-    {
-        use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
+    let (mut inner, mut depth) = (None, 0);
+    let ended = again(|_| {
+        let above = inner.as_ref().unwrap_or(&top);
         let (open, read) = (OpenFlags::DIRECTORY, DescriptorFlags::READ);
-        let mut inner = None;
-        while depth < TIMES && ended.is_none() {
-            let above = inner.as_ref().unwrap_or(&top);
-            let made = above
-                .create_directory_at("dd")
-                .and_then(|()| above.open_at(PathFlags::empty(), "dd", open, read));
-            match made {
-                Ok(made) => {
-                    inner = Some(made);
-                    depth += 1;
-                }
-                Err(error) => ended = Some(error),
-            }
-        }
-    }
+        let made = above
+            .create_directory_at("dd")
+            .and_then(|()| above.open_at(PathFlags::empty(), "dd", open, read))
+            .map_err(|error| io::Error::other(error.name()))?;
+        (inner, depth) = (Some(made), depth + 1);
+        Ok(())
+    });
+    let ended = ended.map_or_else(|error| error.to_string(), |()| String::new());
     let renamed = top.rename_at("dd", &top, "ee").map_err(|error| error.name().to_owned());
-    let ended = ended.map(|error| error.name().to_owned());
-    Ok(format!("{depth} {} {renamed:?}", ended.unwrap_or_default()))
+    Ok(format!("{depth} {ended} {renamed:?}"))
 }
 
 /// The bare interface's handle of one of the directories that the call was given.
