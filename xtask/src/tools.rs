@@ -10,19 +10,25 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 
 /// Licences, sources and advisories of all dependencies.
-pub const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", profile: DEBUG };
 
 /// Fuzzing with libFuzzer.
-pub const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+pub const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", profile: DEBUG };
 
 /// Turns a linked module into a component.
-pub const WASM_COMPONENT_LD: Tool = Tool { name: "wasm-component-ld", version: "0.5.31" };
+pub const WASM_COMPONENT_LD: Tool =
+    Tool { name: "wasm-component-ld", version: "0.5.31", profile: &[] };
+
+/// For what runs for seconds: to build it fast is worth more than what it then takes.
+const DEBUG: &[&str] = &["--debug", "--config", "profile.dev.debug=false"];
 
 /// A program from a crate of the same name.
 pub struct Tool {
     name: &'static str,
     /// What is built where the program is not installed.
     version: &'static str,
+    /// How it is built, for cargo; nothing: as a release.
+    profile: &'static [&'static str],
 }
 
 impl Tool {
@@ -45,6 +51,7 @@ impl Tool {
             .arg(project.target.join("tools"))
             .arg("--target-dir")
             .arg(project.target.join("tools/build"))
+            .args(self.profile)
             .arg(self.name);
         run(&format!("building {} {} (once)", self.name, self.version), &mut install)
             .with_context(|| format!("install it with: cargo install --locked {}", self.name))?;
@@ -63,7 +70,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
         let project = Project { target: root.join("target"), root };
-        let tool = Tool { name: "cofferdam-test-tool", version: "0.0.0" };
+        let tool = Tool { name: "cofferdam-test-tool", version: "0.0.0", profile: &[] };
         let program = project.target.join("tools/bin").join(format!(
             "{}{}",
             tool.name,
