@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub use contracts::{contract, contracts};
 
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::policy::{Policy, Settings};
 use crate::workspace::Workspace;
 
@@ -114,7 +114,7 @@ pub fn load(
     };
     let counts = match (&text, remembered) {
         _ if trust => true,
-        (Some(text), Some(remembered)) if digest(text.as_bytes()) == remembered => true,
+        (Some(text), Some(remembered)) if Digest::of(text.as_bytes()).hex() == remembered => true,
         (Some(_), Some(_)) => return Err(ConfigError::Changed { path, change: "has changed" }),
         (None, Some(_)) => return Err(ConfigError::Changed { path, change: "was removed" }),
         (_, None) => false,
@@ -142,13 +142,13 @@ pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>
     };
     let settings = parse(&workspace.path().join(FILE), &text)?;
     fs::create_dir_all(accepted).map_err(error)?;
-    fs::write(&memory, digest(text.as_bytes())).map_err(error)?;
+    fs::write(&memory, Digest::of(text.as_bytes()).hex()).map_err(error)?;
     Ok(Some(settings))
 }
 
 fn read(workspace: &Workspace) -> Result<Option<String>, ConfigError> {
     workspace
-        .read_own(FILE)
+        .read_text(FILE)
         .map_err(|source| ConfigError::Io { path: workspace.path().join(FILE), source })
 }
 
@@ -169,7 +169,7 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
 }
 
 fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {
-    accepted.join(digest(workspace.name().as_bytes()))
+    accepted.join(Digest::of(workspace.name().as_bytes()).hex())
 }
 
 fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {

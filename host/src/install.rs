@@ -187,7 +187,7 @@ pub struct Installer<'a> {
 /// # Errors
 /// One that can't be read.
 pub fn lock(workspace: &Workspace) -> Result<Lock, InstallError> {
-    let text = workspace.read_own(lock::FILE);
+    let text = workspace.read_text(lock::FILE);
     match text.map_err(|source| InstallError::LockFile { source })? {
         Some(text) => Ok(Lock::parse(&text)?),
         None => Ok(Lock::default()),
@@ -241,7 +241,7 @@ pub fn pinned(workspace: &Workspace, store: &Path) -> Result<Resolved, InstallEr
 fn write(workspace: &Workspace, lock: &Lock) -> Result<(), InstallError> {
     let error = |source| InstallError::LockFile { source };
     let text = lock.to_text().map_err(|wrong| error(std::io::Error::other(wrong)))?;
-    workspace.replace_own(lock::FILE, &text).map_err(error)
+    workspace.replace_text(lock::FILE, &text).map_err(error)
 }
 
 impl Installer<'_> {

@@ -53,8 +53,7 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.pointer.is_empty() { "(root)" } else { &self.pointer };
-        write!(f, "{place}: expected {}", self.expected)?;
+        write!(f, "{}: expected {}", place(&self.pointer), self.expected)?;
         if let Some(found) = &self.found {
             write!(f, ", found {found}")?;
         }
@@ -289,6 +288,11 @@ pub fn show(value: &Value) -> String {
         Value::Object(fields) => format!("an object of {} fields", fields.len()),
         value => shorten(&value.to_string(), 80),
     }
+}
+
+/// What people are shown of a JSON Pointer: the empty one can't be seen.
+pub fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "(root)" } else { pointer }
 }
 
 /// Escapes a name for a JSON Pointer (RFC 6901, section 3).

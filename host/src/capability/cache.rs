@@ -3,7 +3,7 @@
 
 use wasmtime::Result;
 
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::runtime::{CallState, wit};
 use crate::workspace::Shelf;
 
@@ -54,7 +54,8 @@ impl CallState {
     /// The name of a value. Whoever may read other files does not find what was made from these.
     fn name(&self, key: &str) -> String {
         let sight = self.rights.sight.paths().join("\n");
-        digest(format!("{}\n{sight}\n\n{key}", self.rights.capabilities.files).as_bytes())
+        let name = format!("{}\n{sight}\n\n{key}", self.rights.capabilities.files);
+        Digest::of(name.as_bytes()).hex()
     }
 }
 

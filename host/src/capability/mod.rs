@@ -16,6 +16,8 @@ mod spill;
 mod waiting;
 mod wasi;
 
+use std::time::Duration;
+
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
@@ -29,6 +31,9 @@ pub use scan::Scanner;
 pub(crate) use wasi::context as wasi;
 
 use crate::runtime::{CallState, wit};
+
+/// How often something that waits looks whether its call was cancelled.
+const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// Links everything that the host offers.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {

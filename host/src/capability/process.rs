@@ -14,6 +14,7 @@ use cofferdam_sandbox as sandbox;
 use cofferdam_sandbox::{Helper, Limit, Sandbox, SandboxError, Spill, Tier};
 use wasmtime::Result;
 
+use super::CANCEL_POLL;
 use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Surroundings, wit};
@@ -31,9 +32,6 @@ const SCRATCH: &str = "/var/tmp";
 
 /// How much of each of a program's streams its plugin gets, in bytes.
 const KEPT: usize = 8 << 20;
-
-/// How often a run looks whether its call was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// How often the caller hears that a program is still running.
 const STILL_RUNS: Duration = Duration::from_secs(2);

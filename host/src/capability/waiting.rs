@@ -4,7 +4,7 @@
 //!
 //! What does not wait is wasmtime-wasi's own.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::time::sleep_until;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
@@ -14,10 +14,8 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable, StreamErro
 use wasmtime_wasi::runtime::in_tokio;
 use wasmtime_wasi_io::bindings::wasi::io as waiting;
 
+use super::CANCEL_POLL;
 use crate::runtime::{CallState, Control};
-
-/// How often something that waits looks whether its call was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     waiting::error::add_to_linker::<_, Io>(linker, |call| &mut call.table)?;

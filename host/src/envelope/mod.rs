@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use json::parse;
 #[cfg(feature = "engine")]
 pub(crate) use json::size;
 
@@ -129,7 +130,7 @@ pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
 /// # Errors
 /// Text without one.
 pub fn document(text: &str, mode: Mode, keys: &[&str]) -> Result<Document, DecodeError> {
-    let strict = match json::parse(text) {
+    let strict = match parse(text) {
         Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
         Err(error) => not_json(text, &error),
     };
@@ -209,7 +210,7 @@ fn no_object(value: &Value) -> DecodeError {
 /// # Errors
 /// Text that is not one JSON object.
 pub fn arguments(text: &str) -> Result<Value, DecodeError> {
-    match json::parse(text) {
+    match parse(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
         Ok(other) => Err(DecodeError::one("arguments, which are a JSON object", kind(&other))),
         Err(error) => {

@@ -11,7 +11,7 @@ use super::{Host, RunOptions};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
 use crate::outcome::{Failure, Outcome, Status};
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::runtime::blocking;
 use crate::workspace::Transaction;
 
@@ -33,7 +33,7 @@ impl Proposal {
         let Self { tool, args, diff } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         shown.extend(diff.iter().flatten());
-        digest(&shown)
+        Digest::of(&shown).hex()
     }
 }
 

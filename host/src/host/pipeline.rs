@@ -25,7 +25,7 @@ use crate::pipeline::round::{
 };
 use crate::pipeline::work_order::Step;
 use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::policy::{AgentCommand, LimitSettings, Scope};
 use crate::runtime::blocking;
 use crate::telemetry::Origin;
@@ -484,7 +484,7 @@ fn read_text(tree: &Overlay, path: &str) -> Option<String> {
 }
 
 fn input(from: String, text: &str) -> Input {
-    Input { from, sha256: digest(text.as_bytes()), bytes: text.len() }
+    Input { from, sha256: Digest::of(text.as_bytes()).hex(), bytes: text.len() }
 }
 
 fn verdict(stage: Stage, failed: bool) -> Stage {

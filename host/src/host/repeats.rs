@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::dispatch::ValidCall;
 use crate::outcome::{Failure, Status};
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 
 /// How many different things are remembered. Beyond that, counting begins anew.
 const REMEMBERED: usize = 10_000;
 
 /// The counts of one host.
 #[derive(Default)]
-pub(super) struct Repeats(Mutex<HashMap<String, u32>>);
+pub(super) struct Repeats(Mutex<HashMap<Digest, u32>>);
 
 impl Repeats {
     /// Counts a call.
@@ -28,7 +28,7 @@ impl Repeats {
         if counts.len() >= REMEMBERED {
             counts.clear();
         }
-        let count = counts.entry(digest(format!("{name}\n{value}").as_bytes())).or_default();
+        let count = counts.entry(Digest::of(format!("{name}\n{value}").as_bytes())).or_default();
         *count = count.saturating_add(1);
         if *count <= repeats.most {
             return Ok(());

@@ -78,7 +78,7 @@ impl Journal {
     /// Whether nothing was written after the last line: a host may have died, or its disk have been
     /// full, within one.
     fn ends_a_line(&self) -> io::Result<bool> {
-        let Some(mut file) = self.workspace.open_own(&format!("{OWN}/{FILE}"))? else {
+        let Some(mut file) = self.workspace.open_file(&format!("{OWN}/{FILE}"))? else {
             return Ok(true);
         };
         let mut last = [b'\n'];
@@ -140,7 +140,7 @@ impl Journal {
         let mut files = Vec::new();
         for name in rotated(FILE, names) {
             let path = format!("{OWN}/{name}");
-            if let Some(file) = self.workspace.open_own(&path)? {
+            if let Some(file) = self.workspace.open_file(&path)? {
                 files.push((path, Lines::new(BufReader::new(file))));
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
@@ -28,7 +28,7 @@ use url::Url;
 
 use super::Server;
 use super::connections::Connections;
-use super::malformed::{Malformed, asks_for};
+use super::message::{self, Malformed};
 use super::sessions::{Places, SESSIONS, Sessions};
 
 /// How long the body of a request may take.
@@ -215,19 +215,28 @@ async fn take(
             return (StatusCode::BAD_REQUEST, text).into_response();
         }
     };
-    if places.are_taken() && asks_for(&body, "initialize") {
-        let text = format!("there are {SESSIONS} sessions already; try again later\n");
-        let later = [(header::RETRY_AFTER, "60")];
-        return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
+    let is_message = head.method == Method::POST && is_json(&head.headers);
+    if is_message {
+        let message = match message::parse(&body) {
+            Ok(message) => message,
+            Err(malformed) => return refused(&malformed),
+        };
+        if places.are_taken() && message["method"] == "initialize" {
+            let text = format!("there are {SESSIONS} sessions already; try again later\n");
+            let later = [(header::RETRY_AFTER, "60")];
+            return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
+        }
     }
-    let is_json = is_json(&head.headers);
     let answer = next.run(Request::from_parts(head, body.clone().into())).await;
-    if is_json && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        let said = Malformed::new(&body).answer().to_string();
-        let kind = [(header::CONTENT_TYPE, "application/json")];
-        return (StatusCode::BAD_REQUEST, kind, said).into_response();
+    if is_message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return refused(&Malformed::new(&body));
     }
     answer
+}
+
+fn refused(malformed: &Malformed) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (StatusCode::BAD_REQUEST, kind, malformed.answer().to_string()).into_response()
 }
 
 /// Whether the body is said to be JSON, so that its type is not what is wrong with it.

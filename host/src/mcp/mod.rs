@@ -11,7 +11,7 @@ mod changes;
 mod connection;
 mod connections;
 mod http;
-mod malformed;
+mod message;
 mod offer;
 mod page;
 mod params;

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder, FramedRead};
 
 use super::connection::Connection;
-use super::malformed::Malformed;
+use super::message::{self, Malformed};
 
 /// How much may wait to be written before no more is read, in bytes.
 const WAITING: usize = 8 << 20;
@@ -181,13 +181,13 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
             if line.is_empty() {
                 continue;
             }
-            match serde_json::from_slice(line) {
+            match message::read(line) {
                 Ok(mut message) if self.belongs(&message) => {
                     self.connection.stamp(&mut message);
                     return Some(message);
                 }
                 Ok(_) => {}
-                Err(_) => self.refuse(&Malformed::new(line)),
+                Err(malformed) => self.refuse(&malformed),
             }
         }
     }

@@ -129,11 +129,6 @@ impl CodeCache {
     }
 }
 
-/// The digest that names a component, in hexadecimal.
-pub fn digest(component: &[u8]) -> String {
-    Digest::of(component).hex()
-}
-
 /// Makes a directory that only the user may enter.
 ///
 /// # Errors

@@ -33,8 +33,7 @@ pub(super) struct Misfit {
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pointer = if self.pointer.is_empty() { "(root)" } else { &self.pointer };
-        write!(f, "{pointer}: {}", self.what)
+        write!(f, "{}: {}", crate::schema::place(&self.pointer), self.what)
     }
 }
 

@@ -197,12 +197,12 @@ impl Workspace {
         self.root.metadata(or_dot(path))
     }
 
-    /// Reads a text file of the host's own at the top of the workspace. None if there is none.
+    /// Reads a text file that is the person's or the host's, not a tool's. None if there is none.
     ///
     /// # Errors
     /// One that is not a regular file, is not UTF-8 or can't be read.
-    pub(crate) fn read_own(&self, path: &str) -> io::Result<Option<String>> {
-        let Some(mut file) = self.open_own(path)? else { return Ok(None) };
+    pub(crate) fn read_text(&self, path: &str) -> io::Result<Option<String>> {
+        let Some(mut file) = self.open_file(path)? else { return Ok(None) };
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         Ok(Some(text))
@@ -212,7 +212,7 @@ impl Workspace {
     ///
     /// # Errors
     /// One that is not a regular file or can't be opened.
-    pub(crate) fn open_own(&self, path: &str) -> io::Result<Option<File>> {
+    pub(crate) fn open_file(&self, path: &str) -> io::Result<Option<File>> {
         let file = match self.open_read(Path::new(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -228,7 +228,7 @@ impl Workspace {
     ///
     /// # Errors
     /// A workspace that can't be written, or a directory of that name.
-    pub(crate) fn replace_own(&self, name: &str, text: &str) -> io::Result<()> {
+    pub(crate) fn replace_text(&self, name: &str, text: &str) -> io::Result<()> {
         let own = self.own()?;
         let temporary = format!("{name}.{}", uuid::Uuid::now_v7());
         let mut file = disk::create(&own, &temporary)?;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 
-use crate::plugin::cache::digest;
+use crate::plugin::digest::Digest;
 use crate::policy::Origin;
 use crate::workspace::{Shelf, Workspace};
 
@@ -47,7 +47,7 @@ impl Place {
             .collect();
         lines.sort_unstable();
         let text = format!("{origin}{target}\n{}", lines.concat());
-        let name = digest(text.as_bytes());
+        let name = Digest::of(text.as_bytes()).hex();
         Some(Self { workspace: Arc::clone(workspace), plugin: plugin.to_owned(), name, oldest })
     }
 

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::client::conn::http1;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Method, StatusCode};
 use tokio::time::timeout;
 use wasmtime_wasi_http::io::TokioIo;
 
 use super::connect::{Connector, Reach};
-use super::{CONNECTING, HEAD, HEADERS};
+use super::{AGENT, CONNECTING, protocol};
 use crate::plugin::source::Address;
 use crate::policy::OriginSettings;
 
@@ -24,9 +23,6 @@ const REDIRECTS: usize = 5;
 
 /// How long one request takes at most, its whole answer included.
 const LONGEST: Duration = Duration::from_secs(300);
-
-/// What a request says of the host.
-const AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
 
 /// Sends requests.
 #[derive(Default)]
@@ -153,12 +149,8 @@ impl Client {
         let stream = stream
             .map_err(|_| broken(&"it was not reached in time"))?
             .map_err(|refused| ClientError::Unreachable(refused.why))?;
-        let (mut sender, connection) = http1::Builder::new()
-            .max_buf_size(HEAD)
-            .max_headers(HEADERS)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(&error))?;
+        let handshake = protocol().handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;
         // Ends with the answer that it belongs to.
         let connection = tokio::spawn(connection);
         let mut head = hyper::Request::builder()

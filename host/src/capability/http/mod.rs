@@ -59,6 +59,9 @@ const RECEIVED: u64 = 64 << 20;
 /// What the requests of a call carry at most, all together, in bytes.
 const SENT: u64 = 16 << 20;
 
+/// What a request says of the host.
+const AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
+
 /// How large the head of an answer may be, in bytes.
 const HEAD: usize = 64 << 10;
 
@@ -70,6 +73,13 @@ const FIELDS: usize = 64 << 10;
 
 /// How long reaching an origin may take.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// HTTP/1.1, with bounds of what an answer begins with.
+fn protocol() -> http1::Builder {
+    let mut protocol = http1::Builder::new();
+    protocol.max_buf_size(HEAD).max_headers(HEADERS);
+    protocol
+}
 
 /// What the calls of a host have in common: the operator's variables and certificates.
 pub struct Http {
@@ -284,10 +294,7 @@ impl Sending {
             };
             Refused::new(kind, format!("{origin}: {error}"))
         };
-        let handshake = http1::Builder::new()
-            .max_buf_size(HEAD)
-            .max_headers(HEADERS)
-            .handshake(TokioIo::new(stream));
+        let handshake = protocol().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
         // Ends with the answer that it belongs to.
         let connection = spawn(connection);

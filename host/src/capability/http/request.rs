@@ -9,15 +9,12 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Uri};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::Refused;
 use super::cache::Place;
+use super::{AGENT, Refused};
 use crate::outcome::shorten;
 use crate::policy::{HeaderPart, Origin, OriginSettings, header_parts};
 use crate::runtime::Rights;
 use crate::workspace::Workspace;
-
-/// What a request says of the host where it says nothing of its own.
-const AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
 
 /// A request that may be sent.
 pub(super) struct Outgoing {

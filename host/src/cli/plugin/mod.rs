@@ -16,7 +16,6 @@ use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
 use super::setup::Directories;
 use super::{CliError, exit, setup};
-use crate::plugin::cache::digest;
 use crate::plugin::digest::Digest;
 use crate::plugin::pack;
 use crate::plugin::registry::Plugin;
@@ -149,7 +148,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "exports": exports,
         "wit": wit,
         "bytes": bytes.len(),
-        "sha256": digest(&bytes),
+        "sha256": Digest::of(&bytes).hex(),
     }))?;
     Ok(exit::OK)
 }
@@ -195,7 +194,7 @@ fn pack(
         "plugin": document.name,
         "file": packed,
         "bytes": bytes.len(),
-        "sha256": digest(&bytes),
+        "sha256": Digest::of(&bytes).hex(),
     }))?;
     Ok(exit::OK)
 }

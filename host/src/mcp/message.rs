@@ -1,43 +1,101 @@
-//! Messages that can't be taken: what their sender hears.
+//! Reading messages: a key that stands twice is an error, as it is in envelopes. What the sender
+//! of one hears that can't be taken.
 //!
 //! Source: JSON-RPC 2.0, section 5: a request whose id can't be seen is answered with the id null.
 
-use rmcp::ErrorData;
-use rmcp::model::ErrorCode;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
+    ClientRequest, ConstString as _, ErrorCode, JsonRpcVersion2_0, RequestId,
+};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::error::Category;
 use serde_json::{Map, Value, json};
 
+use crate::envelope;
 use crate::schema::show;
+
+/// A message.
+///
+/// # Errors
+/// Text that is none.
+pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
+    let document = parse(text)?;
+    if document["method"] == CallToolRequestMethod::VALUE
+        && let Ok(call) = ToolCall::deserialize(document)
+    {
+        return Ok(call.into());
+    }
+    serde_json::from_slice(text).map_err(|_| Malformed::new(text))
+}
+
+/// What a message is as JSON.
+///
+/// # Errors
+/// Text that is not JSON, or has a key twice.
+pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
+    let refused = |code, problem| {
+        let id = Head::of(text).id();
+        Malformed { id, code, problem, notification: false }
+    };
+    let not_json =
+        |why: String| refused(ErrorCode::PARSE_ERROR, format!("the message is not JSON: {why}"));
+    let text = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
+    envelope::parse(text).map_err(|error| match error.classify() {
+        Category::Data => refused(ErrorCode::INVALID_REQUEST, error.to_string()),
+        _ => not_json(error.to_string()),
+    })
+}
+
+/// A call of a tool: the one message that is worth reading without trying what else it may be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolCall {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    #[serde(rename = "method")]
+    _method: CallToolRequestMethod,
+    params: CallToolRequestParams,
+}
+
+impl From<ToolCall> for ClientJsonRpcMessage {
+    fn from(call: ToolCall) -> Self {
+        let mut request = CallToolRequest::new(call.params);
+        if let Some(meta) = request.params.meta.take() {
+            request.extensions.insert(meta);
+        }
+        Self::request(ClientRequest::CallToolRequest(request), call.id)
+    }
+}
 
 /// What is wrong with a message.
 #[derive(Debug)]
 pub(super) struct Malformed {
     /// Null, where it can't be seen.
     id: Value,
-    error: ErrorData,
+    code: ErrorCode,
+    problem: String,
     /// A notification, whose sender expects no answer.
     pub notification: bool,
 }
 
 impl Malformed {
-    /// Of a message that was not decoded.
+    /// Of a message that is none of MCP's.
     pub fn new(message: &[u8]) -> Self {
-        match serde_json::from_slice(message) {
-            Ok(message) => Self::invalid(&message),
-            Err(error) => {
-                let text = format!("the message is not JSON: {error}");
-                let error = ErrorData::new(ErrorCode::PARSE_ERROR, text, None);
-                Self { id: Head::of(message).id(), error, notification: false }
-            }
-        }
+        parse(message).map_or_else(|malformed| malformed, |message| Self::invalid(&message))
     }
 
     /// Of a message that has more bytes than the settings allow.
     pub fn too_long(most: usize) -> Self {
-        let text = format!("the message is longer than {most} bytes (`envelope-mb` in `[limits]`)");
-        let error = ErrorData::new(ErrorCode::PARSE_ERROR, text, None);
-        Self { id: Value::Null, error, notification: false }
+        Self {
+            id: Value::Null,
+            code: ErrorCode::PARSE_ERROR,
+            problem: format!(
+                "the message is longer than {most} bytes (`envelope-mb` in `[limits]`)"
+            ),
+            notification: false,
+        }
     }
 
     fn invalid(message: &Value) -> Self {
@@ -52,13 +110,15 @@ impl Malformed {
         Self {
             notification: head.method.is_some() && message.get("id").is_none(),
             id: head.id(),
-            error: ErrorData::invalid_request(problem, None),
+            code: ErrorCode::INVALID_REQUEST,
+            problem,
         }
     }
 
     /// The answer, as JSON-RPC has it.
     pub fn answer(&self) -> Value {
-        json!({"jsonrpc": "2.0", "id": self.id, "error": self.error})
+        let error = json!({"code": self.code, "message": self.problem});
+        json!({"jsonrpc": "2.0", "id": self.id, "error": error})
     }
 }
 
@@ -79,15 +139,6 @@ impl Head {
     fn id(self) -> Value {
         if self.method.is_some() && is_id(&self.id) { self.id } else { Value::Null }
     }
-}
-
-/// Whether a message, such as it is, asks for this method.
-pub(super) fn asks_for(message: &[u8], method: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Request {
-        method: String,
-    }
-    serde_json::from_slice::<Request>(message).is_ok_and(|request| request.method == method)
 }
 
 fn is_id(id: &Value) -> bool {
@@ -124,7 +175,41 @@ fn problem(fields: &Map<String, Value>) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use rmcp::model::{GetExtensions as _, JsonRpcMessage, RequestMetaObject};
+
     use super::*;
+
+    /// The library knows all messages, and what is read here is what it would read.
+    #[test]
+    fn a_call_is_read_as_the_library_reads_it() {
+        let call = |rest: &str| {
+            format!(r#"{{"id":"a","jsonrpc":"2.0","method":"tools/call","params":{{{rest}}}}}"#)
+        };
+        for rest in [
+            r#""name":"grep""#,
+            r#""name":"a__b","arguments":{"path":"a","lines":[1,{"b":null}]},"other":1"#,
+            r#""name":"a","arguments":null,"_meta":{"progressToken":7,"a":{"b":"c"}}"#,
+            r#""name":"a","requestState":"s","inputResponses":{"a":{"action":"accept"}}"#,
+        ] {
+            let text = call(rest);
+            let found = read(text.as_bytes()).unwrap();
+            let wanted: ClientJsonRpcMessage = serde_json::from_str(&text).unwrap();
+            assert_eq!(json!(found), json!(wanted), "{rest}");
+            let [found, wanted] = [found, wanted].map(|message| {
+                let JsonRpcMessage::Request(message) = message else { return None };
+                message.request.extensions().get::<RequestMetaObject>().cloned()
+            });
+            assert_eq!(found, wanted, "{rest}");
+            assert_eq!(found.is_some(), rest.contains("_meta"), "{rest}");
+        }
+        for rest in ["", r#""name":1"#, r#""name":"a","arguments":[]"#] {
+            let text = call(rest);
+            let [found, wanted] = [read(text.as_bytes()).ok(), serde_json::from_str(&text).ok()]
+                .map(|read| json!(read));
+            assert_eq!(found, wanted, "{rest}");
+        }
+    }
 
     #[test]
     fn what_is_wrong_is_said_to_whom_it_concerns() {
@@ -136,6 +221,13 @@ mod tests {
             (b"{\"id\":1,\"method\":\"a\",\"params\":\"\\ud800\"}", -32700, json!(1), "not JSON"),
             (b"{\"id\":\"a\",\"method\":\"\",\"b\":\"\xff\"}", -32700, json!("a"), "not JSON"),
             (deep.as_bytes(), -32700, json!(7), "recursion limit"),
+            (
+                b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"a\":1,\"a\":2}}",
+                -32600,
+                json!(1),
+                "the key 'a' stands here twice at line 1 column",
+            ),
+            (b"{\"id\":1,\"id\":2,\"method\":\"a\"}", -32600, Value::Null, "the key 'id' stands"),
             (b"[]", -32600, Value::Null, "expected a message, which is an object, found"),
             (
                 b"{\"jsonrpc\":\"1.0\",\"id\":2,\"method\":\"ping\"}",
