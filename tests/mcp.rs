@@ -23,6 +23,9 @@ use crate::support::{Place, built, guest, project};
 /// How long something may take that has to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A call that one reader takes for another than the next does.
+const TWICE: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"files__read_file","arguments":{"path":"a","path":"b"}}}"#;
+
 /// What `cargo xtask test` installed into `target/clients`.
 fn installed(path: &str) -> PathBuf {
     let path = built().parent().unwrap().join("clients").join(path);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Connection, Era, Sdk};
 use super::server::{Request, Server, message};
-use super::{plugin, wait_for_the_end};
+use super::{TWICE, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -143,6 +143,7 @@ fn a_body_that_is_no_message_is_answered() {
         ("{\"jsonrpc\":\"2.0\",", -32700, Value::Null),
         ("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"tools/list\"}", -32600, json!(7)),
         ("{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"a\",\"params\":[]}", -32600, json!(8)),
+        (TWICE, -32600, json!(9)),
     ] {
         let (status, head, answer) = server.ask(&list("/mcp").with_body(body));
         assert_eq!(status, 400, "{answer}");

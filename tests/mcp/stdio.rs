@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::server::message;
-use super::{PATIENCE, ends, plugin, wait_for_the_end};
+use super::{PATIENCE, TWICE, ends, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -185,6 +185,7 @@ fn a_line_that_is_no_message_is_answered() {
             "/params/_meta",
         ),
         (b"[]", -32600, Value::Null, "an object"),
+        (TWICE.as_bytes(), -32600, json!(9), "the key 'path' stands here twice at line 1 column"),
     ];
     for (line, code, id, text) in cases {
         session.write(line);

@@ -183,7 +183,9 @@ impl Server {
         let stopping = self.shared.stopping.clone();
         let (input, output) = rmcp::transport::io::stdio_pipes();
         let (transport, writer) = Stdio::new(input, output, self.longest());
-        let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
+        // The library moves about what answers a request; behind a pointer, that is little.
+        let service = self.clone().into_dyn();
+        let served = match service.serve_with_ct(transport, stopping.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
             // A client that says nothing wants nothing.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
@@ -244,8 +246,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // It is large, and the library moves it about.
-        Box::pin(self.call(request, context)).await
+        self.call(request, context).await
     }
 
     async fn on_custom_request(
