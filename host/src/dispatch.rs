@@ -260,10 +260,11 @@ impl Executor<'_> {
         let tool = &call.valid.tool;
         let plugin = &tool.plugin;
         let name = &plugin.manifest.name;
-        let granted = self.policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
         let prepared = match self.runtime.prepared(plugin) {
             Some(prepared) => prepared,
             None => {
+                let requests = &plugin.manifest.requests;
+                let granted = self.policy.capabilities(name, plugin.built_in, requests);
                 let (runtime, plugin) = (Arc::clone(self.runtime), Arc::clone(plugin));
                 let wanted = CancellationToken::new();
                 let _given_up = wanted.clone().drop_guard();
@@ -288,15 +289,15 @@ impl Executor<'_> {
         let request = CallRequest {
             tool: tool.tool().name.clone(),
             args: args.to_string(),
-            rights: Rights {
+            rights: Arc::new(Rights {
                 plugin: name.clone(),
                 capabilities: call.grant.capabilities,
                 sight: call.grant.scope.clone(),
                 scope: call.grant.scope,
                 environment: self.policy.environment(name).map(str::to_owned).collect(),
                 origins: self.policy.origins(name).to_vec(),
-            },
-            surroundings: Surroundings {
+            }),
+            surroundings: Arc::new(Surroundings {
                 id: id.to_owned(),
                 limits: call.grant.limits,
                 workspace: Arc::clone(self.workspace),
@@ -308,7 +309,7 @@ impl Executor<'_> {
                 http: Arc::clone(self.http),
                 team: Arc::clone(self.team),
                 contacts: Arc::clone(contacts),
-            },
+            }),
         };
         let mut running = std::pin::pin!(self.workers.run(prepared, request));
         let answer = tokio::select! {

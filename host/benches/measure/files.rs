@@ -109,7 +109,7 @@ pub fn read(setup: &Setup, table: &mut Table) {
             rounds,
             || {
                 let request = setup.request(&setup.workspace, tool, &args);
-                runtime::call(&prepared, &request).unwrap().unwrap();
+                runtime::call(&prepared, &request).0.unwrap().unwrap();
             },
             || preopens.call(tool, &text),
         );

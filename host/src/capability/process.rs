@@ -177,7 +177,7 @@ impl CallState {
         };
         let granted = self.granted_variables(&programs);
         let described = self.describe(command, &programs, program, &granted, view.shown(), &top)?;
-        let Surroundings { contacts, id, .. } = &self.surroundings;
+        let Surroundings { contacts, id, .. } = &*self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
         let still_runs = || self.messages.still_runs(&command.program, control.elapsed().as_secs());
         let report = run_to_end(sandbox, described, &control, &mut streams, still_runs)?;

@@ -35,10 +35,10 @@ impl Host {
         reports.pop().unwrap_or_else(|| Err(BackendError::Failed("no report".to_owned())))
     }
 
-    fn surroundings(&self) -> Surroundings {
+    fn surroundings(&self) -> Arc<Surroundings> {
         let limits =
             Limits { call: self.policy.limits().program_call, ..self.policy.limits().clone() };
-        Surroundings {
+        Arc::new(Surroundings {
             id: uuid::Uuid::now_v7().to_string(),
             workspace: Arc::clone(&self.standing.workspace),
             tree: Arc::clone(self.standing.workspace.plain()),
@@ -50,7 +50,7 @@ impl Host {
             http: Arc::clone(&self.http),
             team: Arc::clone(&self.team),
             contacts: Arc::default(),
-        }
+        })
     }
 }
 

@@ -178,17 +178,17 @@ impl Backends {
         kind: BackendKind,
         name: &str,
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
         work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T> + Send,
     ) -> Result<T, Error> {
         let entry = self.find(kind, name)?;
         let prepared = self.prepare(entry, &surroundings.control)?;
-        let rights = entry.rights(caller);
+        let rights = Arc::new(entry.rights(caller));
         // A thread of its own, since the caller's stack is in use.
         let timers = Handle::try_current();
         let run = move || {
             let _timers = timers.as_ref().ok().map(Handle::enter);
-            in_instance(&prepared, &rights, surroundings, work)
+            in_instance(&prepared, &rights, surroundings, work).map(|(done, _)| done)
         };
         let ended = thread::scope(|scope| {
             let thread = thread::Builder::new()
@@ -216,7 +216,7 @@ impl Backends {
         kind: BackendKind,
         name: &str,
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
     ) -> Result<String, Error> {
         self.ask(kind, name, caller, surroundings, |store, lane| match kind {
             BackendKind::Linter => {
@@ -241,7 +241,7 @@ impl Backends {
         name: &str,
         root: &str,
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
     ) -> u8 {
         let asked = self.ask(kind, name, caller, surroundings, |store, lane| match kind {
             BackendKind::Linter => Ok(0),
@@ -265,11 +265,12 @@ impl Backends {
         &self,
         requests: &[(String, linting::Request)],
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
     ) -> Vec<Result<linting::Report, Error>> {
         // A linter's output is its findings, of which nothing is left out.
-        let mut surroundings = surroundings.clone();
+        let mut surroundings = Surroundings::clone(surroundings);
         surroundings.limits.spill = 0;
+        let surroundings = Arc::new(surroundings);
         let lint = |(name, request): &(String, linting::Request)| {
             self.ask(BackendKind::Linter, name, caller, &surroundings, |store, lane| {
                 let linter = lane.linter()?.instantiate(&mut *store)?;
@@ -297,7 +298,7 @@ impl Backends {
         name: &str,
         request: &testing::Request,
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
     ) -> Result<testing::Report, Error> {
         self.ask(BackendKind::TestRunner, name, caller, surroundings, |store, lane| {
             let runner = lane.test_runner()?.instantiate(&mut *store)?;
@@ -314,7 +315,7 @@ impl Backends {
         name: &str,
         request: &building::Request,
         caller: &Rights,
-        surroundings: &Surroundings,
+        surroundings: &Arc<Surroundings>,
     ) -> Result<building::Report, Error> {
         self.ask(BackendKind::Builder, name, caller, surroundings, |store, lane| {
             let builder = lane.builder()?.instantiate(&mut *store)?;

@@ -12,7 +12,7 @@ use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use crate::policy::{Capabilities, Limits, OriginSettings, Scope};
+use crate::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
 use crate::workspace::{Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.
@@ -67,9 +67,9 @@ pub struct CallRequest {
     /// The arguments, as JSON text that fits the tool's schema.
     pub args: String,
     /// What the instance may do.
-    pub rights: Rights,
+    pub rights: Arc<Rights>,
     /// Everything else.
-    pub surroundings: Surroundings,
+    pub surroundings: Arc<Surroundings>,
 }
 
 /// Why a call was stopped from outside of the plugin's own logic.
@@ -93,12 +93,18 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Runs one call on this thread and throws the instance away. The answer is JSON text that
-/// nobody has checked yet.
-///
-/// # Errors
-/// See [`Stop`].
-pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String, ToolError>, Stop> {
+/// What a call ended with: JSON text that nobody has checked yet, what the tool failed with, or why
+/// it was stopped.
+pub type Answer = Result<Result<String, ToolError>, Stop>;
+
+/// What is left of an instance that nobody uses any more. Dropping it wipes its memory and closes its
+/// files, which takes a part of the time that a short call does.
+pub struct Remains {
+    _store: Option<Store<CallState>>,
+}
+
+/// Runs one call on this thread, in an instance of its own.
+pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, Remains) {
     let CallRequest { tool, args, rights, surroundings } = request;
     let context = CallContext {
         call_id: surroundings.id.clone(),
@@ -106,14 +112,26 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
         deadline_ms: remaining_ms(&surroundings.control),
         scope: rights.scope.paths().to_vec(),
     };
-    let answer =
-        in_instance(prepared, rights, surroundings, |store, lane| match lane.tools()? {
-            Tools::Json(plugin) => {
-                let plugin = plugin.instantiate(&mut *store)?;
-                plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
-            }
-            Tools::Typed(functions) => functions.call(store, tool, args),
-        })?;
+    let ended = in_instance(prepared, rights, surroundings, |store, lane| match lane.tools()? {
+        Tools::Json(plugin) => {
+            let plugin = plugin.instantiate(&mut *store)?;
+            plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
+        }
+        Tools::Typed(functions) => functions.call(store, tool, args),
+    });
+    match ended {
+        Ok((answer, store)) => {
+            // One that may write has closed its files before what it wrote is committed.
+            let only_reads = rights.capabilities.files < Files::Write;
+            let remains = Remains { _store: only_reads.then_some(store) };
+            (bounded(answer, surroundings), remains)
+        }
+        Err(stop) => (Err(stop), Remains { _store: None }),
+    }
+}
+
+/// An answer, if the call may give it.
+fn bounded(answer: Result<String, ToolError>, surroundings: &Surroundings) -> Answer {
     // What a call that has to stop is refused, it may report as a failure of its own.
     if let (Err(_), Some(stop)) = (&answer, surroundings.control.stop()) {
         return Err(stop);
@@ -130,16 +148,16 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> Result<Result<String,
     Ok(answer)
 }
 
-/// Has something done in an instance of its own, on this thread.
+/// Has something done in an instance of its own, on this thread. Answers with the instance's store.
 ///
 /// # Errors
 /// See [`Stop`].
 pub(super) fn in_instance<T>(
     prepared: &Prepared,
-    rights: &Rights,
-    surroundings: &Surroundings,
+    rights: &Arc<Rights>,
+    surroundings: &Arc<Surroundings>,
     work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T>,
-) -> Result<T, Stop> {
+) -> Result<(T, Store<CallState>), Stop> {
     if let Some(stop) = surroundings.control.stop() {
         return Err(stop);
     }
@@ -164,7 +182,7 @@ pub(super) fn in_instance<T>(
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
         Some(limit) => Err(Stop::Limit(limit)),
-        None => Ok(done),
+        None => Ok((done, store)),
     }
 }
 

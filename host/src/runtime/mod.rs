@@ -41,7 +41,7 @@ pub use bindings::cofferdam::backend::linting;
 pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
 pub use compile::Compiler;
 pub(crate) use compile::compile_if_asked;
-pub use instance::{CallRequest, Rights, Stop, Surroundings, call};
+pub use instance::{Answer, CallRequest, Remains, Rights, Stop, Surroundings, call};
 pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
 pub(crate) use workers::blocking;

@@ -132,13 +132,13 @@ pub struct CallState {
     pub(crate) messages: Messages,
     /// How many scanners there are at the moment.
     pub(crate) scanners: usize,
-    pub(crate) rights: Rights,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) rights: Arc<Rights>,
+    pub(crate) surroundings: Arc<Surroundings>,
     pub(super) meter: Meter,
 }
 
 impl CallState {
-    pub(super) fn new(rights: &Rights, surroundings: &Surroundings) -> Self {
+    pub(super) fn new(rights: &Arc<Rights>, surroundings: &Arc<Surroundings>) -> Self {
         let limits = &surroundings.limits;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
@@ -160,8 +160,8 @@ impl CallState {
             messages,
             scanners: 0,
             meter: Meter::new(limits),
-            rights: rights.clone(),
-            surroundings: surroundings.clone(),
+            rights: Arc::clone(rights),
+            surroundings: Arc::clone(surroundings),
         }
     }
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::Prepared;
 use super::engine::THREAD_STACK;
-use super::instance::{CallRequest, Stop, call};
+use super::instance::{Answer, CallRequest, Stop, call};
 use super::queue::Queue;
-use super::{Prepared, ToolError};
 
 /// How long a call may stay away after its deadline before its thread is given up.
 const GRACE: Duration = Duration::from_millis(500);
@@ -26,8 +26,6 @@ const SPIN: Duration = Duration::from_micros(100);
 /// How often it looks for the answer before other tasks have their turn: each turn costs several
 /// looks.
 const LOOKS: usize = 8;
-
-type Answer = Result<Result<String, ToolError>, Stop>;
 
 struct Job {
     prepared: Arc<Prepared>,
@@ -74,13 +72,14 @@ impl Workers {
                     if !job.request.surroundings.control.begin() {
                         continue;
                     }
-                    let answer = call(&job.prepared, &job.request);
+                    let (answer, remains) = call(&job.prepared, &job.request);
                     if job.request.surroundings.control.was_given_up() {
                         // This thread was replaced meanwhile.
                         break;
                     }
                     // Whoever asked may have gone away.
                     let _ = job.answer.send(answer);
+                    drop(remains);
                 }
             },
         )?;

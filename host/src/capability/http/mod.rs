@@ -47,8 +47,7 @@ use self::body::Bounded;
 use self::connect::Connector;
 use self::request::Outgoing;
 use super::{Contacts, Messages};
-use crate::runtime::{CallState, Control, Rights, Surroundings};
-use crate::workspace::Workspace;
+use crate::runtime::{CallState, Rights, Surroundings};
 
 /// How many requests of a call are under way at a time, unread answers included.
 const AT_A_TIME: usize = 8;
@@ -115,28 +114,26 @@ pub(crate) struct HttpState {
 }
 
 struct Requests {
-    http: Arc<Http>,
-    rights: Rights,
-    control: Arc<Control>,
-    contacts: Arc<Contacts>,
+    rights: Arc<Rights>,
+    surroundings: Arc<Surroundings>,
     messages: Messages,
-    workspace: Arc<Workspace>,
     places: Arc<Semaphore>,
     received: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
 }
 
 impl HttpState {
-    pub(crate) fn new(rights: &Rights, surroundings: &Surroundings, messages: &Messages) -> Self {
+    pub(crate) fn new(
+        rights: &Arc<Rights>,
+        surroundings: &Arc<Surroundings>,
+        messages: &Messages,
+    ) -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(FIELDS);
         let requests = Requests {
-            http: Arc::clone(&surroundings.http),
-            rights: rights.clone(),
-            control: Arc::clone(&surroundings.control),
-            contacts: Arc::clone(&surroundings.contacts),
+            rights: Arc::clone(rights),
+            surroundings: Arc::clone(surroundings),
             messages: messages.clone(),
-            workspace: Arc::clone(&surroundings.workspace),
             places: Arc::new(Semaphore::new(AT_A_TIME)),
             received: Arc::default(),
             sent: Arc::default(),
@@ -220,14 +217,15 @@ impl Requests {
         options: RequestOptions,
     ) -> Result<Sending, Refused> {
         let (head, body) = request.into_parts();
-        let outgoing = Outgoing::new(head, &self.rights, &self.http.environment)?;
+        let Surroundings { http, workspace, control, contacts, .. } = &*self.surroundings;
+        let outgoing = Outgoing::new(head, &self.rights, &http.environment)?;
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             let why = format!("more than {AT_A_TIME} at a time, unread answers included");
             Refused::new(Error::ConnectionLimitReached, why)
         })?;
-        let kept = outgoing.kept(&self.workspace, &self.rights.plugin);
+        let kept = outgoing.kept(workspace, &self.rights.plugin);
         let now = Instant::now();
-        let latest = self.control.deadline();
+        let latest = control.deadline();
         let ended_by = match outgoing.timeout {
             Some(timeout) => latest.min(now + timeout),
             None => latest,
@@ -241,8 +239,8 @@ impl Requests {
         let answered_by = by(options.first_byte_timeout);
         let between = options.between_bytes_timeout;
         Ok(Sending {
-            http: Arc::clone(&self.http),
-            contacts: Arc::clone(&self.contacts),
+            http: Arc::clone(http),
+            contacts: Arc::clone(contacts),
             outgoing,
             body: body::request(body, &self.sent, SENT),
             place,
