@@ -23,9 +23,7 @@ pub fn run_all(project: &Project) -> Result<()> {
         fuzz.current_dir(&project.root)
             // What is fuzzed is safe Rust: the address sanitizer would only double the time.
             .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])
-            .arg(format!("-max_total_time={SECONDS}"))
-            // The sanitizer's flags, on a stable release.
-            .env("RUSTC_BOOTSTRAP", "1");
+            .arg(format!("-max_total_time={SECONDS}"));
         run(&format!("fuzzing {target} for {SECONDS} s"), &mut fuzz)?;
     }
     Ok(())

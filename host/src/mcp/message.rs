@@ -34,15 +34,19 @@ pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
 /// # Errors
 /// Text that is not JSON, or has a key twice.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
-    let refused = |code, problem| {
-        let id = Head::of(text).id();
-        Malformed { id, code, problem, notification: false }
+    let not_json = |why: String| Malformed {
+        id: Head::of(text).id(),
+        code: ErrorCode::PARSE_ERROR,
+        problem: format!("the message is not JSON: {why}"),
+        notification: false,
     };
-    let not_json =
-        |why: String| refused(ErrorCode::PARSE_ERROR, format!("the message is not JSON: {why}"));
-    let text = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
-    envelope::parse(text).map_err(|error| match error.classify() {
-        Category::Data => refused(ErrorCode::INVALID_REQUEST, error.to_string()),
+    let utf8 = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
+    envelope::parse(utf8).map_err(|error| match (error.classify(), serde_json::from_str(utf8)) {
+        (Category::Data, Ok(document)) => Malformed {
+            id: Head::of(text).id(),
+            problem: error.to_string(),
+            ..Malformed::invalid(&document)
+        },
         _ => not_json(error.to_string()),
     })
 }
@@ -275,8 +279,9 @@ mod tests {
             let found = answer["error"]["message"].as_str().unwrap_or_default();
             assert!(found.contains(text), "{answer}");
         }
-        assert!(
-            Malformed::new(b"{\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":1}").notification
-        );
+        for params in ["1", r#"{"a":1,"a":1}"#] {
+            let message = format!(r#"{{"jsonrpc":"2.0","method":"a","params":{params}}}"#);
+            assert!(Malformed::new(message.as_bytes()).notification, "{params}");
+        }
     }
 }
