@@ -136,12 +136,10 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
     } else {
         println!("the Python SDK is not installed; run `cargo xtask test` once");
     }
-    let before = {
-        for _ in 0..1000 {
-            ours.call();
-        }
-        ours.memory()
-    };
+    for _ in 0..1000 {
+        ours.call();
+    }
+    let before = ours.memory();
     for _ in 0..100_000 {
         ours.call();
     }

@@ -183,9 +183,7 @@ impl Server {
         let stopping = self.shared.stopping.clone();
         let (input, output) = rmcp::transport::io::stdio_pipes();
         let (transport, writer) = Stdio::new(input, output, self.longest());
-        // The library moves about what answers a request; behind a pointer, that is little.
-        let service = self.clone().into_dyn();
-        let served = match service.serve_with_ct(transport, stopping.clone()).await {
+        let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
             // A client that says nothing wants nothing.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
@@ -246,7 +244,8 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request, context).await
+        // It is large, and the library moves it about.
+        Box::pin(self.call(request, context)).await
     }
 
     async fn on_custom_request(
