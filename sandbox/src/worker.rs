@@ -21,6 +21,10 @@ use crate::{Helper, Limit};
 /// follow.
 const ARGUMENT: &str = "--cofferdam-sandbox-worker";
 
+/// If the executable's allocator is mimalloc, which otherwise begins with a gigabyte that it can
+/// write: all of it would count as the worker's memory.
+const COMMIT_AHEAD: &str = "MIMALLOC_ARENA_EAGER_COMMIT";
+
 /// How often the host looks whether a computation is to end.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -169,6 +173,7 @@ impl Helper {
         let cpu_seconds = (bounds.wall.as_secs() + 1).saturating_mul(threads);
         self.command()
             .args([ARGUMENT, &bounds.memory.to_string(), &cpu_seconds.to_string()])
+            .env(COMMIT_AHEAD, "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -52,6 +52,9 @@ impl Connections {
 /// Serves a connection until the client closes it, or, once the server is stopped, until the
 /// request that has come is answered.
 async fn serve(stream: TcpStream, from: SocketAddr, router: Router, stopping: CancellationToken) {
+    // An answer is written in pieces, and the later ones would wait for the client to acknowledge
+    // the first. A socket that can't be told so only takes longer.
+    let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router.layer(Extension(ConnectInfo(from))));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

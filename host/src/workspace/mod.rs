@@ -159,13 +159,18 @@ impl Workspace {
     }
 
     /// Whether a path leads through the workspace or into it, by its names or by links: then a tool
-    /// may decide what is found there.
+    /// may decide what is found there. So it may where nobody can say where a path leads.
     #[expect(clippy::disallowed_methods, reason = "nothing is opened")]
     pub fn holds(&self, path: &Path) -> bool {
-        let Ok(named) = std::path::absolute(path) else { return false };
-        let leads_inside = |real: PathBuf| real.starts_with(&self.path);
-        named.starts_with(&self.path)
-            || named.ancestors().any(|above| above.canonicalize().is_ok_and(leads_inside))
+        let Ok(named) = std::path::absolute(path) else { return true };
+        let is_absent = |error: io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        let leads_inside = |above: &Path| match above.canonicalize() {
+            Ok(real) => real.starts_with(&self.path),
+            Err(_) => !above.symlink_metadata().is_err_and(is_absent),
+        };
+        named.starts_with(&self.path) || named.ancestors().any(leads_inside)
     }
 
     /// The absolute path as text.

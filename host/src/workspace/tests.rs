@@ -643,6 +643,8 @@ fn what_leads_through_a_workspace_is_held() {
     symlink(&outside, inside.join("out")).unwrap();
     symlink(inside.join("file"), outside.join("in")).unwrap();
     symlink(&inside, outside.join("all")).unwrap();
+    symlink(inside.join("missing"), outside.join("later")).unwrap();
+    symlink(outside.join("loop"), outside.join("loop")).unwrap();
     let workspace = Workspace::open(&inside).unwrap();
     for path in ["inside", "inside/file", "inside/missing", "inside/out/file", "outside/in"] {
         assert!(workspace.holds(&place.path().join(path)), "{path}");
@@ -650,7 +652,11 @@ fn what_leads_through_a_workspace_is_held() {
     for path in ["outside/all", "outside/all/missing", "outside/all/out/file"] {
         assert!(workspace.holds(&place.path().join(path)), "{path}");
     }
-    for path in ["outside", "outside/file", "outside/missing", "inside.txt"] {
+    for path in ["outside/later", "outside/loop", "outside/loop/file"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    assert!(workspace.holds(Path::new("")));
+    for path in ["outside", "outside/file", "outside/missing", "outside/file/x", "inside.txt"] {
         assert!(!workspace.holds(&place.path().join(path)), "{path}");
     }
 }
