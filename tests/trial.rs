@@ -74,9 +74,14 @@ impl Trial {
 
     /// A host that can run native programs, with an environment of which some can be granted.
     pub fn with_programs(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
+        Self::with_helper(place, plugins, settings, &built().join("cofferdam"))
+    }
+
+    /// The same, with `helper` as the executable that starts sandboxes and compiles plugins.
+    pub fn with_helper(place: Place, plugins: Vec<Packed>, settings: &str, helper: &Path) -> Self {
         let granted = [("GRANTED_TOKEN", "a-token-of-some"), ("UNGRANTED", "not for programs")];
         let config = Config {
-            sandbox: Some(Helper::at(built().join("cofferdam"))),
+            sandbox: Some(Helper::at(helper)),
             environment: granted.map(|(name, value)| (name.into(), value.into())).into(),
             cache: Some(cache()),
             ..Config::new(place.workspace())

@@ -1,6 +1,7 @@
 //! Components that are an attack on whoever compiles them (case 13), and compilers that fail.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use cofferdam::host::Helper;
@@ -115,14 +116,23 @@ fn a_compiler_that_fails_is_told() {
         let kept: Vec<_> = kept.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(kept, ["key"], "what it answered is not kept");
     }
-    let nowhere = PathBuf::from("/nowhere/cofferdam");
-    let trial = host(Place::new(), vec![Component::new(ANSWER).pack()], "", nowhere);
-    assert_failed(
-        trial.call("attack.go", json!({})),
-        Status::Failed,
-        "CompilerUnavailable",
-        "can't be started",
-    );
+}
+
+#[test]
+fn a_compiler_that_can_not_be_started_is_tried_again() {
+    let place = Place::new();
+    let compiler = place.home_file("compiler");
+    let trial = host(place, vec![Component::new(ANSWER).pack()], "", compiler.clone());
+    for _ in 0..2 {
+        assert_failed(
+            trial.call("attack.go", json!({})),
+            Status::Failed,
+            "CompilerUnavailable",
+            "can't be started",
+        );
+    }
+    symlink(built().join("cofferdam"), &compiler).unwrap();
+    assert_eq!(trial.call("attack.go", json!({})), Outcome::Executed(json!({})));
 }
 
 /// The processes that a process has started and that live.

@@ -1,7 +1,7 @@
 //! What a plugin can't start, and what it can't say about a run.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use cofferdam::outcome::Status;
 
 use super::{ALL, TIERS, ran, runner, script, script_with, text};
 use crate::hostile::component::Packed;
-use crate::support::Place;
+use crate::support::{Place, built};
 use crate::trial::{Trial, assert_failed};
 
 #[test]
@@ -35,6 +35,24 @@ fn only_granted_programs_start() {
     }
     let ran = ran(&trial, json!({"program": "cat", "stdin": "meow"}));
     assert_eq!(text(&ran, "stdout"), "meow", "{ran}");
+}
+
+#[test]
+fn a_sandbox_that_can_not_be_started_is_tried_again() {
+    let place = Place::new();
+    let (helper, real) = (place.home_file("helper"), built().join("cofferdam"));
+    symlink(&real, &helper).unwrap();
+    let trial = Trial::with_helper(place, vec![Packed::guest("runner")], ALL, &helper);
+    // The plugin is loaded.
+    assert_eq!(text(&ran(&trial, json!({"program": "nobodys"})), "error"), "denied");
+    fs::remove_file(&helper).unwrap();
+    for _ in 0..2 {
+        let unavailable = ran(&trial, script("echo here"));
+        assert_eq!(text(&unavailable, "error"), "unavailable", "{unavailable}");
+        assert!(text(&unavailable, "message").contains("can't be started"), "{unavailable}");
+    }
+    symlink(&real, &helper).unwrap();
+    assert_eq!(text(&ran(&trial, script("echo here")), "stdout"), "here\n");
 }
 
 #[test]
