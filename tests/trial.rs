@@ -74,14 +74,9 @@ impl Trial {
 
     /// A host that can run native programs, with an environment of which some can be granted.
     pub fn with_programs(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
-        Self::with_helper(place, plugins, settings, &built().join("cofferdam"))
-    }
-
-    /// The same, with `helper` as the executable that starts sandboxes and compiles plugins.
-    pub fn with_helper(place: Place, plugins: Vec<Packed>, settings: &str, helper: &Path) -> Self {
         let granted = [("GRANTED_TOKEN", "a-token-of-some"), ("UNGRANTED", "not for programs")];
         let config = Config {
-            sandbox: Some(Helper::at(helper)),
+            sandbox: Some(Helper::at(built().join("cofferdam"))),
             environment: granted.map(|(name, value)| (name.into(), value.into())).into(),
             cache: Some(cache()),
             ..Config::new(place.workspace())
@@ -99,19 +94,17 @@ impl Trial {
         Self::configured(place, plugins, settings, config)
     }
 
-    /// A host that has its plugins compiled by `compiler`, and keeps the code in `cache`.
+    /// A host that has its plugins compiled and its programs started by `helper`, and keeps the
+    /// code in `cache`.
     pub fn compiling(
         place: Place,
         plugins: Vec<Packed>,
         settings: &str,
         cache: PathBuf,
-        compiler: Helper,
+        helper: Helper,
     ) -> Result<Self, OpenError> {
-        let config = Config {
-            sandbox: Some(compiler),
-            cache: Some(cache),
-            ..Config::new(place.workspace())
-        };
+        let config =
+            Config { sandbox: Some(helper), cache: Some(cache), ..Config::new(place.workspace()) };
         Self::configured(place, plugins, settings, config)
     }
 

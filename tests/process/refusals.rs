@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::json;
 
+use cofferdam::host::Helper;
 use cofferdam::outcome::Status;
 
 use super::{ALL, TIERS, ran, runner, script, script_with, text};
@@ -41,8 +42,10 @@ fn only_granted_programs_start() {
 fn a_sandbox_that_can_not_be_started_is_tried_again() {
     let place = Place::new();
     let (helper, real) = (place.home_file("helper"), built().join("cofferdam"));
+    let code = place.home().join("code");
     symlink(&real, &helper).unwrap();
-    let trial = Trial::with_helper(place, vec![Packed::guest("runner")], ALL, &helper);
+    let plugins = vec![Packed::guest("runner")];
+    let trial = Trial::compiling(place, plugins, ALL, code, Helper::at(&helper)).unwrap();
     // The plugin is loaded.
     assert_eq!(text(&ran(&trial, json!({"program": "nobodys"})), "error"), "denied");
     fs::remove_file(&helper).unwrap();
