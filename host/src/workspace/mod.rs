@@ -17,6 +17,7 @@
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
+//! | [`seal`] | authentication of the host's own files |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
@@ -32,6 +33,7 @@ mod own;
 pub mod path;
 mod plan;
 mod quota;
+mod seal;
 mod settle;
 mod spill;
 mod stamp;
@@ -59,6 +61,7 @@ pub use manifest::{Change, Image, Kind, Manifest};
 pub use outside::{Means, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use quota::Quota;
+use seal::Key;
 pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
@@ -128,6 +131,7 @@ pub struct Workspace {
     root: Dir,
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
+    key: Key,
 }
 
 impl Workspace {
@@ -148,7 +152,8 @@ impl Workspace {
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
-            Ok(Self { path: canonical, name, root, disk, plain })
+            let key = Key::of(&[0; seal::SECRET], name.as_bytes());
+            Ok(Self { path: canonical, name, root, disk, plain, key })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }
@@ -181,6 +186,11 @@ impl Workspace {
     /// The tree as it is on the disk, for reading.
     pub fn plain(&self) -> &Arc<Overlay> {
         &self.plain
+    }
+
+    /// What authenticates the host's own files here.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     fn disk(&self) -> &Arc<OwnedFd> {
