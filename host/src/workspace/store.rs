@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::apply::carry_out;
 use super::manifest::{FILE, Manifest};
-use super::{Workspace, disk, history, own};
+use super::{Own, Workspace, disk, history, own};
 
 /// Where a transaction is staged.
 const STAGING: &str = "staging";
@@ -25,7 +25,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the directories, made where they are missing.
-    pub(super) fn open(own: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn open(own: &Own) -> io::Result<Self> {
         Ok(Self {
             staging: Arc::new(own::directory(own, STAGING)?),
             // Where a commit goes in the end is looked at before there is one.

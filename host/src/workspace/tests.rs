@@ -80,7 +80,9 @@ fn begin_now(workspace: &Arc<Workspace>) -> io::Result<Transaction> {
 }
 
 pub(super) fn open(root: &Path) -> Arc<Workspace> {
-    Arc::new(Workspace::open(root).unwrap())
+    // Children of a test work on the same directories.
+    let secret = env::current_exe().unwrap().with_file_name("cofferdam-test-secret");
+    Arc::new(Workspace::open(root, Secret::In(secret)).unwrap())
 }
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };
@@ -538,7 +540,9 @@ fn a_manifest_from_elsewhere_does_no_harm() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("w");
         let planted = root.join(OWN).join("staging");
-        fs::create_dir_all(&planted).unwrap();
+        fs::create_dir(&root).unwrap();
+        open(&root).own().unwrap();
+        fs::create_dir(&planted).unwrap();
         fs::create_dir_all(root.join(".git/hooks")).unwrap();
         fs::write(planted.join("0.1"), "planted").unwrap();
         let manifest = serde_json::json!({
@@ -645,7 +649,7 @@ fn what_leads_through_a_workspace_is_held() {
     symlink(&inside, outside.join("all")).unwrap();
     symlink(inside.join("missing"), outside.join("later")).unwrap();
     symlink(outside.join("loop"), outside.join("loop")).unwrap();
-    let workspace = Workspace::open(&inside).unwrap();
+    let workspace = Workspace::open(&inside, Secret::OfProcess).unwrap();
     for path in ["inside", "inside/file", "inside/missing", "inside/out/file", "outside/in"] {
         assert!(workspace.holds(&place.path().join(path)), "{path}");
     }
