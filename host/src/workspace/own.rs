@@ -16,11 +16,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::disk::{self, Spot};
-use super::seal::{Key, SECRET, TAG};
+use super::seal::{Key, SECRET};
 use super::{OWN, Workspace};
 use crate::private;
 
@@ -38,6 +40,9 @@ const DOMAIN: &str = "owner";
 
 /// The length of the directory's random id, in bytes.
 const ID: usize = 16;
+
+/// How much of a mark is read, in bytes: more than one that is valid has.
+const MARK_SIZE: u64 = 256;
 
 /// How often the directory is looked at again while others change it.
 const ATTEMPTS: u32 = 10;
@@ -288,7 +293,7 @@ impl Workspace {
             let inode = rustix::fs::fstat(&made)?.st_ino;
             Key::of(&secret, &[]).append(DOMAIN, &inode.to_string(), &mut mark);
             let mut file = disk::create(&made, MARK)?;
-            file.write_all(&mark)?;
+            writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
             disk::create(&made, ".gitignore")?.write_all(b"*\n")?;
             // Without its mark, nothing that is kept here would count after a power cut.
             disk::sync(&file)?;
@@ -371,14 +376,15 @@ fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<
     if !mark.metadata()?.is_file() {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    mark.take((ID + TAG) as u64 + 1).read_to_end(&mut bytes)?;
-    let content =
-        Key::of(secret, &[]).content(DOMAIN, &inode.to_string(), &bytes).map(<[u8]>::to_vec);
-    Ok(content.filter(|id| id.len() == ID).map(|mut id| {
-        id.extend(inode.to_le_bytes());
-        Key::of(secret, &id)
-    }))
+    let mut text = Vec::new();
+    mark.take(MARK_SIZE).read_to_end(&mut text)?;
+    let id = || {
+        let mark = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok()?;
+        let of_user = Key::of(secret, &[]);
+        let id = of_user.content(DOMAIN, &inode.to_string(), &mark)?;
+        (id.len() == ID).then(|| [id, &inode.to_le_bytes()].concat())
+    };
+    Ok(id().map(|id| Key::of(secret, &id)))
 }
 
 fn is_of_another_kind(error: &io::Error) -> bool {
@@ -390,7 +396,7 @@ fn is_of_another_kind(error: &io::Error) -> bool {
 
 /// Closes a directory to everybody else, if it is this user's.
 fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
-    let is_open = stat.st_mode & 0o7777 != disk::OWNER_ONLY;
+    let is_open = stat.st_mode & !disk::OWNER_ONLY & 0o777 != 0;
     if is_open && stat.st_uid == rustix::process::geteuid().as_raw() {
         rustix::fs::fchmod(directory, Mode::RWXU)?;
     }
