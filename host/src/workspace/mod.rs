@@ -17,6 +17,7 @@
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
+//! | [`writers`] | whose turn it is to change something |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
@@ -37,6 +38,7 @@ mod spill;
 mod stamp;
 mod store;
 mod transaction;
+mod writers;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
@@ -128,6 +130,7 @@ pub struct Workspace {
     root: Dir,
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
+    writers: Arc<writers::Writers>,
 }
 
 impl Workspace {
@@ -148,7 +151,8 @@ impl Workspace {
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
-            Ok(Self { path: canonical, name, root, disk, plain })
+            let writers = Arc::default();
+            Ok(Self { path: canonical, name, root, disk, plain, writers })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }
