@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
 use crate::envelope::Call;
-use crate::outcome::{Failure, Outcome, Status, shorten};
+use crate::line::Client;
+use crate::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
 use crate::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use crate::runtime::{
@@ -27,6 +28,9 @@ use crate::schema::{Problem, Schema};
 use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
 
 pub use refusal::{CallProblem, Refusal, RefusalCode};
+
+/// The code of a call for which the host had no file descriptor.
+const SHORTAGE: &str = "DescriptorShortage";
 
 /// How long the code of a failure may be, in bytes.
 const CODE: usize = 64;
@@ -243,6 +247,8 @@ pub struct Executor<'a> {
     pub http: &'a Arc<Http>,
     /// The agents that tasks can be given to.
     pub team: &'a Arc<Team>,
+    /// Whom the calls are made for.
+    pub client: Client,
 }
 
 impl Executor<'_> {
@@ -297,6 +303,7 @@ impl Executor<'_> {
                 environment: self.policy.environment(name).map(str::to_owned).collect(),
                 origins: self.policy.origins(name).to_vec(),
             }),
+            client: self.client,
             surroundings: Arc::new(Surroundings {
                 id: id.to_owned(),
                 limits: call.grant.limits,
@@ -392,6 +399,7 @@ fn load_failure(error: &LoadError) -> Failure {
         LoadError::CompilerCrashed(_) => (Status::Trap, "CompilerCrashed"),
         LoadError::Compiler(_) => (Status::Failed, "CompilerUnavailable"),
         LoadError::Cancelled => return cancelled(),
+        LoadError::Descriptors => (Status::Failed, SHORTAGE),
         LoadError::World { .. } => (Status::Trap, "WrongWorld"),
     };
     Failure::new(status, code, error.to_string())
@@ -434,6 +442,7 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
         }
         Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
         Stop::Cancelled => cancelled(),
+        Stop::Descriptors => Failure::new(Status::Failed, SHORTAGE, stop.to_string()),
     }
 }
 
@@ -446,6 +455,9 @@ pub fn cancelled() -> Failure {
 pub fn not_begun(error: &BeginError) -> Failure {
     let status = match error {
         BeginError::Busy(_) => Status::Error,
+        BeginError::Io(error) if lacks_descriptors(&error.to_string()) => {
+            return Failure::new(Status::Failed, SHORTAGE, NO_DESCRIPTOR);
+        }
         BeginError::Io(_) => Status::Failed,
     };
     Failure::new(status, error.code(), error.to_string())

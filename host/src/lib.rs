@@ -34,6 +34,8 @@ pub mod install;
 #[cfg(feature = "engine")]
 pub mod journal;
 #[cfg(feature = "engine")]
+pub mod line;
+#[cfg(feature = "engine")]
 pub mod mcp;
 pub mod outcome;
 #[cfg(feature = "engine")]

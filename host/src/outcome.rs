@@ -79,6 +79,17 @@ impl Failure {
     }
 }
 
+/// What a call answers that the host has no descriptor for. The same call may be made later.
+pub const NO_DESCRIPTOR: &str = "the host has no free file descriptor; try again when less runs, or \
+                                 raise the limit of open files (`ulimit -n`)";
+
+/// Whether an error is that a process, or the system, has no file descriptor left: that is the host's
+/// shortage, whoever it happens to. Not every library keeps the number of an error, but all keep its
+/// text.
+pub fn lacks_descriptors(error: &str) -> bool {
+    ["(os error 24)", "(os error 23)"].iter().any(|number| error.contains(number))
+}
+
 /// Shortens `text` to at most `max` bytes, at a character, with a mark where something is
 /// missing.
 pub fn shorten(text: &str, max: usize) -> String {
@@ -106,6 +117,14 @@ pub fn neutralise(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shortage_of_descriptors_is_seen() {
+        for (number, is_one) in [(24, true), (23, true), (2, false), (240, false)] {
+            let error = std::io::Error::from_raw_os_error(number).to_string();
+            assert_eq!(lacks_descriptors(&error), is_one, "{error}");
+        }
+    }
 
     #[test]
     fn terminal_sequences_become_inert() {

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam::agent::Team;
 use cofferdam::capability::{Http, Programs};
+use cofferdam::line::Client;
 use cofferdam::plugin::registry::{Plugin, Registry};
 use cofferdam::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam::runtime::{
@@ -168,6 +169,7 @@ impl Setup {
         CallRequest {
             tool: tool.into(),
             args: args.to_string(),
+            client: Client::default(),
             rights: Arc::new(Rights {
                 plugin: "files".into(),
                 capabilities: Capabilities {

@@ -10,6 +10,7 @@ use super::run::cancelled;
 use super::{Host, RunOptions};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
+use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::digest::Digest;
 use crate::runtime::blocking;
@@ -72,7 +73,7 @@ impl Host {
         };
         let mut cancel = options.cancel.clone();
         let ask = async {
-            let diff = self.preview(executor, id, call).await?;
+            let diff = self.preview(executor, id, call, options.client).await?;
             let proposal = Proposal { tool, args: call.args().clone(), diff };
             approver.approve(&proposal).await.map(|()| proposal.diff)
         };
@@ -101,11 +102,12 @@ impl Host {
         executor: &Executor<'_>,
         id: &str,
         call: &GrantedCall,
+        client: Client,
     ) -> Result<Option<Vec<u8>>, Failure> {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
-        let begun = self.begin(call.time()).await;
+        let begun = self.begin(client, call.time()).await;
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
         let (tree, contacts) = (transaction.overlay(), Contacts::default().into());
         let tried = executor.execute(id, call.clone(), tree, &contacts, pending()).await;

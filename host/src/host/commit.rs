@@ -8,6 +8,7 @@ use super::Host;
 use super::run::{Ended, discard, staged};
 use crate::dispatch;
 use crate::journal::{CommitRecord, Entry};
+use crate::line::Client;
 use crate::outcome::Failure;
 use crate::runtime::blocking;
 use crate::workspace::{BeginError, History, Purpose, Transaction};
@@ -17,9 +18,13 @@ const PRUNING: u64 = 64;
 
 impl Host {
     /// Begins a transaction, and records what had to be recovered before.
-    pub(super) async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
-        let (transaction, recovered) =
-            Transaction::begin(&self.standing.workspace, patience).await?;
+    pub(super) async fn begin(
+        &self,
+        client: Client,
+        patience: Duration,
+    ) -> Result<Transaction, BeginError> {
+        let begun = Transaction::begin_for(&self.standing.workspace, client, patience);
+        let (transaction, recovered) = begun.await?;
         if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
             self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));

@@ -15,6 +15,7 @@ use crate::agent::Question;
 use crate::dispatch::ValidCall;
 use crate::envelope::Mode;
 use crate::journal::Record;
+use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::pipeline::check::{Checker, Edits, Verifying};
 use crate::pipeline::designer::{Designed, DesignerOutput};
@@ -304,7 +305,7 @@ impl Host {
         clock: &Clock,
         round: &mut Round,
     ) -> Result<Applied, Stopped> {
-        let transaction = match self.begin(self.policy.limits().call).await {
+        let transaction = match self.begin(Client::default(), self.policy.limits().call).await {
             Ok(transaction) => transaction,
             Err(error) => {
                 round.log.push(format!("tool error: {}: {error}", error.code()));

@@ -13,6 +13,7 @@ use crate::capability::{Contacts, Usage};
 use crate::dispatch::{self, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, Record};
+use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::policy::{Files, LimitSettings, Role, Scope};
 use crate::runtime::{Observer, blocking};
@@ -42,6 +43,8 @@ pub struct RunOptions {
     pub observer: Option<Arc<dyn Observer>>,
     /// Whoever can ask a person; `None`: calls that need a person's yes are denied.
     pub approver: Option<Arc<dyn Approver>>,
+    /// Whom they are made for: clients take turns.
+    pub client: Client,
     /// Where the calls come from, for telemetry.
     pub origin: Origin,
 }
@@ -196,13 +199,14 @@ impl Host {
         });
         let scope = scope.inspect_err(|refusal| self.record_refusal(refusal, options))?;
         let shared = if options.atomic || options.dry_run {
-            let begun = self.begin(self.policy.limits().call).await.map_err(|error| {
-                Refusal::whole(
-                    (&error).into(),
-                    "a workspace that can be changed",
-                    error.to_string(),
-                )
-            });
+            let begun =
+                self.begin(options.client, self.policy.limits().call).await.map_err(|error| {
+                    Refusal::whole(
+                        (&error).into(),
+                        "a workspace that can be changed",
+                        error.to_string(),
+                    )
+                });
             Some(begun.inspect_err(|refusal| self.record_refusal(refusal, options))?)
         } else {
             None
@@ -299,15 +303,13 @@ impl Host {
         let tool = Arc::clone(call.tool());
         let contacts: Arc<Contacts> = Arc::default();
         let mut cancel = options.cancel.clone();
-        let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
-        let (outcome, commit) = if skip || is_cancelled {
+        let (outcome, commit) = if skip || is_cancelled(cancel.as_ref()) {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
             (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
         } else {
             match self.allow(call, role, options, scope, shared.is_some()) {
                 Err(failure) => (Outcome::Failed(failure), None),
                 Ok(granted) => {
-                    let cancelled = cancelled(&mut cancel);
                     let executor = self.executor(options);
                     let approved = self.approved(&executor, &id, &granted, options).await;
                     // A person's time is not the tool's.
@@ -315,12 +317,13 @@ impl Host {
                     let performed = match (approved, shared) {
                         (Err(failure), _) => Err(failure),
                         (Ok(_), Some(transaction)) => {
+                            let cancelled = cancelled(&mut cancel);
                             let staged =
                                 stage(&executor, &id, granted, transaction, &contacts, cancelled);
                             Ok((staged.await, None))
                         }
                         (Ok(shown), None) => {
-                            self.perform(&executor, &id, granted, shown, &contacts, cancelled).await
+                            self.perform(&executor, &id, granted, shown, &contacts, cancel).await
                         }
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
@@ -377,15 +380,17 @@ impl Host {
         call: GrantedCall,
         shown: Option<Vec<u8>>,
         contacts: &Arc<Contacts>,
-        cancelled: impl Future<Output = ()>,
+        cancel: Option<watch::Receiver<bool>>,
     ) -> Result<(Outcome, Option<String>), Failure> {
+        let mut waits = cancel.clone();
+        let cancelled = cancelled(&mut waits);
         if !call.may_write() {
             let tree = self.standing.workspace.plain();
             return Ok((executor.execute(id, call, tree, contacts, cancelled).await, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
-            begun = self.begin(call.time()) => {
+            begun = self.begin(executor.client, call.time()) => {
                 begun.map_err(|error| dispatch::not_begun(&error))?
             }
             () = &mut cancelled => {
@@ -393,12 +398,16 @@ impl Host {
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        match executor.execute(id, call, &tree, contacts, cancelled).await {
+        match executor.execute(id, call, &tree, contacts, &mut cancelled).await {
             Outcome::Executed(output) => {
                 let transaction = match shown {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };
+                // Whoever cancels it later hears what it has done.
+                if is_cancelled(cancel.as_ref()) {
+                    return Err(dispatch::cancelled());
+                }
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
                 Ok((Outcome::Executed(output), commit))
             }
@@ -417,6 +426,7 @@ impl Host {
             programs: &self.programs,
             http: &self.http,
             team: &self.team,
+            client: options.client,
         }
     }
 }
@@ -456,6 +466,11 @@ pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
 
 fn only_reads(call: &ValidCall) -> bool {
     call.tool().tool().only_reads()
+}
+
+/// Whether the run is cancelled.
+fn is_cancelled(cancel: Option<&watch::Receiver<bool>>) -> bool {
+    cancel.is_some_and(|cancel| *cancel.borrow())
 }
 
 /// Ends when the run is cancelled; never, where nobody can.

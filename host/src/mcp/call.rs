@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::approval::Person;
-use super::connection::Connection;
+use super::connection::{self, Connection, Request};
 use crate::dispatch::{Refusal, RefusalCode};
 use crate::host::{Approver, RunOptions, Single};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, Status};
 use crate::runtime::Observer;
 use crate::telemetry::{McpRequest, Origin, Parent};
 
@@ -27,6 +27,9 @@ const REPORTS: usize = 64;
 
 /// How long a client may take to hear the last ones before it gets the result.
 const LAST_REPORTS: Duration = Duration::from_secs(5);
+
+/// Why nothing more is taken of a client.
+pub(super) const BUSY: &str = "the server has as many calls as it can take; try again later";
 
 impl Server {
     /// Makes a call. What the caller can mend is a result that says so; only a name that no tool
@@ -38,10 +41,10 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let (shared, offer) = (&self.shared, self.offer());
         let telemetry = offer.host.telemetry();
-        let Some(slot) = shared.slots.take() else {
+        let client = connection::client(&context.extensions);
+        let Some(slot) = shared.slots.take(client) else {
             telemetry.inspect(|telemetry| telemetry.busy());
-            let message = "the server has as many calls as it can take; try again later";
-            return Ok(failed("Busy", message).into());
+            return Ok(failed("Busy", BUSY).into());
         };
         let _held = telemetry.map(|telemetry| telemetry.hold());
         let origin = telemetry.map(|_| origin(&context)).unwrap_or_default();
@@ -49,6 +52,7 @@ impl Server {
         let pending = Arc::clone(&shared.pending);
         let person = Arc::new(Person::new(pending, Arc::clone(&slot), &mut request, &context));
         let connection = Connection::of(&context.extensions);
+        let asked = Request::of(&context.extensions);
         let args = request.arguments.unwrap_or_default();
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(REPORTS);
@@ -58,6 +62,7 @@ impl Server {
             observer: Some(Arc::new(Relay { progress, next: Arc::clone(offer.host.observer()) })),
             approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
             origin,
+            client,
             ..RunOptions::default()
         };
         let token = context.meta.get_progress_token();
@@ -73,6 +78,9 @@ impl Server {
                     () = context.ct.cancelled(), if !*cancel.borrow() => {
                         cancel.send_replace(true);
                     }
+                    () = asked.cancelled.cancelled(), if !*cancel.borrow() => {
+                        cancel.send_replace(true);
+                    }
                     () = connection.gone.cancelled(), if !*cancel.borrow() => {
                         cancel.send_replace(true);
                     }
@@ -85,6 +93,9 @@ impl Server {
         over.cancel();
         if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS, relayed).await.is_err() {
             tracing::debug!("a client does not take the progress that it asked for");
+        }
+        if ended.as_ref().is_ok_and(|single| !is_cancelled(single)) {
+            asked.done();
         }
         if let Some(reply) = person.reply() {
             return reply.map(CallToolResponse::from);
@@ -182,6 +193,11 @@ async fn relay(
             return over.cancelled().await;
         }
     }
+}
+
+/// Whether a call has ended because nobody wanted it any more, and so has changed nothing.
+fn is_cancelled(single: &Single) -> bool {
+    matches!(&single.answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }
 
 fn failed(code: &str, message: &str) -> CallToolResult {

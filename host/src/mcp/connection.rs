@@ -1,7 +1,17 @@
-//! What a request knows of the connection that it came by.
+//! What a request knows of the connection that it came by, and what becomes of it.
 
-use rmcp::model::{ClientJsonRpcMessage, Extensions, GetExtensions as _};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _,
+    JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+
+use crate::line::Client;
 
 /// A client on standard input and output, or in a session; it stands among the extensions of each
 /// of its requests.
@@ -11,9 +21,68 @@ pub(super) struct Connection {
     pub silent: CancellationToken,
     /// Cancelled when nothing that is said reaches the client any more, so that no call is of use.
     pub gone: CancellationToken,
+    /// Tells its client from others; 0 where it has nothing of its own.
+    pub id: u64,
+    /// What waits to be read by the client, in bytes, where that is known.
+    pub unread: Option<watch::Receiver<usize>>,
+    requests: Arc<Requests>,
+}
+
+/// The requests of a connection that have not ended.
+#[derive(Debug, Default)]
+struct Requests {
+    open: Mutex<HashMap<RequestId, Request>>,
+    ended: Notify,
+}
+
+/// A request that has not ended; it stands among its own extensions.
+///
+/// The library forgets a request that its client cancels, and drops whatever is answered. But what a
+/// call has done may not be kept from its client, so cancellations are not the library's business.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Request {
+    /// Cancelled when the client does not want it any more.
+    pub cancelled: CancellationToken,
+    /// Whether it is answered nevertheless: it was done by then.
+    is_done: Arc<AtomicBool>,
+    /// Cancelled when it has ended.
+    ended: CancellationToken,
+}
+
+impl Request {
+    /// The request of these extensions; one that is not cancelled, where it stands for itself.
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().cloned().unwrap_or_default()
+    }
+
+    /// The answer is sent, even if the request was cancelled.
+    pub fn done(&self) {
+        self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Waits until it has ended. Says whether its client got an answer.
+    pub async fn answered(&self) -> bool {
+        self.ended.cancelled().await;
+        self.is_answered()
+    }
+
+    fn is_answered(&self) -> bool {
+        !self.cancelled.is_cancelled() || self.is_done.load(Ordering::Acquire)
+    }
 }
 
 impl Connection {
+    /// A connection of a client of its own.
+    pub fn new() -> Self {
+        Self { id: next_id(), ..Self::default() }
+    }
+
+    /// The same with what waits to be read by its client, in bytes.
+    #[must_use]
+    pub fn of_reader(self, unread: watch::Receiver<usize>) -> Self {
+        Self { unread: Some(unread), ..self }
+    }
+
     /// The connection that a request came by; one that does not end, where it stands for itself.
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
@@ -21,8 +90,76 @@ impl Connection {
 
     /// Tells a request of it.
     pub fn stamp(&self, message: &mut ClientJsonRpcMessage) {
-        if let ClientJsonRpcMessage::Request(message) = message {
-            message.request.extensions_mut().insert(self.clone());
+        let JsonRpcMessage::Request(message) = message else { return };
+        let extensions = message.request.extensions_mut();
+        extensions.insert(self.clone());
+        // These end by being cancelled, and the library sees to that.
+        if !matches!(message.request, ClientRequest::SubscriptionsListenRequest(_)) {
+            let request = Request::default();
+            message.request.extensions_mut().insert(request.clone());
+            self.open().insert(message.id.clone(), request);
         }
+    }
+
+    /// How many requests have not ended.
+    pub fn requests(&self) -> usize {
+        self.open().len()
+    }
+
+    /// Waits until fewer requests are open than this many.
+    pub async fn has_fewer_than(&self, most: usize) {
+        while self.requests() >= most {
+            let mut ended = std::pin::pin!(self.requests.ended.notified());
+            ended.as_mut().enable();
+            if self.requests() >= most {
+                ended.await;
+            }
+        }
+    }
+
+    /// The request that a message cancels, if it does and there is one.
+    pub fn cancelled_by(&self, message: &ClientJsonRpcMessage) -> Option<Request> {
+        let JsonRpcMessage::Notification(message) = message else { return None };
+        let ClientNotification::CancelledNotification(cancelled) = &message.notification else {
+            return None;
+        };
+        let request = self.open().get(cancelled.params.request_id.as_ref()?).cloned()?;
+        request.cancelled.cancel();
+        Some(request)
+    }
+
+    /// Notes what is answered. Says whether it is to be sent: the protocol wants no answer to a
+    /// request that was cancelled and has done nothing.
+    pub fn ends(&self, message: &ServerJsonRpcMessage) -> bool {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        let Some(request) = id.and_then(|id| self.open().remove(id)) else { return true };
+        let is_answered = request.is_answered();
+        request.ended.cancel();
+        self.requests.ended.notify_waiters();
+        is_answered
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<RequestId, Request>> {
+        self.requests.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that has no other name.
+pub(super) fn next_id() -> u64 {
+    static CLIENTS: AtomicU64 = AtomicU64::new(1);
+    CLIENTS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Whom a request is of: of a session or a pipe, or of an HTTP connection.
+pub(super) fn client(extensions: &Extensions) -> Client {
+    let head = extensions.get::<axum::http::request::Parts>();
+    let from = head.and_then(|head| head.extensions.get::<Client>()).copied().unwrap_or_default();
+    match extensions.get::<Connection>() {
+        Some(connection) => Client { id: connection.id, ..from },
+        None => from,
     }
 }

@@ -1,20 +1,170 @@
 //! The connections of clients over HTTP/1.1, each of which gets as long as it needs, and no longer.
+//!
+//! There are fewer than the process may have descriptors, so that calls have some. Where there are as
+//! many as there may be, one that does nothing makes room for a new one.
 
-use std::net::SocketAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
 use axum::serve::Listener;
 use axum::{Extension, Router};
+use http_body_util::BodyExt as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::connection::next_id;
+use crate::line::Client;
 
 /// How long the head of a request may take, and how long a connection may be kept without one.
 const HEAD: Duration = Duration::from_secs(30);
+
+/// How long a connection may be open before a request has come that is let in.
+const STRANGER: Duration = Duration::from_secs(5);
+
+/// How many connections there may be.
+const CONNECTIONS: usize = 1024;
+
+/// How many files this process may have open, where the system lets it choose.
+const FILES: u64 = 65_536;
+
+/// How far a connection is; those of lower stages make room first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Nothing has come that was let in.
+    Strange,
+    /// Its requests are answered.
+    Idle,
+    /// A request is coming.
+    Receiving,
+    /// It hears what happens, for as long as it wants.
+    Listening,
+    /// A request is being answered.
+    Working,
+}
+
+/// A connection, as its requests know it.
+pub(super) struct Peer {
+    client: Client,
+    /// Since when it has been how far.
+    stage: Mutex<(Stage, Instant)>,
+    /// Cancelled when it has to close.
+    closing: CancellationToken,
+}
+
+impl Peer {
+    fn new(address: IpAddr) -> Self {
+        let client = Client { address: Some(address), id: next_id() };
+        let stage = Mutex::new((Stage::Strange, Instant::now()));
+        Self { client, stage, closing: CancellationToken::new() }
+    }
+
+    /// A request has come that is let in.
+    pub fn let_in(&self) {
+        self.set(Stage::Receiving);
+    }
+
+    fn set(&self, stage: Stage) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = (stage, Instant::now());
+    }
+
+    fn stage(&self) -> (Stage, Instant) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes how far a connection is while a request that has come as a whole is answered.
+pub(super) async fn answer(
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = request.headers().get("mcp-method");
+    let listens = request.method() == Method::GET
+        || method.is_some_and(|method| method.as_bytes() == b"subscriptions/listen");
+    peer.set(if listens { Stage::Listening } else { Stage::Working });
+    let answered = Answered(peer);
+    next.run(request).await.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &answered;
+            frame
+        }))
+    })
+}
+
+/// What an answer holds until it is written, or nobody waits for it.
+struct Answered(Arc<Peer>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.set(Stage::Idle);
+    }
+}
+
+/// The connections that are open.
+struct Open {
+    peers: Mutex<HashMap<u64, Arc<Peer>>>,
+    most: usize,
+}
+
+impl Open {
+    /// A place for one more connection; none, where all others are at work.
+    fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let mut peers = self.peers();
+        let of_address = |peer: &Arc<Peer>| peer.client.address == Some(address);
+        if peers.len() >= self.most {
+            free(&mut peers, |_| true)?;
+        } else if peers.values().filter(|peer| of_address(peer)).count() >= self.share() {
+            free(&mut peers, of_address)?;
+        }
+        let peer = Arc::new(Peer::new(address));
+        peers.insert(peer.client.id, Arc::clone(&peer));
+        Some(Place { open: Arc::clone(self), peer })
+    }
+
+    /// How many connections clients of one address may have: others come in at once.
+    fn share(&self) -> usize {
+        (self.most - self.most / 4).max(1)
+    }
+
+    fn peers(&self) -> MutexGuard<'_, HashMap<u64, Arc<Peer>>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes one of these connections: the one that is least far, for the longest time.
+fn free(peers: &mut HashMap<u64, Arc<Peer>>, of: impl Fn(&Arc<Peer>) -> bool) -> Option<()> {
+    let all = peers.values().filter(|peer| of(peer)).map(|peer| (peer.stage(), peer.client.id));
+    let ((stage, _), id) = all.min()?;
+    if stage == Stage::Working {
+        return None;
+    }
+    peers.remove(&id)?.closing.cancel();
+    Some(())
+}
+
+/// The place of a connection, until it is dropped.
+struct Place {
+    open: Arc<Open>,
+    peer: Arc<Peer>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.peers().remove(&self.peer.client.id);
+    }
+}
 
 /// All connections that there are.
 pub(super) struct Connections(JoinSet<()>);
@@ -27,14 +177,19 @@ impl Connections {
         stopping: &CancellationToken,
     ) -> Self {
         let mut connections = JoinSet::new();
+        let most = most(raise_files());
+        let open = Arc::new(Open { peers: Mutex::default(), most });
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return Self(connections),
                 Some(_) = connections.join_next() => {}
                 // It waits where the system has no more of them.
-                (stream, from) = Listener::accept(&mut listener) => {
-                    let router = router.clone();
-                    connections.spawn(serve(stream, from, router, stopping.clone()));
+                (stream, from) = Listener::accept(&mut listener) => match open.take(from.ip()) {
+                    Some(place) => {
+                        let router = router.clone();
+                        connections.spawn(serve(stream, from, router, place, stopping.clone()));
+                    }
+                    None => tracing::debug!("no connection is left for {from}"),
                 }
             }
         }
@@ -49,20 +204,62 @@ impl Connections {
     }
 }
 
+/// How many connections there may be where this many files may be open: calls have the other half.
+fn most(files: Option<u64>) -> usize {
+    let half = files.and_then(|files| usize::try_from(files / 2).ok());
+    half.map_or(CONNECTIONS, |half| half.clamp(1, CONNECTIONS))
+}
+
+/// Lets this process have as many files open as it may, and says how many. None: any number.
+fn raise_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let known = getrlimit(Resource::Nofile);
+    let soft = known.current?;
+    let wanted = known.maximum.map_or(FILES, |hard| hard.min(FILES)).max(soft);
+    let limit = Rlimit { current: Some(wanted), ..known };
+    match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => Some(wanted),
+        Err(error) => {
+            tracing::debug!("the limit of open files stays {soft}: {error}");
+            Some(soft)
+        }
+    }
+}
+
 /// Serves a connection until the client closes it, or, once the server is stopped, until the
 /// request that has come is answered.
-async fn serve(stream: TcpStream, from: SocketAddr, router: Router, stopping: CancellationToken) {
+async fn serve(
+    stream: TcpStream,
+    from: SocketAddr,
+    router: Router,
+    place: Place,
+    stopping: CancellationToken,
+) {
     // An answer is written in pieces, and the later ones would wait for the client to acknowledge
     // the first. A socket that can't be told so only takes longer.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(router.layer(Extension(ConnectInfo(from))));
+    let peer = Arc::clone(&place.peer);
+    let router = router
+        .layer(Extension(ConnectInfo(from)))
+        .layer(Extension(peer.client))
+        .layer(Extension(Arc::clone(&peer)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
+    let stranger = async {
+        tokio::time::sleep(STRANGER).await;
+        if peer.stage().0 != Stage::Strange {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = stranger => return tracing::debug!("{from} has not said who it is"),
+        () = peer.closing.cancelled() => {
+            return tracing::debug!("the connection of {from} makes room for another one");
+        }
         () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -70,5 +267,65 @@ async fn serve(stream: TcpStream, from: SocketAddr, router: Router, stopping: Ca
     };
     if let Err(error) = ended {
         tracing::debug!("the connection of {from} is lost: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn open(most: usize) -> Arc<Open> {
+        Arc::new(Open { peers: Mutex::default(), most })
+    }
+
+    #[test]
+    fn connections_leave_descriptors_to_calls() {
+        for (files, connections) in
+            [(Some(256), 128), (Some(1024), 512), (Some(1 << 20), 1024), (None, 1024), (Some(0), 1)]
+        {
+            assert_eq!(most(files), connections, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_least_far_for_longest_makes_room() {
+        let open = open(5);
+        let stages =
+            [Stage::Working, Stage::Listening, Stage::Receiving, Stage::Idle, Stage::Strange];
+        let places: Vec<Place> = stages
+            .iter()
+            .zip([HERE, HERE, HERE, THERE, THERE])
+            .map(|(stage, address)| {
+                let place = open.take(address).unwrap();
+                place.peer.set(*stage);
+                place
+            })
+            .collect();
+        for place in places[1..].iter().rev() {
+            assert!(!place.peer.closing.is_cancelled());
+            let new = open.take(THERE).unwrap();
+            assert!(place.peer.closing.is_cancelled());
+            new.peer.set(Stage::Working);
+            // It stays.
+            std::mem::forget(new);
+        }
+        assert!(open.take(THERE).is_none());
+        assert!(!places[0].peer.closing.is_cancelled());
+    }
+
+    #[test]
+    fn an_address_leaves_connections_to_others() {
+        let open = open(8);
+        let here: Vec<Place> = (0..8).map(|_| open.take(HERE).unwrap()).collect();
+        assert_eq!(open.peers().len(), 6);
+        let there: Vec<Place> = (0..2).map(|_| open.take(THERE).unwrap()).collect();
+        assert!(here[2..].iter().all(|place| !place.peer.closing.is_cancelled()));
+        assert_eq!(open.peers().len(), 8);
+        drop((here, there));
+        assert!(open.peers().is_empty());
     }
 }

@@ -11,12 +11,12 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::Server;
-use super::connections::Connections;
+use super::connections::{Connections, Peer, answer};
 use super::message::{self, Malformed};
 use super::sessions::{Places, SESSIONS, Sessions};
 
@@ -146,10 +146,80 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
     let wanted = access.token.as_deref().map(digest);
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Whether it is there, anybody may ask.
-    mcp.layer(middleware::from_fn_with_state((server.longest(), places), take))
+    mcp.layer(middleware::from_fn(answer))
+        .layer(middleware::from_fn_with_state((server.longest(), places), take))
         .layer(middleware::from_fn_with_state(wanted, authorize))
         .route("/health", get(|| async { "ok\n" }))
         .layer(middleware::from_fn_with_state(rate, slow_down))
+        .layer(middleware::from_fn(address))
+}
+
+/// Lets requests pass that say in one way only what they are addressed to, and where they are from.
+/// Whether that host and that origin are allowed, the library looks at: at the first of each.
+async fn address(request: Request, next: Next) -> Response {
+    match misaddressed(&request) {
+        None => next.run(request).await,
+        Some((status, why)) => (status, format!("{why}\n")).into_response(),
+    }
+}
+
+/// What is wrong with where a request is addressed to, or says that it is from.
+fn misaddressed(request: &Request) -> Option<(StatusCode, &'static str)> {
+    let one = |name| {
+        let mut values = request.headers().get_all(name).iter();
+        (values.next(), values.next().is_none())
+    };
+    let (Some(host), true) = one(header::HOST) else {
+        return Some((StatusCode::BAD_REQUEST, "a request has one header Host"));
+    };
+    let Some(host) = host.to_str().ok().and_then(authority) else {
+        let why = "the header Host is a name or an address, with a port or without";
+        return Some((StatusCode::BAD_REQUEST, why));
+    };
+    let uri = request.uri();
+    let is_here = match uri.authority() {
+        None => uri.path().starts_with('/'),
+        Some(named) => uri.scheme_str() == Some("http") && authority(named.as_str()) == Some(host),
+    };
+    if !is_here {
+        let why = "the address of a request is a path, or begins with http:// and what Host says";
+        return Some((StatusCode::BAD_REQUEST, why));
+    }
+    match one(header::ORIGIN) {
+        (None, _) => None,
+        (_, false) => Some((StatusCode::BAD_REQUEST, "a request has one header Origin at most")),
+        (Some(origin), true) => {
+            let is_one = origin.to_str().is_ok_and(|origin| {
+                is_origin(origin) && !origin.ends_with('/') && !origin.ends_with(":*")
+            });
+            let why = "the header Origin is a scheme and a host, with a port or without";
+            (!is_one).then_some((StatusCode::FORBIDDEN, why))
+        }
+    }
+}
+
+/// A host, in lower case, and its port. None for anything that could be read in another way, such as
+/// one with a user.
+fn authority(text: &str) -> Option<(String, Option<u16>)> {
+    let end = match text.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let (host, port) = text.split_at(end);
+    let is_address = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_host = match host.strip_prefix('[') {
+        Some(address) => address.strip_suffix(']').is_some_and(is_address),
+        None => {
+            let is_plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'-' | b'_');
+            !host.is_empty() && host.bytes().all(is_plain)
+        }
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => None,
+        Some(port) if port.bytes().all(|c| c.is_ascii_digit()) => Some(port.parse().ok()?),
+        _ => return None,
+    };
+    is_host.then(|| (host.to_ascii_lowercase(), port))
 }
 
 type Service = StreamableHttpService<Server, Sessions>;
@@ -275,10 +345,14 @@ fn digest(token: &str) -> [u8; 32] {
 /// takes says nothing about the token.
 async fn authorize(
     State(wanted): State<Option<[u8; 32]>>,
+    Extension(peer): Extension<Arc<Peer>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(wanted) = wanted else { return next.run(request).await };
+    let Some(wanted) = wanted else {
+        peer.let_in();
+        return next.run(request).await;
+    };
     let brought = request.headers().get(header::AUTHORIZATION);
     let token = brought.and_then(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -286,6 +360,7 @@ async fn authorize(
         scheme.eq_ignore_ascii_case("Bearer").then_some(token)
     });
     if token.is_some_and(|token| digest(token) == wanted) {
+        peer.let_in();
         return next.run(request).await;
     }
     let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
@@ -295,6 +370,45 @@ async fn authorize(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_read_in_one_way() {
+        for (text, host, port) in [
+            ("localhost", "localhost", None),
+            ("LocalHost:80", "localhost", Some(80)),
+            ("127.0.0.1:8080", "127.0.0.1", Some(8080)),
+            ("[::1]", "[::1]", None),
+            ("[::1]:8080", "[::1]", Some(8080)),
+            ("localhost.", "localhost.", None),
+        ] {
+            assert_eq!(authority(text), Some((host.to_owned(), port)), "{text}");
+        }
+        for text in [
+            "",
+            "evil@localhost",
+            "localhost@evil",
+            "a:b@localhost",
+            "localhost:",
+            "localhost:x",
+            "localhost:80:80",
+            "localhost:65536",
+            "localhost:+80",
+            "localhost/x",
+            "localhost#",
+            "localhost evil",
+            "localhost,evil",
+            "[localhost]",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[::1]]",
+            "http://localhost",
+            "localhost\\evil",
+            "loc%61lhost",
+        ] {
+            assert_eq!(authority(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn an_origin_is_a_scheme_and_a_host() {

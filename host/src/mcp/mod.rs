@@ -21,6 +21,7 @@ mod results;
 mod sessions;
 mod slot;
 mod stdio;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ use self::page::{Listings, page};
 use self::results::Results;
 use self::slot::Slots;
 use self::stdio::Stdio;
+use self::work::Works;
 use crate::dispatch::Refusal;
 use crate::host::{Config, Host, OpenError};
 use crate::runtime::blocking;
@@ -54,7 +56,7 @@ use crate::telemetry::Telemetry;
 
 pub use http::{Access, HttpError, serve_http};
 
-/// How many calls may wait for a free worker; one more is told that the server is busy.
+/// How many calls of a client may wait for a free worker; one more is told that the server is busy.
 const WAITING: usize = 64;
 
 /// How long calls that are still running when the server stops get to end.
@@ -98,6 +100,7 @@ struct Shared {
     offer: watch::Sender<Arc<Offer>>,
     sessions: Sessions,
     slots: Slots,
+    works: Works,
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
@@ -115,13 +118,14 @@ impl Server {
         role: Option<&str>,
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
-        let most = host.workers() + WAITING;
+        let workers = host.workers();
         let offer = Offer::new(host);
         offer.tools(role)?;
         let shared = Shared {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
-            slots: Slots::new(most),
+            slots: Slots::new(workers + WAITING),
+            works: Works::new(workers),
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
@@ -259,12 +263,15 @@ impl ServerHandler for Server {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let (listings, role) = (&self.shared.listings, self.role.as_deref());
         let (resources, next_cursor) = match request.and_then(|request| request.cursor) {
             Some(cursor) => listings.next(role, &cursor)?,
-            None => listings.first(role, self.resources().await),
+            None => {
+                let all = async |client| Ok(self.resources(client).await);
+                listings.first(role, self.at_work(&context, all).await?)
+            }
         };
         let result = ListResourcesResult::with_all_items(resources);
         Ok(ListResourcesResult { next_cursor, ..result })
@@ -281,9 +288,10 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.read(&request.uri).await.map(ReadResourceResponse::from)
+        let read = async |client| self.read(client, &request.uri).await;
+        self.at_work(&context, read).await.map(ReadResourceResponse::from)
     }
 
     async fn list_prompts(

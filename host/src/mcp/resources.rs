@@ -14,6 +14,7 @@ use url::Url;
 use super::Server;
 use super::results;
 use crate::host::RunOptions;
+use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::runtime::blocking;
 
@@ -25,7 +26,7 @@ const ENTRIES: usize = 200;
 
 impl Server {
     /// Everything that can be named: the latest large answers, the journal, files by name.
-    pub(super) async fn resources(&self) -> Vec<Resource> {
+    pub(super) async fn resources(&self, client: Client) -> Vec<Resource> {
         let mut resources = self.shared.results.list(self.role.as_deref());
         if self.role.is_none() {
             resources.push(
@@ -34,7 +35,7 @@ impl Server {
                     .with_mime_type("application/jsonl"),
             );
         }
-        let found = self.ask("files.glob", "pattern", "**/*").await.unwrap_or_default();
+        let found = self.ask(client, "files.glob", ("pattern", "**/*")).await.unwrap_or_default();
         let mut files: Vec<&str> =
             found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         files.sort_unstable();
@@ -60,7 +61,11 @@ impl Server {
         file.into_iter().chain([result]).collect()
     }
 
-    pub(super) async fn read(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    pub(super) async fn read(
+        &self,
+        client: Client,
+        uri: &str,
+    ) -> Result<ReadResourceResult, ErrorData> {
         let unknown = |why: String| ErrorData::resource_not_found(why, Some(json!({"uri": uri})));
         let text = |text: String, kind: &str| {
             let contents = ResourceContents::text(text, uri).with_mime_type(kind);
@@ -87,16 +92,21 @@ impl Server {
         let Some(path) = path.as_deref().and_then(Path::to_str) else {
             return Err(unknown(format!("there is no resource {uri} here")));
         };
-        match self.ask("files.read_file", "path", path).await {
+        match self.ask(client, "files.read_file", ("path", path)).await {
             Ok(file) => text(file["content"].as_str().unwrap_or_default().to_owned(), "text/plain"),
             Err(failure) => Err(unknown(format!("{}: {}", failure.code, failure.message))),
         }
     }
 
     /// The answer of a tool that the server itself calls, under its role.
-    async fn ask(&self, tool: &str, name: &str, value: &str) -> Result<Value, Failure> {
+    async fn ask(
+        &self,
+        client: Client,
+        tool: &str,
+        (name, value): (&str, &str),
+    ) -> Result<Value, Failure> {
         let args = Map::from_iter([(name.to_owned(), value.into())]);
-        let options = RunOptions { role: self.role.clone(), ..RunOptions::default() };
+        let options = RunOptions { role: self.role.clone(), client, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
             Ok(single) => match single.answer.outcome {
                 Outcome::Executed(answer) => Ok(answer),

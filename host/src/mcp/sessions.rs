@@ -1,11 +1,14 @@
-//! The sessions of clients over HTTP: how many there may be, and that their calls end with them.
+//! The sessions of clients over HTTP: how many there may be, that their calls end with them, and what
+//! becomes of requests that are cancelled.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _};
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions as _, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionTransport,
@@ -13,35 +16,115 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connection::Connection;
+use super::connection::{self, Connection};
 
 /// How many sessions there may be at a time, under all roles.
 pub(super) const SESSIONS: usize = 1024;
+
+/// How many of them clients of one address may have: others come in at once.
+const SHARE: usize = SESSIONS / 4 * 3;
 
 /// When a session in which nothing is said ends: later than any question that is open.
 const QUIET: Duration = Duration::from_secs(20 * 60);
 
 /// The places of all sessions. Clones are the same places.
-#[derive(Clone)]
-pub(super) struct Places(Arc<Semaphore>);
+#[derive(Clone, Default)]
+pub(super) struct Places(Arc<Mutex<HashMap<SessionId, Known>>>);
 
-impl Default for Places {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(SESSIONS)))
+/// A session that has a place.
+struct Known {
+    library: Arc<LocalSessionManager>,
+    connection: Connection,
+    address: Option<IpAddr>,
+    /// When it was last heard of.
+    heard: Instant,
+    /// Whether anything was asked for in it.
+    is_used: bool,
+    /// Held by each of its streams that is open.
+    streams: Arc<()>,
+}
+
+impl Known {
+    /// Whether nothing is under way in it.
+    fn is_idle(&self) -> bool {
+        self.connection.requests() == 0
+    }
+
+    fn is_listening(&self) -> bool {
+        Arc::strong_count(&self.streams) > 1
     }
 }
 
 impl Places {
+    /// Whether there is no place for one more session, and none that can be freed.
     pub fn are_taken(&self) -> bool {
-        self.0.available_permits() == 0
+        let known = self.known();
+        known.len() >= SESSIONS && !known.values().any(Known::is_idle)
+    }
+
+    /// Ends a session in which nothing is under way, of an address if one is named: one that was
+    /// never used, then one that nobody listens to; of these, the one that was silent for longest.
+    fn free(&self, address: Option<IpAddr>, except: Option<&SessionId>) -> bool {
+        let mut known = self.known();
+        let may_end = |(id, session): &(&SessionId, &Known)| {
+            session.is_idle()
+                && Some(*id) != except
+                && (address.is_none() || session.address == address)
+        };
+        let least = known
+            .iter()
+            .filter(may_end)
+            .min_by_key(|(_, session)| (session.is_used, session.is_listening(), session.heard));
+        let Some(id) = least.map(|(id, _)| id.clone()) else { return false };
+        let Some(ended) = known.remove(&id) else { return false };
+        drop(known);
+        tracing::debug!("a session that was idle makes room for another one");
+        tokio::spawn(async move { ended.library.close_session(&id).await });
+        true
+    }
+
+    /// Notes whose a session is, and that these have as many as they may.
+    fn note(&self, id: &SessionId, address: Option<IpAddr>) {
+        let mut known = self.known();
+        if let Some(session) = known.get_mut(id) {
+            session.address = address;
+        }
+        let own = known.values().filter(|session| session.address == address).count();
+        drop(known);
+        if own > SHARE {
+            self.free(address, Some(id));
+        }
+    }
+
+    /// A session that something is heard of.
+    fn heard<T>(&self, id: &SessionId, of: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        let mut known = self.known();
+        let session = known.get_mut(id)?;
+        session.heard = Instant::now();
+        Some(of(session))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<SessionId, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one session, until it is dropped.
+struct Place {
+    places: Places,
+    id: SessionId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.known().remove(&self.id);
     }
 }
 
 /// The sessions under one role.
 pub(super) struct Sessions {
-    library: LocalSessionManager,
+    library: Arc<LocalSessionManager>,
     places: Places,
 }
 
@@ -49,7 +132,15 @@ impl Sessions {
     pub fn new(places: Places) -> Self {
         let mut library = LocalSessionManager::default();
         library.session_config.keep_alive = Some(QUIET);
-        Self { library, places }
+        Self { library: Arc::new(library), places }
+    }
+
+    /// What a stream of a session holds as long as it is open.
+    fn listening(&self, id: &SessionId) -> Option<Arc<()>> {
+        self.places.heard(id, |session| {
+            session.is_used = true;
+            Arc::clone(&session.streams)
+        })
     }
 }
 
@@ -66,7 +157,7 @@ pub(super) enum SessionError {
 pub(super) struct Session {
     library: SessionTransport,
     connection: Connection,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Transport<RoleServer> for Session {
@@ -76,17 +167,20 @@ impl Transport<RoleServer> for Session {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.library.send(message)
+        let sent = self.connection.ends(&message).then(|| self.library.send(message));
+        async move {
+            match sent {
+                Some(sent) => sent.await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
-        let mut message = self.library.receive().await;
-        match &mut message {
-            Some(message) => self.connection.stamp(message),
-            None => {
-                self.connection.silent.cancel();
-                self.connection.gone.cancel();
-            }
+        let message = self.library.receive().await;
+        if message.is_none() {
+            self.connection.silent.cancel();
+            self.connection.gone.cancel();
         }
         message
     }
@@ -101,10 +195,23 @@ impl SessionManager for Sessions {
     type Transport = Session;
 
     async fn create_session(&self) -> Result<(SessionId, Session), SessionError> {
-        let place = Arc::clone(&self.places.0).try_acquire_owned();
-        let place = place.map_err(|_| SessionError::Full)?;
+        let is_full = self.places.known().len() >= SESSIONS;
+        if is_full && !self.places.free(None, None) {
+            return Err(SessionError::Full);
+        }
         let (id, library) = self.library.create_session().await?;
-        Ok((id, Session { library, connection: Connection::default(), _place: place }))
+        let connection = Connection::new();
+        let known = Known {
+            library: Arc::clone(&self.library),
+            connection: connection.clone(),
+            address: None,
+            heard: Instant::now(),
+            is_used: false,
+            streams: Arc::default(),
+        };
+        self.places.known().insert(id.clone(), known);
+        let place = Place { places: self.places.clone(), id: id.clone() };
+        Ok((id, Session { library, connection, _place: place }))
     }
 
     async fn initialize_session(
@@ -112,6 +219,10 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, SessionError> {
+        if let JsonRpcMessage::Request(request) = &message {
+            let client = connection::client(request.request.extensions());
+            self.places.note(id, client.address);
+        }
         Ok(self.library.initialize_session(id, message).await?)
     }
 
@@ -126,9 +237,12 @@ impl SessionManager for Sessions {
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        Ok(self.library.create_stream(id, message).await?)
+        // Before the library has it: nothing that cancels it comes earlier.
+        self.places.heard(id, |session| session.connection.stamp(&mut message));
+        let held = self.listening(id);
+        Ok(holding(self.library.create_stream(id, message).await?, held))
     }
 
     async fn accept_message(
@@ -136,14 +250,27 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<(), SessionError> {
-        Ok(self.library.accept_message(id, message).await?)
+        let cancelled =
+            self.places.heard(id, |session| session.connection.cancelled_by(&message)).flatten();
+        let Some(request) = cancelled else {
+            return Ok(self.library.accept_message(id, message).await?);
+        };
+        let (library, id) = (Arc::clone(&self.library), id.clone());
+        tokio::spawn(async move {
+            // The library closes the stream of the answer, which has to wait for one that is sent.
+            if !request.answered().await {
+                let _ = library.accept_message(&id, message).await;
+            }
+        });
+        Ok(())
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        Ok(self.library.create_standalone_stream(id).await?)
+        let held = self.listening(id);
+        Ok(holding(self.library.create_standalone_stream(id).await?, held))
     }
 
     async fn resume(
@@ -151,6 +278,17 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        Ok(self.library.resume(id, last_event_id).await?)
+        let held = self.listening(id);
+        Ok(holding(self.library.resume(id, last_event_id).await?, held))
     }
+}
+
+/// A stream that holds something until it is dropped.
+fn holding<T: Send + Sync + 'static>(
+    stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    held: T,
+) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    stream.inspect(move |_| {
+        let _ = &held;
+    })
 }

@@ -33,6 +33,10 @@ const LEAST: usize = 4 << 10;
 /// How much is read of the input and not taken yet, in bytes: what a pipe may hold.
 const AHEAD: usize = 1 << 20;
 
+/// How many requests of a client may be under way before no more is read: more than there are places
+/// for calls and questions, so that answers to questions are always read.
+const UNDER_WAY: usize = 1024;
+
 /// What a line counts besides its own bytes, in bytes.
 const LINE: usize = 64;
 
@@ -76,6 +80,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
         let waiting = watch::Sender::new(0);
         let writer = Writer(tokio::spawn(write(queue, waiting.clone(), output)));
         let lines = FramedRead::new(input, Line::new(most));
+        let connection = Connection::new().of_reader(waiting.subscribe());
         let stdio = Self {
             lines,
             most,
@@ -83,7 +88,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
             waiting,
             ahead: VecDeque::new(),
             ended: None,
-            connection: Connection::default(),
+            connection,
             begun: false,
         };
         (stdio, writer)
@@ -98,8 +103,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
         said.send(line).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// The next line, once not too much waits to be written; none where nothing comes any more, or
-    /// nobody reads any more. Nothing is lost where it is not waited for to the end.
+    /// The next line, once not too much waits to be answered, or to be written; none where nothing
+    /// comes any more, or nobody reads any more. Nothing is lost where it is not waited for to the end.
     async fn next(&mut self) -> Option<Result<Bytes, TooLong>> {
         let mut waiting = self.waiting.subscribe();
         loop {
@@ -112,8 +117,11 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
             tokio::select! {
                 biased;
                 () = said.closed() => return None,
-                _ = async { waiting.wait_for(|waiting| *waiting < WAITING).await.is_ok() },
-                    if !self.ahead.is_empty() => return self.ahead.pop_front(),
+                () = async {
+                    self.connection.has_fewer_than(UNDER_WAY).await;
+                    // It is never closed.
+                    let _ = waiting.wait_for(|waiting| *waiting < WAITING).await;
+                }, if !self.ahead.is_empty() => return self.ahead.pop_front(),
                 line = self.lines.next(), if self.ended.is_none() && read < AHEAD => match line {
                     Some(Ok(line)) => self.ahead.push_back(line),
                     Some(Err(error)) => {
@@ -163,7 +171,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        std::future::ready(self.say(&message))
+        let said = if self.connection.ends(&message) { self.say(&message) } else { Ok(()) };
+        std::future::ready(said)
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -183,6 +192,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
             }
             match message::read(line) {
                 Ok(mut message) if self.belongs(&message) => {
+                    if self.connection.cancelled_by(&message).is_some() {
+                        continue;
+                    }
                     self.connection.stamp(&mut message);
                     return Some(message);
                 }

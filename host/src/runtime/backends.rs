@@ -203,7 +203,7 @@ impl Backends {
         });
         ended.map_err(|stop| match stop {
             Stop::Limit(_) | Stop::Cancelled => Error::Limit(format!("{name}: {stop}")),
-            Stop::Trap(_) => Error::Failed(format!("{name}: {stop}")),
+            Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),
         })
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
 use super::clock::{Clock, Running};
+use super::workers::MORE;
 use crate::policy::Limits;
 
 /// The native stack that a plugin may use, in bytes.
@@ -95,7 +96,9 @@ pub(super) fn code() -> Config {
 
 fn pool(workers: usize) -> PoolingAllocationConfig {
     // A call that was given up may hold its slot for a while.
-    let slots = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
+    let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
+    // Threads that come and go may all have the same lane.
+    let slots = warm.saturating_add(MORE as u32);
     let instances = Limits::DEFAULT.instances as u32;
     let tables = Limits::DEFAULT.tables as u32;
     let mut pool = PoolingAllocationConfig::new();
@@ -111,7 +114,7 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
         .max_tables_per_component(tables)
         .max_memory_size(Limits::MAX_MEMORY)
         .table_elements(Limits::DEFAULT.table_elements)
-        .max_unused_warm_slots(slots);
+        .max_unused_warm_slots(warm);
     if Engine::keeps_memory() {
         pool.pagemap_scan(Enabled::Yes)
             .linear_memory_keep_resident(KEEP_RESIDENT)

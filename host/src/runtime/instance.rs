@@ -12,6 +12,8 @@ use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
+use crate::line::Client;
+use crate::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use crate::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
 use crate::workspace::{Overlay, Workspace};
 
@@ -68,6 +70,8 @@ pub struct CallRequest {
     pub args: String,
     /// What the instance may do.
     pub rights: Arc<Rights>,
+    /// Whom it is made for.
+    pub client: Client,
     /// Everything else.
     pub surroundings: Arc<Surroundings>,
 }
@@ -81,6 +85,8 @@ pub enum Stop {
     Trap(String),
     /// Somebody cancelled it.
     Cancelled,
+    /// The host has no free file descriptor.
+    Descriptors,
 }
 
 impl fmt::Display for Stop {
@@ -89,6 +95,7 @@ impl fmt::Display for Stop {
             Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Descriptors => f.write_str(NO_DESCRIPTOR),
         }
     }
 }
@@ -105,7 +112,7 @@ pub struct Remains {
 
 /// Runs one call on this thread, in an instance of its own.
 pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, Remains) {
-    let CallRequest { tool, args, rights, surroundings } = request;
+    let CallRequest { tool, args, rights, surroundings, .. } = request;
     let context = CallContext {
         call_id: surroundings.id.clone(),
         workspace: surroundings.workspace.name().to_owned(),
@@ -207,6 +214,9 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
         return Stop::Limit("HandleLimit");
     }
     let message = format!("{error:#}");
+    if lacks_descriptors(&message) {
+        return Stop::Descriptors;
+    }
     // wasmtime has no types for these.
     if message.contains("fuel allocated for hostcalls has been exhausted") {
         return Stop::Limit("TransferLimit");

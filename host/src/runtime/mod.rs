@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::capability;
+use crate::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::digest::Digest;
 use crate::plugin::manifest::Manifest;
@@ -150,6 +151,9 @@ pub enum LoadError {
     /// Whoever wanted the plugin does not any more.
     #[error("loading the plugin was cancelled")]
     Cancelled,
+    /// The host has no file descriptor to load it with.
+    #[error("{NO_DESCRIPTOR}")]
+    Descriptors,
     /// The component imports what was not granted.
     #[error(
         "the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml"
@@ -347,6 +351,7 @@ impl Runtime {
             return loaded.clone();
         }
         match self.load(plugin, granted, is_cancelled) {
+            Err(error) if lacks_descriptors(&error.to_string()) => Err(LoadError::Descriptors),
             // One call was cancelled, or the system was short of something.
             Err(error @ (LoadError::Cancelled | LoadError::Compiler(_) | LoadError::Io { .. })) => {
                 Err(error)

@@ -3,68 +3,86 @@
 //! Waking a thread that sleeps takes longer than many a call. So one thread without work stays
 //! awake for a moment, and what comes meanwhile wakes no other.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::line::{Client, Line};
+
 /// How long a thread without work stays awake. A client that asks for one thing after the other
 /// takes less from an answer to the next question, its own waking and the server's included.
 const AWAKE: Duration = Duration::from_micros(250);
 
-/// What waits to be done, oldest first.
+/// What waits to be done, and what is being done.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
     added: Condvar,
-    /// The length, to be seen without the lock.
+    /// How much waits, to be seen without the lock.
     length: AtomicUsize,
+    /// How much is done for one client at a time.
+    each: usize,
 }
 
 struct State<T> {
-    items: VecDeque<T>,
+    line: Line<T>,
+    /// What is being done for each client.
+    running: HashMap<Client, usize>,
     /// Whether a thread is awake that has nothing to do.
     is_watched: bool,
     is_closed: bool,
 }
 
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        let state = State { items: VecDeque::new(), is_watched: false, is_closed: false };
-        Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0) }
+impl<T> State<T> {
+    fn take(&mut self, each: usize) -> Option<(Client, T)> {
+        let running = &self.running;
+        let may = |client: &Client| running.get(client).is_none_or(|running| *running < each);
+        let taken = self.line.take(may)?;
+        *self.running.entry(taken.0).or_default() += 1;
+        Some(taken)
     }
 }
 
 impl<T> Queue<T> {
+    /// An empty one. For one client, `each` things are done at a time.
+    pub fn new(each: usize) -> Self {
+        let (line, running) = (Line::default(), HashMap::new());
+        let state = State { line, running, is_watched: false, is_closed: false };
+        Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), each }
+    }
+
     /// Adds something. A thread that waits takes it.
-    pub fn add(&self, item: T) {
+    pub fn add(&self, client: Client, item: T) {
         let mut state = self.state();
-        state.items.push_back(item);
-        self.length.store(state.items.len(), Ordering::Release);
+        state.line.add(client, item);
+        self.length.store(state.line.len(), Ordering::Release);
         if !state.is_watched {
             drop(state);
             self.added.notify_one();
         }
     }
 
-    /// The next thing to do, as soon as there is one; none when the queue is closed.
-    pub fn next(&self) -> Option<T> {
+    /// The next thing to do, as soon as there is one; none when the queue is closed. It is over with
+    /// [`Queue::done`].
+    pub fn next(&self) -> Option<(Client, T)> {
         let mut state = self.state();
         loop {
-            if let Some(item) = state.items.pop_front() {
-                self.length.store(state.items.len(), Ordering::Release);
+            if let Some(taken) = state.take(self.each) {
+                self.length.store(state.line.len(), Ordering::Release);
                 // Whoever added it may have relied on the thread that was awake, which is this one.
-                let wake = !state.items.is_empty() && !state.is_watched;
+                let wake = !state.line.is_empty() && !state.is_watched;
                 drop(state);
                 if wake {
                     self.added.notify_one();
                 }
-                return Some(item);
+                return Some(taken);
             }
             if state.is_closed {
                 return None;
             }
-            if state.is_watched {
+            // What waits now waits for another thing of its client to be over.
+            if state.is_watched || !state.line.is_empty() {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -73,10 +91,35 @@ impl<T> Queue<T> {
             self.watch();
             state = self.state();
             state.is_watched = false;
-            if state.items.is_empty() && !state.is_closed {
+            if state.line.is_empty() && !state.is_closed {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+
+    /// Something of a client is over.
+    pub fn done(&self, client: Client) {
+        let mut state = self.state();
+        if let Some(running) = state.running.get_mut(&client) {
+            *running -= 1;
+            if *running == 0 {
+                state.running.remove(&client);
+            }
+        }
+        if !state.line.is_empty() {
+            drop(state);
+            self.added.notify_one();
+        }
+    }
+
+    /// Whether a client has fewer things done for it than it may.
+    pub fn has_turn(&self, client: Client) -> bool {
+        self.state().running.get(&client).is_none_or(|running| *running < self.each)
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.length.load(Ordering::Acquire) == 0
     }
 
     /// Nothing comes any more: whoever waits ends.
@@ -105,23 +148,27 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    const ONE: Client = Client { address: None, id: 1 };
+    const OTHER: Client = Client { address: None, id: 2 };
+
     #[test]
     fn everything_is_taken_once_by_somebody() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::new(4));
         let takers: Vec<_> = (0..4)
             .map(|_| {
                 let queue = Arc::clone(&queue);
                 thread::spawn(move || {
                     let mut taken = Vec::new();
-                    while let Some(number) = queue.next() {
+                    while let Some((client, number)) = queue.next() {
                         taken.push(number);
+                        queue.done(client);
                     }
                     taken
                 })
             })
             .collect();
         for number in 0..20_000 {
-            queue.add(number);
+            queue.add(if number % 3 == 0 { ONE } else { OTHER }, number);
             // Now and then everybody falls asleep.
             if number % 1_000 == 0 {
                 thread::sleep(AWAKE * 20);
@@ -141,7 +188,7 @@ mod tests {
     #[test]
     fn what_comes_together_is_done_side_by_side() {
         for _ in 0..200 {
-            let queue = Arc::new(Queue::default());
+            let queue = Arc::new(Queue::new(3));
             let together = Arc::new(std::sync::Barrier::new(3));
             let threads: Vec<_> = (0..3)
                 .map(|_| {
@@ -152,14 +199,26 @@ mod tests {
                     })
                 })
                 .collect();
-            (0..3).for_each(|number| queue.add(number));
+            (0..3).for_each(|number| queue.add(ONE, number));
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         }
     }
 
     #[test]
+    fn a_client_at_its_limit_holds_nobody_up() {
+        let queue = Queue::new(1);
+        (0..3).for_each(|number| queue.add(ONE, number));
+        queue.add(OTHER, 3);
+        assert_eq!(queue.next(), Some((ONE, 0)));
+        assert!(!queue.has_turn(ONE) && queue.has_turn(OTHER));
+        assert_eq!(queue.next(), Some((OTHER, 3)));
+        queue.done(ONE);
+        assert_eq!(queue.next(), Some((ONE, 1)));
+    }
+
+    #[test]
     fn a_closed_queue_ends_who_waits() {
-        let queue = Arc::new(Queue::<()>::default());
+        let queue = Arc::new(Queue::<()>::new(1));
         let waiting = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())

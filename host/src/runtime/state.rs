@@ -30,6 +30,7 @@ mod stage {
     pub(super) const WITHDRAWN: u8 = 2;
     /// It did not come back in time: its thread is not waited for any more.
     pub(super) const GIVEN_UP: u8 = 3;
+    pub(super) const ENDED: u8 = 4;
 }
 
 impl Control {
@@ -70,13 +71,20 @@ impl Control {
         self.pass(stage::WAITS, stage::WITHDRAWN)
     }
 
-    /// Marks a call that did not come back in time: its thread is not waited for any more.
-    pub(super) fn give_up(&self) {
-        self.stage.store(stage::GIVEN_UP, Ordering::Release);
+    /// Whether no thread has taken the call yet.
+    pub(super) fn waits(&self) -> bool {
+        self.stage.load(Ordering::Acquire) == stage::WAITS
     }
 
-    pub(super) fn was_given_up(&self) -> bool {
-        self.stage.load(Ordering::Acquire) == stage::GIVEN_UP
+    /// Gives up a call that did not come back in time: its thread is not waited for any more. Says
+    /// whether that was so.
+    pub(super) fn give_up(&self) -> bool {
+        self.pass(stage::RUNS, stage::GIVEN_UP)
+    }
+
+    /// Ends the call, unless it was given up.
+    pub(super) fn end(&self) -> bool {
+        self.pass(stage::RUNS, stage::ENDED)
     }
 
     fn pass(&self, from: u8, to: u8) -> bool {

@@ -17,6 +17,7 @@
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
+//! | [`writers`] | whose turn it is to change something |
 //! | [`seal`] | authentication of the host's own files |
 //! | [`own`] | the host's own directory: who made it, and what is made in it |
 //! | [`path`], [`quota`] | paths as written; what a call may write |
@@ -40,6 +41,7 @@ mod spill;
 mod stamp;
 mod store;
 mod transaction;
+mod writers;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
@@ -140,6 +142,7 @@ pub struct Workspace {
     own: Mutex<Option<Arc<Own>>>,
     /// Whether it was said that it does not.
     has_warned: AtomicBool,
+    writers: Arc<writers::Writers>,
 }
 
 impl Workspace {
@@ -169,6 +172,7 @@ impl Workspace {
                 secret,
                 own: Mutex::default(),
                 has_warned: AtomicBool::default(),
+                writers: Arc::default(),
             })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })

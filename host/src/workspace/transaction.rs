@@ -31,7 +31,9 @@ use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
 use super::store::Store;
+use super::writers::Turn;
 use super::{DIFF_TIME, Workspace, diff, disk, outside, own};
+use crate::line::Client;
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -45,6 +47,8 @@ pub struct Transaction {
     is_handed_over: bool,
     /// Unlocks when it is closed.
     _lock: OwnedFd,
+    /// Ends when the lock is open. None where it was not waited for.
+    _turn: Option<Turn>,
 }
 
 /// A workspace that nobody else changes now.
@@ -160,6 +164,21 @@ impl Transaction {
         workspace: &Arc<Workspace>,
         patience: Duration,
     ) -> Result<(Self, Option<Manifest>), BeginError> {
+        Self::begin_for(workspace, Client::default(), patience).await
+    }
+
+    /// The same for one of several clients of this process, which take turns: `patience` is how long
+    /// a turn of another one may last.
+    ///
+    /// # Errors
+    /// As of [`Transaction::begin`].
+    pub async fn begin_for(
+        workspace: &Arc<Workspace>,
+        client: Client,
+        patience: Duration,
+    ) -> Result<(Self, Option<Manifest>), BeginError> {
+        let turn = workspace.writers.turn(client, patience).await;
+        let turn = turn.ok_or(BeginError::Busy(patience))?;
         let deadline = Instant::now() + patience;
         let locked = loop {
             match Locked::try_new(workspace)? {
@@ -168,13 +187,16 @@ impl Transaction {
                 None => tokio::time::sleep(RETRY).await,
             }
         };
-        if locked.is_clean()? {
-            return Ok((Self::new(workspace, locked), None));
-        }
-        let workspace = Arc::clone(workspace);
-        let recovered =
-            tokio::task::spawn_blocking(move || Self::after_recovery(&workspace, locked));
-        Ok(recovered.await.map_err(io::Error::from)??)
+        let (mut transaction, recovered) = if locked.is_clean()? {
+            (Self::new(workspace, locked), None)
+        } else {
+            let workspace = Arc::clone(workspace);
+            let recovered =
+                tokio::task::spawn_blocking(move || Self::after_recovery(&workspace, locked));
+            recovered.await.map_err(io::Error::from)??
+        };
+        transaction._turn = Some(turn);
+        Ok((transaction, recovered))
     }
 
     /// Begins a transaction on this thread, if nobody else has one.
@@ -202,7 +224,14 @@ impl Transaction {
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
-        Self { overlay: Arc::new(overlay), id, store, is_handed_over: false, _lock: lock }
+        Self {
+            overlay: Arc::new(overlay),
+            id,
+            store,
+            is_handed_over: false,
+            _lock: lock,
+            _turn: None,
+        }
     }
 
     /// The workspace with the changes.

@@ -1,0 +1,71 @@
+//! What is answered with work besides calls of tools: lists of resources, and what is in them. It
+//! takes the place of a call, is done for few clients at a time, and ends when nobody wants it.
+
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+use tokio::sync::Semaphore;
+
+use super::Server;
+use super::call::BUSY;
+use super::connection::{self, Connection, Request};
+use crate::line::Client;
+
+/// How many such requests may wait, whoever makes them.
+const WAITING: usize = 64;
+
+/// How much may wait to be read by a client before more is made for it, in bytes.
+const UNREAD: usize = 8 << 20;
+
+/// The places of such work.
+pub(super) struct Works {
+    /// Those that are being done.
+    running: Semaphore,
+    /// Those, and what waits.
+    all: Semaphore,
+}
+
+impl Works {
+    /// Places for this many at a time.
+    pub fn new(count: usize) -> Self {
+        Self { running: Semaphore::new(count), all: Semaphore::new(count + WAITING) }
+    }
+}
+
+impl Server {
+    /// Has something done for a client, which it knows by its name.
+    ///
+    /// # Errors
+    /// Those of the work; a server that has too much to do; a client that is gone.
+    pub(super) async fn at_work<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl AsyncFnOnce(Client) -> Result<T, ErrorData>,
+    ) -> Result<T, ErrorData> {
+        let (connection, asked) =
+            (Connection::of(&context.extensions), Request::of(&context.extensions));
+        let client = connection::client(&context.extensions);
+        let busy = || ErrorData::internal_error(format!("Busy: {BUSY}"), None);
+        let _slot = self.shared.slots.take(client).ok_or_else(busy)?;
+        let works = &self.shared.works;
+        let _place = works.all.try_acquire().map_err(|_| busy())?;
+        let work = async {
+            let _running = works.running.acquire().await.map_err(|_| busy())?;
+            if let Some(mut unread) = connection.unread.clone() {
+                // Where it is closed, nobody reads.
+                let _ = unread.wait_for(|unread| *unread < UNREAD).await;
+            }
+            work(client).await
+        };
+        tokio::select! {
+            done = work => done,
+            () = context.ct.cancelled() => Err(gone()),
+            () = asked.cancelled.cancelled() => Err(gone()),
+            () = connection.gone.cancelled() => Err(gone()),
+            () = self.shared.stopping.cancelled() => Err(gone()),
+        }
+    }
+}
+
+fn gone() -> ErrorData {
+    ErrorData::internal_error("Cancelled: the request was cancelled, or the server stops", None)
+}
