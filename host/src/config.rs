@@ -15,8 +15,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use contracts::{contract, contracts};
+pub use grants::registries;
 
 use crate::plugin::digest::Digest;
+use crate::plugin::text;
 use crate::policy::{Policy, Settings};
 use crate::workspace::Workspace;
 
@@ -100,7 +102,7 @@ pub fn load(
         Ok(())
     };
     if let Some(path) = user {
-        match fs::read_to_string(path) {
+        match text::read(path) {
             Ok(text) => take_in(path, text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
@@ -174,7 +176,7 @@ fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {
 
 fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {
     let path = memory(accepted, workspace);
-    match fs::read_to_string(&path) {
+    match text::read(&path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ConfigError::Io { path, source }),

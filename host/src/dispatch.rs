@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use crate::envelope::Call;
+use crate::envelope::{self, Call};
 use crate::line::Client;
 use crate::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors, shorten};
 use crate::plugin::registry::{Registry, ToolEntry, Unresolved};
@@ -350,7 +350,7 @@ fn checked(tool: &ToolEntry, output: &str) -> Outcome {
             format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
         Outcome::Failed(Failure::new(Status::Trap, "InvalidOutput", message))
     };
-    let value: Value = match serde_json::from_str(output) {
+    let value = match envelope::parse_answer(output) {
         Ok(value) => value,
         Err(error) => return invalid(format!("its answer is no JSON ({error})")),
     };
@@ -370,7 +370,7 @@ fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
         _ => Status::Error,
     };
     // A detail that is not JSON is the plugin's slip; the message still says what happened.
-    let detail = error.detail.and_then(|detail| serde_json::from_str(&detail).ok());
+    let detail = error.detail.and_then(|detail| envelope::parse_answer(&detail).ok());
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
     }

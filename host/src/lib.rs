@@ -5,7 +5,7 @@
 //! [`host::Host`] is the way in. ARCHITECTURE.md has the map.
 //!
 //! Without the default feature `engine` only what is pure remains: decoding envelopes, output
-//! contracts, schemas, manifests and policy decisions, and neither wasmtime nor a command.
+//! contracts, schemas, manifests, agent definitions and policy decisions, and neither wasmtime nor a command.
 
 #[cfg(feature = "engine")]
 pub mod agent;
@@ -18,7 +18,6 @@ pub mod config;
 #[cfg(feature = "engine")]
 pub mod conformance;
 pub mod contract;
-#[cfg(feature = "engine")]
 pub mod definition;
 #[cfg(feature = "engine")]
 pub mod dispatch;

@@ -109,6 +109,7 @@ impl Schema {
                 let known = self.properties_beside(error);
                 unexpected
                     .iter()
+                    .take(MAX_PROBLEMS)
                     .map(|name| Problem {
                         pointer: format!("{pointer}/{}", escape(name)),
                         expected: match known.as_slice() {

@@ -44,7 +44,7 @@ impl Source {
     /// The files as they are before anything is read.
     pub fn look(global: &Global) -> Result<Self, CliError> {
         let workspace = setup::workspace(global)?;
-        let own = std::fs::read_to_string(workspace.path().join(config::FILE)).ok();
+        let own = workspace.read_text(config::FILE).ok().flatten();
         let global = global.clone();
         let (role, directories, seen) = (None, Vec::new(), Stamps::new());
         let mut source = Self { global, workspace, role, own, directories, seen };

@@ -1,5 +1,6 @@
 //! What most commands begin with: logging, directories, settings, the host itself.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -26,6 +27,7 @@ use crate::host::{Config, Helper, Host};
 use crate::install;
 use crate::plugin::lock;
 use crate::plugin::store::Pinned;
+use crate::plugin::text;
 use crate::policy::{Role, Settings};
 use crate::runtime::Observer;
 use crate::telemetry;
@@ -190,7 +192,8 @@ pub fn agent(role: &str) -> Result<Option<Agent>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
     }
-    let text = read_input(Path::new(role))?;
+    let text = text::read(Path::new(role))
+        .map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
     Agent::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 
@@ -273,10 +276,15 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
 }
 
 /// What gets and publishes plugins.
-pub fn distribution() -> Distribution {
+pub fn distribution() -> Result<Distribution, CliError> {
     let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let docker = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
-    Distribution::new(path("SSL_CERT_FILE"), docker.map(|docker| docker.join("config.json")))
+    let docker = docker.map(|docker| docker.join("config.json"));
+    let registries = match Directories::find() {
+        Some(directories) => config::registries(&directories.settings)?,
+        None => BTreeMap::new(),
+    };
+    Ok(Distribution::new(path("SSL_CERT_FILE"), docker).with_registries(registries))
 }
 
 /// What a host on a directory is opened with, with the plugins that the options name.
@@ -337,18 +345,26 @@ pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// How much of a file or of standard input is read, in bytes: the largest envelope that any setting
+/// allows.
+const MAX_INPUT: u64 = 256 << 20;
+
 /// Reads a file, or standard input for `-`.
 pub fn read_input(file: &Path) -> Result<String, CliError> {
-    let (name, bytes) = if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes)?;
-        ("standard input".to_owned(), bytes)
+    let mut bytes = Vec::new();
+    let name = if file == Path::new("-") {
+        std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes)?;
+        "standard input".to_owned()
     } else {
         let name = file.display().to_string();
-        let bytes =
-            std::fs::read(file).map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
-        (name, bytes)
+        std::fs::File::open(file)
+            .and_then(|file| file.take(MAX_INPUT + 1).read_to_end(&mut bytes))
+            .map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+        name
     };
+    if bytes.len() as u64 > MAX_INPUT {
+        return Err(CliError::Usage(format!("{name}: it has more than {MAX_INPUT} bytes")));
+    }
     String::from_utf8(bytes).map_err(|error| {
         CliError::Usage(format!(
             "{name}: not UTF-8 (first bad byte at offset {})",

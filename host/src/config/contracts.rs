@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::ConfigError;
 use crate::contract::Contract;
+use crate::plugin::text;
 
 /// The contracts in a directory, by their files' names: each `*.toml`.
 ///
@@ -31,7 +32,7 @@ pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
 pub fn contract(file: &Path) -> Result<Contract, ConfigError> {
     let path = || file.to_owned();
     let text =
-        fs::read_to_string(file).map_err(|source| ConfigError::Io { path: path(), source })?;
+        text::read(file).map_err(|source| ConfigError::Io { path: path(), source })?;
     let contract = Contract::from_toml(&text)
         .map_err(|error| ConfigError::Invalid { path: path(), message: error.to_string() })?;
     let name = contract.file_name();

@@ -1,7 +1,7 @@
 //! The grants in a person's own settings: changing them where they stand, with everything around
 //! them left as it is, and finding the line that says something.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -11,7 +11,8 @@ use toml_edit::{
 };
 
 use super::ConfigError;
-use crate::policy::{Capabilities, Files, GrantSettings, Settings};
+use crate::plugin::text;
+use crate::policy::{Capabilities, Files, GrantSettings, RegistrySettings, Settings};
 
 const GRANTS: &str = "grants";
 
@@ -194,9 +195,16 @@ pub fn has(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
     Ok(read(path)?.grants.contains_key(plugin))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user's settings are named by a path")]
+/// Where a person's own settings let registries send on to.
+///
+/// # Errors
+/// A file that can't be read or is malformed.
+pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, ConfigError> {
+    Ok(read(path)?.registries)
+}
+
 fn read(path: &Path) -> Result<Settings, ConfigError> {
-    match fs::read_to_string(path) {
+    match text::read(path) {
         Ok(text) => Settings::parse(&text)
             .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Settings::default()),
@@ -218,7 +226,7 @@ pub fn set_grant(
 ) -> Result<(), ConfigError> {
     let io = |source| ConfigError::Io { path: path.to_owned(), source };
     let malformed = |source| ConfigError::Malformed { path: path.to_owned(), source };
-    let old = match fs::read_to_string(path) {
+    let old = match text::read(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(io(error)),

@@ -14,6 +14,9 @@ use crate::schema::nearest;
 /// How many unknown or repeated fields are reported.
 const MAX_PROBLEMS: usize = 20;
 
+/// How many repairs are told.
+const MAX_REPAIRS: usize = 1_000;
+
 /// How long the name of a field may be, in bytes.
 const MAX_NAME: usize = 64;
 
@@ -123,7 +126,7 @@ impl<'a> Reader<'a> {
             if let (Some(name), Some((index, is_exact))) = (&name, known) {
                 if !is_exact {
                     let field = &self.contract.fields[index].name;
-                    self.repairs.push(format!("line {}: read the name as {field}", line.number));
+                    self.repair(format!("line {}: read the name as {field}", line.number));
                 }
                 open = self.enter(index, line.number, name.value);
                 (current, indent) = (index, width);
@@ -145,13 +148,15 @@ impl<'a> Reader<'a> {
                     open = Open::Nothing;
                     match name {
                         Some(name) => self.unknown(name.name, line.number),
-                        None => left_out.push(line.number.to_string()),
+                        None if left_out.len() < MAX_PROBLEMS => {
+                            left_out.push(line.number.to_string());
+                        }
+                        None => {}
                     }
                 }
             }
         }
         if !left_out.is_empty() {
-            left_out.truncate(MAX_PROBLEMS);
             self.repairs.push(format!("left out what is no field: line {}", left_out.join(", ")));
         }
     }
@@ -230,6 +235,12 @@ impl<'a> Reader<'a> {
         value.push_str(text);
         let repair = format!("joined the lines of {}", contract.fields[current].name);
         if self.repairs.last() != Some(&repair) {
+            self.repair(repair);
+        }
+    }
+
+    fn repair(&mut self, repair: String) {
+        if self.repairs.len() < MAX_REPAIRS {
             self.repairs.push(repair);
         }
     }

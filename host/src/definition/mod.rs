@@ -6,6 +6,7 @@
 //! reading the file and running context providers are others' business.
 
 mod prompt;
+mod size;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -132,6 +133,7 @@ impl Agent {
     /// The first thing that is wrong, with its line or its place.
     pub fn parse(yaml: &str) -> Result<Self, AgentError> {
         let malformed = |error: serde_norway::Error| AgentError::Malformed(error.to_string());
+        size::check(yaml).map_err(malformed)?;
         // As plain YAML first: there a key that stands twice is an error at any depth.
         serde_norway::from_str::<serde_norway::Value>(yaml).map_err(malformed)?;
         let definition: Definition = serde_norway::from_str(yaml).map_err(malformed)?;

@@ -6,13 +6,15 @@ mod file;
 pub mod oci;
 mod web;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use self::oci::Credentials;
+use self::oci::{Credentials, Login};
 use crate::capability::{Client, ClientError};
 use crate::plugin::digest::Digest;
 use crate::plugin::registry::MAX_COMPONENT;
 use crate::plugin::source::{Reference, Source};
+use crate::policy::RegistrySettings;
 
 /// What was got.
 #[derive(Debug, Clone)]
@@ -76,13 +78,24 @@ impl FetchError {
 pub struct Distribution {
     client: Client,
     docker: Option<PathBuf>,
+    /// By their names.
+    registries: BTreeMap<String, RegistrySettings>,
 }
 
 impl Distribution {
     /// `ca_file` has authorities that are trusted besides those that browsers trust; `docker` is
     /// the file in which `docker login` keeps what it was told.
     pub fn new(ca_file: Option<PathBuf>, docker: Option<PathBuf>) -> Self {
-        Self { client: Client::new(ca_file), docker }
+        Self { client: Client::new(ca_file), docker, registries: BTreeMap::new() }
+    }
+
+    /// The same for a person whose own settings say this of registries.
+    #[must_use]
+    pub fn with_registries(mut self, registries: BTreeMap<String, RegistrySettings>) -> Self {
+        let named = registries.values().flat_map(|of| of.tokens.iter().chain(&of.content));
+        self.client = self.client.naming(named.cloned());
+        self.registries = registries;
+        self
     }
 
     /// Gets a plugin. `workspace` is what the names of files in it are relative to.
@@ -94,7 +107,7 @@ impl Distribution {
             Source::File(path) => file::fetch(path, workspace),
             Source::Web(address) => web::fetch(&self.client, address).await,
             Source::Registry(reference) => {
-                oci::pull(&self.client, self.credentials(reference)?, reference).await
+                oci::pull(&self.client, self.login(reference)?, reference).await
             }
         }
     }
@@ -108,11 +121,18 @@ impl Distribution {
         reference: &Reference,
         plugin: &oci::Artifact<'_>,
     ) -> Result<Digest, FetchError> {
-        oci::push(&self.client, self.credentials(reference)?, reference, plugin).await
+        oci::push(&self.client, self.login(reference)?, reference, plugin).await
     }
 
-    fn credentials(&self, reference: &Reference) -> Result<Option<Credentials>, FetchError> {
-        let Some(file) = &self.docker else { return Ok(None) };
-        Ok(Credentials::find(file, &reference.registry.authority())?)
+    /// Who the person is to a registry, and where that may be said.
+    fn login(&self, reference: &Reference) -> Result<Login, FetchError> {
+        let registry = reference.registry.authority();
+        let credentials = match &self.docker {
+            Some(file) => Credentials::find(file, &registry)?,
+            None => None,
+        };
+        let settings = self.registries.get(&registry);
+        let tokens = settings.and_then(|settings| settings.tokens.clone());
+        Ok(Login { credentials, tokens: tokens.or_else(|| oci::tokens(&registry)) })
     }
 }

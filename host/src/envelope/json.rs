@@ -1,20 +1,77 @@
 //! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
-//! its values would be lost silently.
+//! its values would be lost silently. And there is a bound on how many values it has: a text of
+//! `[[],[],` would take 70 times its own size as a tree.
 
+use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
-/// Parses a text that holds exactly one JSON document.
+/// How many values a document may have that an agent or a client sends; the name of a field counts
+/// as one. Each takes up to 160 bytes as a part of a tree, whatever it takes as text.
+pub const VALUES: usize = 200_000;
+
+/// The same of the answer of a plugin, which may have searched all of a large workspace.
+#[cfg(feature = "engine")]
+pub const ANSWER_VALUES: usize = 1_000_000;
+
+/// Parses a text that holds exactly one JSON document of at most [`VALUES`] values.
 ///
 /// # Errors
 /// The first error, with line and column.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    parse_counted(text, VALUES).map(|(value, _)| value)
+}
+
+/// The same with at most `most` values; returns how many there are, too.
+///
+/// # Errors
+/// The first error, with line and column.
+pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_json::Error> {
+    let left = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut deserializer)?;
+    let value = Strict { left: &left, most, from: From::Agent };
+    let value = value.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, most - left.get()))
+}
+
+/// Parses what a plugin answers, as serde_json does, but for the bound on its values.
+///
+/// # Errors
+/// The first error, with line and column.
+#[cfg(feature = "engine")]
+pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
+    let left = Cell::new(ANSWER_VALUES);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict { left: &left, most: ANSWER_VALUES, from: From::Plugin };
+    let value = value.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// How long the document is that starts at the beginning of `text`, in bytes. It is not kept, so
+/// this takes little time and no memory; whether its keys differ is not looked at.
+///
+/// # Errors
+/// About how many bytes were looked at, where no document starts there.
+pub fn skip(text: &str) -> Result<usize, usize> {
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match documents.next() {
+        Some(Ok(_)) => Ok(documents.byte_offset()),
+        Some(Err(error)) => Err(looked_at(text, &error)),
+        None => Err(text.len()),
+    }
+}
+
+/// Up to where a parser has read a text, in bytes.
+fn looked_at(text: &str, error: &serde_json::Error) -> usize {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    (lines.map(str::len).sum::<usize>() + error.column()).min(text.len())
 }
 
 /// How long a document is as JSON, in bytes.
@@ -37,6 +94,16 @@ pub fn size(document: &Value) -> usize {
     count.0
 }
 
+/// How many values a document has, names of fields included.
+#[cfg(feature = "engine")]
+pub fn count(document: &Value) -> usize {
+    1 + match document {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(|value| 1 + count(value)).sum(),
+        _ => 0,
+    }
+}
+
 /// A text that does not begin with a document.
 #[derive(Debug)]
 pub struct NoDocument {
@@ -44,12 +111,28 @@ pub struct NoDocument {
     pub message: String,
     /// About how many bytes were looked at; the last one is at fault.
     pub looked_at: usize,
+    /// It is JSON so far, but goes beyond what is read.
+    pub beyond: bool,
 }
 
 /// The value that the text of this one would be parsed as.
-pub fn normal(value: Value) -> Value {
-    let strict: Result<Value, serde_json::Error> = Strict.deserialize(&value);
-    strict.unwrap_or(value)
+pub fn normal(mut value: Value) -> Value {
+    normalise(&mut value);
+    value
+}
+
+/// No deeper than what a parser has taken.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(whole) {
+                *number = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(fields) => fields.values_mut().for_each(normalise),
+        _ => {}
+    }
 }
 
 /// Parses the one JSON document that starts at the beginning of `text`; returns it with its
@@ -58,42 +141,85 @@ pub fn normal(value: Value) -> Value {
 /// # Errors
 /// No document starts there.
 pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
-    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<StrictValue>();
-    match documents.next() {
-        Some(Ok(StrictValue(value))) => Ok((value, documents.byte_offset())),
-        Some(Err(error)) => {
-            let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
-            let looked_at = lines.map(str::len).sum::<usize>() + error.column();
+    let left = Cell::new(VALUES);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let strict = Strict { left: &left, most: VALUES, from: From::Agent };
+    match strict.deserialize(&mut deserializer) {
+        Ok(value) => {
+            let end = deserializer.into_iter::<IgnoredAny>().byte_offset();
+            Ok((value, end))
+        }
+        Err(error) => {
             let place = format!(" at line {} column {}", error.line(), error.column());
             let message = error.to_string().replace(&place, "");
-            Err(NoDocument { message, looked_at: looked_at.min(text.len()) })
+            let beyond = is_beyond(&error);
+            Err(NoDocument { message, looked_at: looked_at(text, &error), beyond })
         }
-        None => Err(NoDocument { message: "nothing".to_owned(), looked_at: text.len() }),
+    }
+}
+
+/// What serde_json says of what nests deeper than 128 levels. It has no code for it.
+pub const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// What is said of a document with too many values begins so.
+const TOO_MANY: &str = "more than ";
+
+/// Whether a text may be JSON, but has more values or nests deeper than what is read.
+pub fn is_beyond(error: &serde_json::Error) -> bool {
+    let message = || error.to_string();
+    match error.classify() {
+        Category::Syntax => message().starts_with(TOO_DEEP),
+        Category::Data => message().starts_with(TOO_MANY),
+        Category::Io | Category::Eof => false,
     }
 }
 
 /// Up to here every integer has a double of its own.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-struct StrictValue(Value);
+/// The integer that a number is. JSON knows one kind of number: 50.0 is the integer 50 (JSON
+/// Schema, section 6.1.1).
+fn whole(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64)
+}
 
-impl<'de> serde::Deserialize<'de> for StrictValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Strict.deserialize(deserializer).map(Self)
-    }
+/// Whose document it is.
+#[derive(Clone, Copy, PartialEq)]
+enum From {
+    /// An agent's: a key that stands twice is an error, and whole numbers are integers.
+    Agent,
+    /// A plugin's: taken as serde_json takes it.
+    #[cfg(feature = "engine")]
+    Plugin,
 }
 
 #[derive(Clone, Copy)]
-struct Strict;
+struct Strict<'a> {
+    /// How many more values there may be.
+    left: &'a Cell<usize>,
+    most: usize,
+    from: From,
+}
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl Strict<'_> {
+    fn count<E: Error>(self) -> Result<(), E> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+            E::custom(format_args!("{TOO_MANY}{} values, names of fields included", self.most))
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.count()?;
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
@@ -108,9 +234,8 @@ impl<'de> Visitor<'de> for Strict {
         Ok(value.into())
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        // JSON knows one kind of number: 50.0 is the integer 50 (JSON Schema, section 6.1.1).
-        if value.fract() == 0.0 && value.abs() < EXACT {
-            return Ok((value as i64).into());
+        if let Some(whole) = whole(value).filter(|_| self.from == From::Agent) {
+            return Ok(whole.into());
         }
         Number::from_f64(value)
             .map(Value::Number)
@@ -135,7 +260,8 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            if object.contains_key(&name) {
+            self.count()?;
+            if self.from == From::Agent && object.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("the key '{name}' stands here twice")));
             }
             object.insert(name, fields.next_value_seed(self)?);
@@ -148,6 +274,15 @@ impl<'de> Visitor<'de> for Strict {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    #[cfg(feature = "engine")]
+    fn an_answer_is_taken_as_it_is_if_it_has_not_too_many_values() {
+        let text = r#"{"a":1,"b":[2.0,-1e300],"a":{"c":null}}"#;
+        assert_eq!(parse_answer(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        let many = format!("[{}]", vec!["[]"; ANSWER_VALUES].join(","));
+        assert!(is_beyond(&parse_answer(&many).unwrap_err()));
+    }
 
     #[test]
     fn a_parsed_value_becomes_what_its_text_would_be() {

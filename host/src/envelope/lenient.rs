@@ -13,9 +13,19 @@ use super::json::{self, NoDocument};
 use super::{CONTRACT, DecodeError, Document, mistakes};
 use crate::response::{Marker, Reasoning};
 
-/// How much text may be parsed, as a multiple of its length, while looking for the beginning
-/// of a document. Unclosed brackets make every attempt run to the end.
-const EFFORT: usize = 64;
+/// How much text may be looked at in the search for documents, in bytes: unclosed brackets make
+/// every attempt run to the end. A text that is longer than an eighth of it gets eight times its own
+/// length.
+const EFFORT: usize = 64 << 20;
+
+/// What each attempt counts besides the text that it looks at, in bytes.
+const ATTEMPT: usize = 64;
+
+/// What reading a text into a tree in vain counts, as a multiple of looking at it.
+const IN_VAIN: usize = 4;
+
+/// How many documents there may be that are wanted, or were begun as wanted ones.
+const CANDIDATES: usize = 10_000;
 
 /// How much of a document that is not JSON, or of the line around a document, is looked at, in
 /// bytes.
@@ -24,8 +34,8 @@ const NEAR: usize = 400;
 /// A document that is wanted, or was begun as one.
 struct Candidate {
     range: Range<usize>,
-    /// Or what keeps it from being JSON.
-    value: Result<Value, NoDocument>,
+    /// What keeps it from being JSON.
+    mistake: Option<NoDocument>,
 }
 
 /// The last object of `text` with one of the fields `keys`; `otherwise` is the error where nothing
@@ -35,7 +45,7 @@ pub(super) fn find(
     keys: &[&str],
     otherwise: DecodeError,
 ) -> Result<Document, DecodeError> {
-    let (documents, ranges) = documents(text, keys);
+    let (documents, ranges) = documents(text, keys)?;
     let reasoning = Reasoning::find(text, &ranges);
     let mut answers = Vec::new();
     let mut mistake: Option<(Range<usize>, NoDocument)> = None;
@@ -47,16 +57,16 @@ pub(super) fn find(
             earlier += usize::from(!reasoning.contains(document.range.start));
             continue;
         }
-        match document.value {
+        match document.mistake {
             // What comes after one that ends with its line is no part of it.
-            Err(error) if ends_with_its_line(&text[document.range.clone()]) => {
+            Some(error) if ends_with_its_line(&text[document.range.clone()]) => {
                 mistake = Some((document.range, error));
             }
-            Err(error) => return Err(mistakes::explain(text, document.range.start, &error)),
-            Ok(value) => {
+            Some(error) => return Err(mistakes::explain(text, document.range.start, &error)),
+            None => {
                 if mistake.as_ref().is_none_or(|(range, _)| range.end <= document.range.start) {
                     mistake = None;
-                    answers.push((document.range, value));
+                    answers.push(document.range);
                 }
             }
         }
@@ -66,11 +76,11 @@ pub(super) fn find(
     }
     let answer = answers.pop();
     earlier += answers.len();
-    let end = answer.as_ref().map_or(0, |(range, _)| range.end);
+    let end = answer.as_ref().map_or(0, |range| range.end);
     if has_contract_block(&text[end..]) {
         return Err(DecodeError::one("an envelope", CONTRACT));
     }
-    let Some((range, value)) = answer else {
+    let Some(range) = answer else {
         return Err(if is_draft {
             DecodeError::one(
                 "one JSON document after the reasoning",
@@ -86,8 +96,11 @@ pub(super) fn find(
             "an envelope only as an example within a sentence",
         ));
     }
+    // All candidates at once as trees could be large, so that of the answer is made again.
+    let value = json::parse_prefix(&text[range.start..])
+        .map_err(|error| mistakes::explain(text, range.start, &error))?;
     let repairs = repairs(text, &range, &reasoning.parts, earlier);
-    Ok(Document { value, repairs })
+    Ok(Document { value: value.0, repairs })
 }
 
 /// Whether a contract's block begins in `text`.
@@ -97,9 +110,12 @@ pub(super) fn has_contract_block(text: &str) -> bool {
 
 /// All documents that are, or were begun as, wanted ones or lists of them, and the places of all
 /// complete documents. A part of a document is not one.
-fn documents(text: &str, keys: &[&str]) -> (Vec<Candidate>, Vec<Range<usize>>) {
+fn documents(
+    text: &str,
+    keys: &[&str],
+) -> Result<(Vec<Candidate>, Vec<Range<usize>>), DecodeError> {
     let (mut documents, mut ranges) = (Vec::new(), Vec::new());
-    let mut effort = text.len().saturating_mul(EFFORT);
+    let mut effort = EFFORT.max(text.len().saturating_mul(8));
     let mut start = 0;
     while let Some(offset) = text[start..].find(['{', '[']) {
         let bracket = start + offset;
@@ -109,31 +125,68 @@ fn documents(text: &str, keys: &[&str]) -> (Vec<Candidate>, Vec<Range<usize>>) {
         if rest.starts_with('[') && !rest[1..].trim_start().starts_with('{') {
             continue;
         }
-        let looked_at = match json::parse_prefix(rest) {
-            Ok((value, length)) => {
+        let (looked_at, found) = look(rest, keys);
+        match found {
+            Found::Beyond(error) => return Err(mistakes::explain(text, bracket, &error)),
+            Found::Document(length, is_wanted) => {
                 start = bracket + length;
-                let range = bracket..start;
-                ranges.push(range.clone());
-                if is_wanted(&value, keys) || is_list(&value, keys) {
-                    documents.push(Candidate { range, value: Ok(value) });
+                ranges.push(bracket..start);
+                if is_wanted {
+                    documents.push(Candidate { range: bracket..start, mistake: None });
                 }
-                length
             }
-            Err(error) => {
-                let looked_at = error.looked_at;
-                if begins_as_wanted(rest, keys) {
-                    let range = bracket..bracket + line_end(rest);
-                    documents.push(Candidate { range, value: Err(error) });
-                }
-                looked_at
+            Found::Mistake(error) => {
+                let range = bracket..bracket + line_end(rest);
+                documents.push(Candidate { range, mistake: Some(error) });
             }
-        };
-        match effort.checked_sub(looked_at) {
-            Some(rest) => effort = rest,
-            None => break,
+            Found::Nothing => {}
+        }
+        // A document that comes later would be the answer.
+        effort = effort.checked_sub(looked_at + ATTEMPT).ok_or_else(too_much)?;
+        if documents.len() > CANDIDATES {
+            return Err(too_much());
         }
     }
-    (documents, ranges)
+    Ok((documents, ranges))
+}
+
+/// What stands at a bracket.
+enum Found {
+    /// A document of this length; whether it is wanted.
+    Document(usize, bool),
+    /// What was begun as one that is wanted.
+    Mistake(NoDocument),
+    /// What is more than a document may be.
+    Beyond(NoDocument),
+    Nothing,
+}
+
+/// What stands at the bracket that a text begins with, and how much it cost to see that.
+fn look(text: &str, keys: &[&str]) -> (usize, Found) {
+    // Most brackets begin nothing, which costs little to see where no tree is made.
+    let skipped = json::skip(text);
+    let (Ok(looked_at) | Err(looked_at)) = skipped;
+    if skipped.is_err() && !begins_as_wanted(text, keys) {
+        return (looked_at, Found::Nothing);
+    }
+    let found = match json::parse_prefix(text) {
+        Ok((value, length)) => {
+            let is_wanted = is_wanted(&value, keys) || is_list(&value, keys);
+            return (looked_at, Found::Document(length, is_wanted));
+        }
+        Err(error) if error.beyond => Found::Beyond(error),
+        Err(error) if begins_as_wanted(text, keys) => Found::Mistake(error),
+        Err(_) => Found::Nothing,
+    };
+    (looked_at.saturating_mul(IN_VAIN), found)
+}
+
+/// A text whose documents are not looked for to its end.
+fn too_much() -> DecodeError {
+    DecodeError::one(
+        "one JSON document, with little around it",
+        "a text with too many beginnings of documents to look at all of them",
+    )
 }
 
 /// The beginning of a text, up to [`NEAR`] bytes.

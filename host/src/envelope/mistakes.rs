@@ -3,7 +3,7 @@
 //! of their own.
 
 use super::DecodeError;
-use super::json::NoDocument;
+use super::json::{NoDocument, TOO_DEEP};
 use crate::outcome::shorten;
 
 /// Explains why no document stands at `start` of `text`.
@@ -39,7 +39,9 @@ pub(super) fn explain(text: &str, start: usize, error: &NoDocument) -> DecodeErr
 fn mistake(message: &str, rest: &str) -> Option<(&'static str, &'static str)> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|begin| rest.starts_with(begin));
     let is_name = rest.starts_with(|first: char| first.is_alphabetic() || first == '_');
-    Some(if message == "trailing comma" {
+    Some(if message.starts_with(TOO_DEEP) {
+        ("at most 127 levels of arrays and objects", "another one")
+    } else if message == "trailing comma" {
         ("no comma before a closing bracket", "a trailing comma")
     } else if message.starts_with("control character") {
         (r"line breaks and tabs within strings as \n and \t", "one as it is")

@@ -16,8 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use json::parse;
+#[cfg(any(feature = "engine", test))]
+pub(crate) use json::VALUES;
 #[cfg(feature = "engine")]
-pub(crate) use json::size;
+pub(crate) use json::{count, parse_answer, parse_counted, size};
 
 use crate::outcome::{Failure, Outcome};
 use crate::schema::{Problem, nearest};
@@ -132,6 +134,8 @@ pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
 pub fn document(text: &str, mode: Mode, keys: &[&str]) -> Result<Document, DecodeError> {
     let strict = match parse(text) {
         Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
+        // What it begins with is more than any part of it may be.
+        Err(error) if json::is_beyond(&error) => return Err(not_json(text, &error)),
         Err(error) => not_json(text, &error),
     };
     match mode {
@@ -438,6 +442,70 @@ mod tests {
         ] {
             assert!(decode(&text, Mode::Lenient).is_err());
         }
+    }
+
+    /// As large as an envelope may be. Before there was a bound, the first ones took 20 s each, and
+    /// the tree of the lists 2.3 GB.
+    #[test]
+    fn no_text_takes_long_to_be_refused() {
+        const SIZE: usize = 16 << 20;
+        let fill = |before: &str, text: &str| {
+            let times = (SIZE - before.len()) / text.len();
+            format!("{before}{}", text.repeat(times))
+        };
+        let deep = format!("{}x ", "{\"tool\":".repeat(120));
+        let closed = format!("so: {}1{}", "{\"a\":".repeat(1 << 20), "}".repeat(1 << 20));
+        let mut slow = Vec::new();
+        for (what, text) in [
+            ("nested objects", fill("", "{\"a\":")),
+            ("nested envelopes", fill("", "{\"tool\":")),
+            ("nested objects after words", fill("so: ", "{\"a\":")),
+            ("nested objects that are closed", closed),
+            ("nested arrays", fill("", "[[{\"a\":")),
+            ("many short attempts", fill("so: ", "{\"a\":[")),
+            ("many broken envelopes", fill("so: ", &deep)),
+            ("many envelopes", fill("so: ", "{\"tool\":1}\n")),
+            ("many objects", fill("so: ", "{\"a\":{}} ")),
+            ("one list of small values", fill("{\"tool\":\"a\",\"b\":[", "[],")),
+            ("open strings", fill("so: ", "{\"a")),
+            ("many fences", fill("", "```json\n{\n")),
+            ("reasoning", fill("", "<think>")),
+            ("reasoning that ends", fill("", "<think>{}</think>")),
+            ("blank", fill("{", " ")),
+        ] {
+            let begun = std::time::Instant::now();
+            assert!(decode(&text, Mode::Lenient).is_err(), "{what}");
+            let took = begun.elapsed();
+            if took > std::time::Duration::from_secs(2) {
+                slow.push(format!("{what}: {took:?}"));
+            }
+        }
+        assert!(slow.is_empty(), "{slow:?}");
+    }
+
+    #[test]
+    fn a_document_has_a_bound_in_its_values_and_its_depth() {
+        let list = |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
+        // The object, two names, a string and the list itself.
+        assert!(decode(&list(VALUES - 5), Mode::Strict).is_ok());
+        for mode in [Mode::Strict, Mode::Lenient] {
+            let error = decode(&list(VALUES - 4), mode).unwrap_err().to_string();
+            assert!(error.contains("more than 200000 values"), "{error}");
+            let deep = format!(r#"{{"tool":"a","b":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+            let error = decode(&deep, mode).unwrap_err().to_string();
+            assert!(error.contains("at most 127 levels"), "{error}");
+        }
+        // A large text has few values.
+        let text = format!(r#"so: {{"tool":"a","b":"{}"}}"#, "x".repeat(15 << 20));
+        assert!(decode(&text, Mode::Lenient).is_ok());
+    }
+
+    #[test]
+    fn an_answer_is_not_looked_for_in_vain() {
+        // What comes last would be the answer, so no earlier one is taken in its place.
+        let text = format!("{{\"tool\":\"draft\"}}\n{}", "{\"a\":[".repeat(1 << 20));
+        let error = tools(&text, Mode::Lenient).unwrap_err();
+        assert!(error.contains("too many beginnings"), "{error}");
     }
 
     #[test]

@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject,
     ProgressNotificationParam, ProgressToken,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
-use tokio::sync::{mpsc, watch};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::approval::Person;
+use super::bodies::Load;
 use super::connection::{self, Connection, Request};
+use super::offer::Offer;
 use crate::dispatch::{Refusal, RefusalCode};
 use crate::host::{Approver, RunOptions, Single};
 use crate::outcome::{Failure, Outcome, Status};
-use crate::runtime::Observer;
+use crate::runtime::{Observer, blocking};
 use crate::telemetry::{McpRequest, Origin, Parent};
 
 /// How many reports of progress may wait for a client that is slow; what comes then is left out.
@@ -53,7 +56,7 @@ impl Server {
         let person = Arc::new(Person::new(pending, Arc::clone(&slot), &mut request, &context));
         let connection = Connection::of(&context.extensions);
         let asked = Request::of(&context.extensions);
-        let args = request.arguments.unwrap_or_default();
+        let large = Load::arguments(&context.extensions);
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(REPORTS);
         let options = RunOptions {
@@ -69,7 +72,16 @@ impl Server {
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
         let ended = {
-            let mut call = std::pin::pin!(offer.host.call_parsed(&request.name, args, &options));
+            let small = request.arguments.unwrap_or_default();
+            let mut call = std::pin::pin!(async {
+                match large {
+                    None => offer.host.call_parsed(&request.name, small, &options).await,
+                    Some(args) => {
+                        let call = (request.name.to_string(), args, options);
+                        apart(Arc::clone(&offer), call).await
+                    }
+                }
+            });
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,
@@ -120,6 +132,23 @@ impl Server {
         results.add_outputs(&mut result, role, single.outputs, most);
         result
     }
+}
+
+/// Makes a call on a thread of its own: to check large arguments and to copy them takes a while, and
+/// no other client waits for that. It ends when nothing waits for it any more.
+async fn apart(
+    offer: Arc<Offer>,
+    (tool, args, options): (String, JsonObject, RunOptions),
+) -> Result<Single, Refusal> {
+    let (_waiting, gone) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let call = async move {
+        tokio::select! {
+            ended = offer.host.call_parsed(&tool, args, &options) => ended,
+            _ = gone => Err(Refusal::whole(RefusalCode::InvalidEnvelope, "a client", "none")),
+        }
+    };
+    blocking(move || runtime.block_on(call)).await
 }
 
 /// Which request asks for a call, and the span that the client made it in: that of the message, or

@@ -19,7 +19,6 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -27,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::Server;
+use super::bodies::{Bodies, Refused, Unread};
 use super::connections::{Connections, Peer, answer};
-use super::message::{self, Malformed};
+use super::message::Malformed;
 use super::sessions::{Places, SESSIONS, Sessions};
 
 /// How long the body of a request may take.
@@ -143,11 +143,12 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
         let roles = Roles { server, config, places, services: Mutex::default() };
         mcp = mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)));
     }
+    let bodies = Bodies::new(server.longest());
     let wanted = access.token.as_deref().map(digest);
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Whether it is there, anybody may ask.
     mcp.layer(middleware::from_fn(answer))
-        .layer(middleware::from_fn_with_state((server.longest(), places), take))
+        .layer(middleware::from_fn_with_state((server.longest(), places, bodies), take))
         .layer(middleware::from_fn_with_state(wanted, authorize))
         .route("/health", get(|| async { "ok\n" }))
         .layer(middleware::from_fn_with_state(rate, slow_down))
@@ -264,44 +265,64 @@ async fn under_role(
 /// Takes the body of a request, within the time and the size that it may have, and says what the
 /// library does not: what is wrong with a message, and that there are too many sessions.
 async fn take(
-    State((most, places)): State<(usize, Places)>,
+    State((most, places, bodies)): State<(usize, Places, Bodies)>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    let (head, body) = request.into_parts();
-    let Ok(body) = tokio::time::timeout(BODY, Limited::new(body, most).collect()).await else {
-        let text = format!("the body did not come within {} s\n", BODY.as_secs());
-        return (StatusCode::REQUEST_TIMEOUT, [(header::CONNECTION, "close")], text)
-            .into_response();
-    };
-    let body = match body {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let text = format!("the body is longer than {most} bytes (`envelope-mb`)\n");
-            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
-        }
-        Err(error) => {
-            let text = format!("the body can't be read: {error}\n");
-            return (StatusCode::BAD_REQUEST, text).into_response();
+    let (mut head, body) = request.into_parts();
+    let body = tokio::time::timeout(BODY, bodies.collect(from.ip(), body, most)).await;
+    let mut body = match body {
+        Ok(Ok(body)) => body,
+        Ok(Err(unread)) => return not_read(unread, most),
+        Err(_) => {
+            let text = format!("the body did not come within {} s\n", BODY.as_secs());
+            return (StatusCode::REQUEST_TIMEOUT, [(header::CONNECTION, "close")], text)
+                .into_response();
         }
     };
     let is_message = head.method == Method::POST && is_json(&head.headers);
     if is_message {
-        let message = match message::parse(&body) {
+        let message = match bodies.take(Some(from.ip()), body).await {
             Ok(message) => message,
-            Err(malformed) => return refused(&malformed),
+            Err(Refused::Malformed(malformed)) => return refused(&malformed),
+            Err(Refused::Full) => return not_read(Unread::Full, most),
         };
-        if places.are_taken() && message["method"] == "initialize" {
+        if places.are_taken() && message.document["method"] == "initialize" {
             let text = format!("there are {SESSIONS} sessions already; try again later\n");
             let later = [(header::RETRY_AFTER, "60")];
             return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
         }
+        if let Some(load) = message.load {
+            head.extensions.insert(load);
+        }
+        body = Bodies::line(message.text);
     }
-    let answer = next.run(Request::from_parts(head, body.clone().into())).await;
+    let text = body.text.clone();
+    let answer = next.run(Request::from_parts(head, text.clone().into())).await;
     if is_message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-        return refused(&Malformed::new(&body));
+        return refused(&Malformed::new(&text));
     }
     answer
+}
+
+/// What the sender of a body hears that can't be had.
+fn not_read(unread: Unread, most: usize) -> Response {
+    match unread {
+        Unread::TooLong => {
+            let text = format!("the body is longer than {most} bytes (`envelope-mb`)\n");
+            (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+        }
+        Unread::Full => {
+            let text = "the server holds as many large messages as it can; try again later\n";
+            let later = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
+            (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response()
+        }
+        Unread::Broken(error) => {
+            let text = format!("the body can't be read: {error}\n");
+            (StatusCode::BAD_REQUEST, text).into_response()
+        }
+    }
 }
 
 fn refused(malformed: &Malformed) -> Response {

@@ -3,12 +3,14 @@
 //!
 //! Source: JSON-RPC 2.0, section 5: a request whose id can't be seen is answered with the id null.
 
+use std::fmt;
+
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
-    ClientRequest, ConstString as _, ErrorCode, JsonRpcVersion2_0, RequestId,
+    ClientRequest, ConstString as _, ErrorCode, JsonObject, JsonRpcVersion2_0, RequestId,
 };
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::{Map, Value, json};
 
@@ -32,8 +34,13 @@ pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
 /// What a message is as JSON.
 ///
 /// # Errors
-/// Text that is not JSON, or has a key twice.
+/// Text that is not JSON, has a key twice, or more values than a message may have.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
+    counted(text).map(|(document, _)| document)
+}
+
+/// The same with the number of its values.
+fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     let not_json = |why: String| Malformed {
         id: Head::of(text).id(),
         code: ErrorCode::PARSE_ERROR,
@@ -41,15 +48,55 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
         notification: false,
     };
     let utf8 = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
-    envelope::parse(utf8).map_err(|error| match (error.classify(), serde_json::from_str(utf8)) {
-        (Category::Data, Ok(document)) => Malformed {
-            id: Head::of(text).id(),
-            problem: error.to_string(),
-            ..Malformed::invalid(&document)
-        },
-        _ => not_json(error.to_string()),
+    envelope::parse_counted(utf8, envelope::VALUES).map_err(|error| {
+        // Nothing is kept of the rest: it may be large.
+        match (error.classify(), serde_json::from_str::<IgnoredAny>(utf8)) {
+            (Category::Data, Ok(_)) => Malformed::of(&Head::of(text), error.to_string()),
+            _ => not_json(error.to_string()),
+        }
     })
 }
+
+/// A message without the arguments of its call, which may be large.
+pub(super) struct Split {
+    pub rest: Value,
+    /// The rest as text.
+    pub text: String,
+    pub arguments: Option<JsonObject>,
+    /// How many values there are in all.
+    pub values: usize,
+}
+
+/// Takes the arguments out of a large message.
+///
+/// # Errors
+/// See [`parse`]; a message that is large without arguments.
+pub(super) fn split(text: &[u8]) -> Result<Split, Malformed> {
+    let (mut rest, values) = counted(text)?;
+    let mut arguments = None;
+    if rest["method"] == CallToolRequestMethod::VALUE
+        && let Some(Value::Object(params)) = rest.get_mut("params")
+        && params.get("arguments").is_some_and(Value::is_object)
+        && let Some(Value::Object(found)) = params.shift_remove("arguments")
+    {
+        arguments = Some(found);
+    }
+    if envelope::size(&rest) > BESIDE || envelope::count(&rest) > BESIDE_VALUES {
+        let problem = format!(
+            "a message has at most {BESIDE} bytes and {BESIDE_VALUES} values besides the arguments \
+             of a tool"
+        );
+        return Err(Malformed::of(&Head::of(text), problem));
+    }
+    Ok(Split { text: rest.to_string(), rest, arguments, values })
+}
+
+/// How large a message may be without the arguments of a tool, in bytes: none that means something
+/// comes near.
+const BESIDE: usize = 256 << 10;
+
+/// How many values it may have then, as names of fields or otherwise.
+const BESIDE_VALUES: usize = 10_000;
 
 /// A call of a tool: the one message that is worth reading without trying what else it may be.
 #[derive(Deserialize)]
@@ -102,21 +149,28 @@ impl Malformed {
         }
     }
 
+    /// Of a message for which there is no room among those of others.
+    pub fn busy(message: &[u8]) -> Self {
+        let problem = "the server holds as many large messages as it can; try again later";
+        Self { code: ErrorCode(BUSY), ..Self::of(&Head::of(message), problem.to_owned()) }
+    }
+
     fn invalid(message: &Value) -> Self {
         let problem = match message {
             Value::Object(fields) => problem(fields),
             other => format!("expected a message, which is an object, found {}", show(other)),
         };
         let head = Head {
-            id: message.get("id").cloned().unwrap_or_default(),
+            id: message.get("id").map(|id| Id(if is_id(id) { id.clone() } else { Value::Null })),
             method: message.get("method").map(|_| IgnoredAny),
         };
-        Self {
-            notification: head.method.is_some() && message.get("id").is_none(),
-            id: head.id(),
-            code: ErrorCode::INVALID_REQUEST,
-            problem,
-        }
+        Self::of(&head, problem)
+    }
+
+    /// Of a message that is JSON.
+    fn of(head: &Head, problem: String) -> Self {
+        let notification = head.method.is_some() && head.id.is_none();
+        Self { notification, id: head.id(), code: ErrorCode::INVALID_REQUEST, problem }
     }
 
     /// The answer, as JSON-RPC has it.
@@ -126,12 +180,41 @@ impl Malformed {
     }
 }
 
-/// What can be seen of a message although the rest is not JSON, as far as it is one object.
+/// The code of a message that is not taken for want of room (JSON-RPC 2.0, section 5.1: from -32000
+/// on, they are a server's own).
+const BUSY: i32 = -32000;
+
+/// What can be seen of a message although the rest is not JSON, as far as it is one object. Nothing
+/// else of it is kept.
 #[derive(Default, Deserialize)]
 struct Head {
-    #[serde(default)]
-    id: Value,
+    #[serde(default, deserialize_with = "found")]
+    id: Option<Id>,
     method: Option<IgnoredAny>,
+}
+
+/// An id; null, where it is of no kind that an id can have.
+struct Id(Value);
+
+/// A field that is there. One that is no id is not read: it may be large.
+fn found<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Id>, D::Error> {
+    struct Scalar;
+    impl Visitor<'_> for Scalar {
+        type Value = Id;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string or an integer")
+        }
+        fn visit_i64<E>(self, id: i64) -> Result<Id, E> {
+            Ok(Id(id.into()))
+        }
+        fn visit_u64<E>(self, id: u64) -> Result<Id, E> {
+            Ok(Id(id.into()))
+        }
+        fn visit_str<E>(self, id: &str) -> Result<Id, E> {
+            Ok(Id(id.into()))
+        }
+    }
+    deserializer.deserialize_any(Scalar).map(Some)
 }
 
 impl Head {
@@ -140,8 +223,9 @@ impl Head {
     }
 
     /// That of a request. An answer's is the server's own number.
-    fn id(self) -> Value {
-        if self.method.is_some() && is_id(&self.id) { self.id } else { Value::Null }
+    fn id(&self) -> Value {
+        let id = self.id.as_ref().filter(|id| self.method.is_some() && is_id(&id.0));
+        id.map_or(Value::Null, |id| id.0.clone())
     }
 }
 
@@ -213,6 +297,54 @@ mod tests {
                 .map(|read| json!(read));
             assert_eq!(found, wanted, "{rest}");
         }
+    }
+
+    /// Each of these took seconds and gigabytes.
+    #[test]
+    fn a_large_message_is_refused_at_once() {
+        const SIZE: usize = 15 << 20;
+        let head = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","b":"#;
+        let fill = |text: &str| text.repeat(SIZE / text.len());
+        for (what, text, code, id, wanted) in [
+            ("nested", fill("{\"a\":"), -32700, Value::Null, "recursion limit"),
+            ("nested params", format!("{head}{}", fill("[")), -32700, Value::Null, "recursion limit"),
+            ("small values", format!("{head}[{}[]]}}}}", fill("[],")), -32600, json!(7), "200000 values"),
+            (
+                "small values and a key that stands twice",
+                format!("{head}1,\"b\":[{}[]]}}}}", fill("[],")),
+                -32600,
+                json!(7),
+                "the key 'b' stands here twice",
+            ),
+            ("a large id", format!(r#"{{"method":"a","id":[{}[]]}}"#, fill("[],")), -32600, Value::Null, "values"),
+            ("a large string", format!("{head}\"{}\"}}}}", fill("x")), -32600, json!(7), "besides the arguments"),
+            ("not closed", format!("{head}[{}", fill("\"x\",")), -32700, Value::Null, "values"),
+        ] {
+            let begun = std::time::Instant::now();
+            let malformed = split(text.as_bytes()).err().unwrap();
+            let took = begun.elapsed();
+            let answer = malformed.answer();
+            assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &id), "{what}: {answer}");
+            let found = answer["error"]["message"].as_str().unwrap_or_default();
+            assert!(found.contains(wanted), "{what}: {answer}");
+            assert!(took < std::time::Duration::from_secs(1), "{what}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_a_large_call_are_taken_out() {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a","arguments":{{"b":"{}","c":[1.0]}},"_meta":{{}}}}}}"#,
+            "x".repeat(15 << 20)
+        );
+        let split = split(text.as_bytes()).unwrap();
+        let rest = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{}}}"#;
+        assert_eq!((split.text.as_str(), split.rest.to_string().as_str()), (rest, rest));
+        let arguments = split.arguments.unwrap();
+        assert_eq!(arguments["c"].to_string(), "[1]");
+        assert_eq!(arguments["b"].as_str().map(str::len), Some(15 << 20));
+        assert_eq!(split.values, 18);
+        assert!(read(rest.as_bytes()).is_ok());
     }
 
     #[test]

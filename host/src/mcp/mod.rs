@@ -6,6 +6,7 @@
 //! Source: <https://modelcontextprotocol.io/specification>.
 
 mod approval;
+mod bodies;
 mod call;
 mod changes;
 mod connection;

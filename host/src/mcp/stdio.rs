@@ -8,10 +8,12 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _};
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, GetMeta as _, ProtocolVersion, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientRequest, GetExtensions as _, GetMeta as _, ProtocolVersion,
+    ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
 use serde::Serialize;
@@ -21,6 +23,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder, FramedRead};
 
+use super::bodies::{Bodies, Refused};
 use super::connection::Connection;
 use super::message::{self, Malformed};
 
@@ -61,6 +64,9 @@ pub(super) struct Stdio<R> {
     /// When the input has ended.
     ended: Option<Instant>,
     connection: Connection,
+    bodies: Bodies,
+    /// A line that is being looked at.
+    taking: Option<BoxFuture<'static, Result<ClientJsonRpcMessage, Malformed>>>,
     /// Whether a request has come that a conversation begins with.
     begun: bool,
 }
@@ -89,6 +95,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
             ahead: VecDeque::new(),
             ended: None,
             connection,
+            bodies: Bodies::new(most),
+            taking: None,
             begun: false,
         };
         (stdio, writer)
@@ -177,6 +185,22 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            // Nothing is lost where it is not waited for to the end.
+            if let Some(taking) = &mut self.taking {
+                let taken = taking.await;
+                self.taking = None;
+                match taken {
+                    Ok(mut message) if self.belongs(&message) => {
+                        if self.connection.cancelled_by(&message).is_some() {
+                            continue;
+                        }
+                        self.connection.stamp(&mut message);
+                        return Some(message);
+                    }
+                    Ok(_) => {}
+                    Err(malformed) => self.refuse(&malformed),
+                }
+            }
             let Some(line) = self.next().await else {
                 self.connection.silent.cancel();
                 return None;
@@ -186,20 +210,10 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
                 continue;
             };
             // RFC 8259, section 8.1: the mark may be ignored.
-            let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
-            if line.is_empty() {
-                continue;
-            }
-            match message::read(line) {
-                Ok(mut message) if self.belongs(&message) => {
-                    if self.connection.cancelled_by(&message).is_some() {
-                        continue;
-                    }
-                    self.connection.stamp(&mut message);
-                    return Some(message);
-                }
-                Ok(_) => {}
-                Err(malformed) => self.refuse(&malformed),
+            let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line).trim_ascii();
+            if !text.is_empty() {
+                let text = line.slice_ref(text);
+                self.taking = Some(take(self.bodies.clone(), text).boxed());
             }
         }
     }
@@ -237,6 +251,24 @@ async fn write(
         waiting.send_modify(|waiting| *waiting -= weight(&line));
     }
     Ok(())
+}
+
+/// The message that a line is.
+async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malformed> {
+    if Bodies::is_small(&line) {
+        return message::read(&line);
+    }
+    let taken = match bodies.take(None, Bodies::line(line.clone())).await {
+        Ok(taken) => taken,
+        Err(Refused::Malformed(malformed)) => return Err(malformed),
+        Err(Refused::Full) => return Err(Malformed::busy(&line)),
+    };
+    drop(line);
+    let mut message = message::read(&taken.text)?;
+    if let (ClientJsonRpcMessage::Request(message), Some(load)) = (&mut message, taken.load) {
+        message.request.extensions_mut().insert(load);
+    }
+    Ok(message)
 }
 
 fn weight(line: &[u8]) -> usize {

@@ -4,7 +4,6 @@
 #![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use schemars::schema_for;
@@ -15,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::manifest::{Manifest, ManifestError, ManifestFile};
 use super::pack::{self, PackError};
+use super::text;
 use super::typed::{self, Derived, LeftOut, TypedError};
 use crate::policy::BackendKind;
 use crate::schema::{Problem, Schema};
@@ -138,7 +138,7 @@ pub struct Checked {
 /// Checks `plugin.toml` with the schemas that it names.
 pub fn manifest_file(path: &Path) -> Checked {
     let place = Place::file(path.display().to_string());
-    let text = match fs::read_to_string(path) {
+    let text = match text::read(path) {
         Ok(text) => text,
         Err(error) => {
             let cure = "write one: `cofferdam plugin new` makes a project that has it, and \
@@ -455,7 +455,7 @@ enum ReadError {
 }
 
 fn read_schema(file: &Path) -> Result<Value, ReadError> {
-    let text = fs::read_to_string(file).map_err(ReadError::Unreadable)?;
+    let text = text::read(file).map_err(ReadError::Unreadable)?;
     serde_json::from_str(&text).map_err(ReadError::Malformed)
 }
 

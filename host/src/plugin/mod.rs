@@ -14,4 +14,5 @@ pub mod search;
 pub mod signature;
 pub mod source;
 pub mod store;
+pub mod text;
 pub mod typed;

@@ -10,6 +10,7 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{Manifest, ManifestError, ManifestFile, SECTION, Tool};
+use super::text;
 use super::typed::{self, TypedError};
 
 /// What stands before the sections of a component, in bytes: magic number and version.
@@ -76,13 +77,13 @@ pub enum PackError {
 /// A file that can't be read or is malformed, or a manifest that makes no sense.
 pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
     let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
-    let text = fs::read_to_string(path).map_err(|source| io(path, source))?;
+    let text = text::read(path).map_err(|source| io(path, source))?;
     let file: ManifestFile = toml::from_str(&text)
         .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let schema = |name: &Path| -> Result<Value, PackError> {
         let path = folder.join(name);
-        let text = fs::read_to_string(&path).map_err(|source| io(&path, source))?;
+        let text = text::read(&path).map_err(|source| io(&path, source))?;
         serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
     };
     let tools = file.tools.iter().map(|tool| {

@@ -34,7 +34,8 @@ pub(crate) use origin_settings::{HeaderPart, header_parts};
 pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{
-    AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RoleSettings, SandboxTier, Settings,
+    AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
+    SandboxTier, Settings,
 };
 
 /// The operator's decisions.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BackendKind, Capabilities, Files, HistorySettings, LimitSettings, OriginSettings};
+use super::{
+    BackendKind, Capabilities, Files, HistorySettings, LimitSettings, Origin, OriginSettings,
+};
 
 /// The settings of a workspace or of a user.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -36,6 +38,9 @@ pub struct Settings {
     /// Absolute directories with contracts of the person's own, beside those that are built in. A
     /// later one replaces an earlier one for the same agent.
     pub contracts: Vec<PathBuf>,
+    /// Registries of plugins that keep tokens or content at other origins than their own, by name
+    /// (`registry.example:5000`). Only a person's own settings count.
+    pub registries: BTreeMap<String, RegistrySettings>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept so that they can be undone.
@@ -98,6 +103,17 @@ pub enum SandboxTier {
     A,
     /// Landlock and seccomp.
     B,
+}
+
+/// Where a registry of plugins may send on to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrySettings {
+    /// The origin that gives its tokens: it is sent the name and the password that `docker login`
+    /// keeps for the registry.
+    pub tokens: Option<Origin>,
+    /// Origins that it may send on to for content although they have private addresses.
+    pub content: Vec<Origin>,
 }
 
 /// What one plugin is granted. What is left out is not granted.

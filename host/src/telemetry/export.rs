@@ -102,6 +102,7 @@ impl Sender {
             address: target.address.clone(),
             headers,
             body: Bytes::from(document.to_string()),
+            named: true,
         };
         // Only the origin of the address is shown: the rest may prove who sends.
         let origin = &target.address.origin;

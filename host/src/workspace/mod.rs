@@ -47,7 +47,7 @@ mod writers;
 mod tests;
 
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -72,6 +72,7 @@ pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
+use crate::plugin::text;
 pub(crate) use crate::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
@@ -230,12 +231,9 @@ impl Workspace {
     /// Reads a text file that is the person's or the host's, not a tool's. None if there is none.
     ///
     /// # Errors
-    /// One that is not a regular file, is not UTF-8 or can't be read.
+    /// One that is not a regular file, is longer than [`text::MAX`], is not UTF-8 or can't be read.
     pub(crate) fn read_text(&self, path: &str) -> io::Result<Option<String>> {
-        let Some(mut file) = self.open_file(path)? else { return Ok(None) };
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok(Some(text))
+        self.open_file(path)?.map(text::read_from).transpose()
     }
 
     /// Opens a file for reading. None if there is none.

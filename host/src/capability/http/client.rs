@@ -1,6 +1,7 @@
 //! Requests of the person at the host, who gets and publishes plugins: to whatever host they name,
-//! private ones as well. Redirects are followed: to another origin without what proves who they are
-//! and, unless they come from this machine, only at public addresses.
+//! private ones as well. Redirects are followed: to another origin without what proves who they are,
+//! only at public addresses unless the person named that origin, too, and never from an encrypted
+//! connection to one that is not.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,12 +12,13 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Method, StatusCode};
 use tokio::time::timeout;
+use wasmtime_wasi_http::Error;
 use wasmtime_wasi_http::io::TokioIo;
 
 use super::connect::{Connector, Reach};
 use super::{AGENT, CONNECTING, protocol};
 use crate::plugin::source::Address;
-use crate::policy::OriginSettings;
+use crate::policy::{Origin, OriginSettings};
 
 /// How often a request is sent on.
 const REDIRECTS: usize = 5;
@@ -29,6 +31,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 pub struct Client {
     connector: Connector,
     ca_file: Option<PathBuf>,
+    /// Origins besides that of a request that the person has named.
+    named: Vec<Origin>,
 }
 
 /// One request.
@@ -42,6 +46,8 @@ pub struct Request {
     pub headers: Vec<(HeaderName, String)>,
     /// With what content.
     pub body: Bytes,
+    /// Whether the person named its origin, so that it may have a private address.
+    pub named: bool,
 }
 
 /// An answer, of whatever status.
@@ -64,6 +70,12 @@ pub enum ClientError {
     /// It took too long.
     #[error("{0} took longer than {s} s", s = LONGEST.as_secs())]
     TooSlow(Address),
+    /// It was sent on to a private address.
+    #[error(
+        "{0} has no public address, and you have not named it yourself: a registry may send on to \
+         it if your own cofferdam.toml says so, `content = ['{0}']` below `[registries.'REGISTRY']`"
+    )]
+    Private(Origin),
     /// The answer is larger than what was asked for can be.
     #[error("the answer of {0} has more than {1} bytes")]
     TooLarge(Address, u64),
@@ -75,7 +87,8 @@ pub enum ClientError {
 impl Request {
     /// A request for the content of an address.
     pub fn get(address: Address) -> Self {
-        Self { method: Method::GET, address, headers: Vec::new(), body: Bytes::new() }
+        let (headers, body) = (Vec::new(), Bytes::new());
+        Self { method: Method::GET, address, headers, body, named: true }
     }
 
     /// The same with one more header.
@@ -96,7 +109,14 @@ impl Answer {
 impl Client {
     /// A client that trusts the authorities that browsers trust, and those in a PEM file.
     pub fn new(ca_file: Option<PathBuf>) -> Self {
-        Self { connector: Connector::default(), ca_file }
+        Self { connector: Connector::default(), ca_file, named: Vec::new() }
+    }
+
+    /// The same for a person who has named these origins as well.
+    #[must_use]
+    pub fn naming(mut self, origins: impl IntoIterator<Item = Origin>) -> Self {
+        self.named.extend(origins);
+        self
     }
 
     /// Sends a request, and follows where a `GET` is sent on. The answer holds at most `most`
@@ -105,8 +125,11 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn send(&self, mut request: Request, most: u64) -> Result<Answer, ClientError> {
-        let mut reach = Reach::Any;
+        let own = request.named.then(|| request.address.origin.clone());
         for _ in 0..=REDIRECTS {
+            let origin = &request.address.origin;
+            let is_named = own.as_ref() == Some(origin) || self.named.contains(origin);
+            let reach = if is_named { Reach::Any } else { Reach::Public };
             let answer = timeout(LONGEST, self.send_once(&request, most, reach));
             let answer =
                 answer.await.map_err(|_| ClientError::TooSlow(request.address.clone()))??;
@@ -124,8 +147,9 @@ impl Client {
             let next = request.address.join(to).ok_or_else(wrong)?;
             if next.origin != request.address.origin {
                 request.headers.retain(|(name, _)| *name != header::AUTHORIZATION);
-                if !request.address.origin.is_local() {
-                    reach = Reach::Public;
+                if request.address.origin.is_secure() && !next.origin.is_secure() {
+                    let to = format!("{next}, which is not encrypted");
+                    return Err(ClientError::Redirect(request.address, to));
                 }
             }
             request.address = next;
@@ -139,7 +163,7 @@ impl Client {
         most: u64,
         reach: Reach,
     ) -> Result<Answer, ClientError> {
-        let Request { method, address, headers, body } = request;
+        let Request { method, address, headers, body, named: _ } = request;
         let origin = &address.origin;
         let broken =
             |error: &dyn fmt::Display| ClientError::Unreachable(format!("{origin}: {error}"));
@@ -148,7 +172,10 @@ impl Client {
         let stream = timeout(CONNECTING, self.connector.connect_within(&settings, reach)).await;
         let stream = stream
             .map_err(|_| broken(&"it was not reached in time"))?
-            .map_err(|refused| ClientError::Unreachable(refused.why))?;
+            .map_err(|refused| match refused.error {
+                Error::DestinationIpProhibited => ClientError::Private(origin.clone()),
+                _ => ClientError::Unreachable(refused.why),
+            })?;
         let handshake = protocol().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;
         // Ends with the answer that it belongs to.

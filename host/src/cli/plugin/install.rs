@@ -41,7 +41,7 @@ impl Session {
             store: Store::open(&directories.plugins)?,
             directories,
             timers: setup::waiting()?,
-            distribution: setup::distribution(),
+            distribution: setup::distribution()?,
             built_in: built_in()?,
         })
     }

@@ -41,7 +41,7 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
     };
     let timers = setup::waiting()?;
     let digest = timers
-        .block_on(setup::distribution().push(&reference, &artifact))
+        .block_on(setup::distribution()?.push(&reference, &artifact))
         .map_err(InstallError::from)?;
     let fixed = Reference { version: Version::Digest(digest), ..reference.clone() };
     output.document(&json!({

@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
+use crate::plugin::text;
+
 /// A name and a password. Neither is ever printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
@@ -61,13 +63,9 @@ impl Credentials {
     ///
     /// # Errors
     /// See [`CredentialsError`].
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a file of the person's, outside of any workspace"
-    )]
     pub fn find(file: &Path, registry: &str) -> Result<Option<Self>, CredentialsError> {
         let error = |message: String| CredentialsError::File { path: file.to_owned(), message };
-        let text = match std::fs::read_to_string(file) {
+        let text = match text::read(file) {
             Ok(text) => text,
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(error(source.to_string())),

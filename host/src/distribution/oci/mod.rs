@@ -10,12 +10,15 @@
 mod credentials;
 mod session;
 
+use std::collections::BTreeMap;
+
 use hyper::header::{self, HeaderName};
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
+pub use session::{Login, tokens};
 use session::Session;
 
 use super::{FetchError, Fetched};
@@ -69,8 +72,8 @@ struct Descriptor {
     media_type: String,
     digest: String,
     size: u64,
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    annotations: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
 }
 
 impl Descriptor {
@@ -79,7 +82,7 @@ impl Descriptor {
             media_type: media_type.to_owned(),
             digest: Digest::of(content).to_string(),
             size: content.len() as u64,
-            annotations: serde_json::Map::new(),
+            annotations: BTreeMap::new(),
         }
     }
 }
@@ -87,10 +90,10 @@ impl Descriptor {
 /// Gets what a reference names.
 pub async fn pull(
     client: &Client,
-    credentials: Option<Credentials>,
+    login: Login,
     reference: &Reference,
 ) -> Result<Fetched, FetchError> {
-    let mut session = Session::new(client, credentials, reference, "pull");
+    let mut session = Session::new(client, login, reference, "pull");
     let wanted = match &reference.version {
         Version::Tag(tag) => tag.clone(),
         Version::Digest(digest) => digest.to_string(),
@@ -118,8 +121,8 @@ pub async fn pull(
         layer.digest.parse().map_err(|error| FetchError::answer(reference, error))?;
     let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT).await?;
     check(reference, &bytes, digest)?;
-    let signature = layer.annotations.get(SIGNATURE).and_then(|text| text.as_str());
-    Ok(Fetched { signature: signature.map(str::to_owned), bytes })
+    let signature = layer.annotations.get(SIGNATURE).cloned();
+    Ok(Fetched { signature, bytes })
 }
 
 fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), FetchError> {
@@ -133,17 +136,17 @@ fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), Fe
 /// Publishes a plugin under a tag. Answers the digest of its manifest.
 pub async fn push(
     client: &Client,
-    credentials: Option<Credentials>,
+    login: Login,
     reference: &Reference,
     artifact: &Artifact<'_>,
 ) -> Result<Digest, FetchError> {
     let Version::Tag(tag) = &reference.version else {
         return Err(FetchError::answer(reference, "what is published needs a tag: NAME:TAG"));
     };
-    let mut session = Session::new(client, credentials, reference, "pull,push");
+    let mut session = Session::new(client, login, reference, "pull,push");
     let mut layer = Descriptor::new(LAYER, artifact.bytes);
     if let Some(signature) = artifact.signature {
-        layer.annotations.insert(SIGNATURE.to_owned(), signature.into());
+        layer.annotations.insert(SIGNATURE.to_owned(), signature.to_owned());
     }
     let config = serde_json::to_vec(&json!({
         "architecture": "wasm",

@@ -13,13 +13,35 @@ use super::{Credentials, FetchError, MAX_ANSWER};
 use crate::capability::{Answer, Client, Request};
 use crate::outcome::{neutralise, shorten};
 use crate::plugin::source::{Address, Reference};
+use crate::policy::Origin;
 
 /// How much of what a registry says about a refusal is shown, in bytes.
 const WORDS: usize = 300;
 
+/// Who a person is to a registry, and where that may be said besides the registry itself.
+pub struct Login {
+    /// What `docker login` keeps; none: the person is nobody there.
+    pub credentials: Option<Credentials>,
+    /// The origin that gives its tokens, by the person's own settings or because it is known.
+    pub tokens: Option<Origin>,
+}
+
+/// Registries that are known to have their tokens given by another origin.
+const TOKENS: [(&str, &str); 3] = [
+    ("registry-1.docker.io", "https://auth.docker.io"),
+    ("index.docker.io", "https://auth.docker.io"),
+    ("registry.gitlab.com", "https://gitlab.com"),
+];
+
+/// The origin that is known to give a registry's tokens.
+pub fn tokens(registry: &str) -> Option<Origin> {
+    let (_, origin) = TOKENS.iter().find(|(name, _)| *name == registry)?;
+    origin.parse().ok()
+}
+
 pub struct Session<'a> {
     client: &'a Client,
-    credentials: Option<Credentials>,
+    login: Login,
     reference: &'a Reference,
     /// What is done there: `pull`, or `pull,push`.
     actions: &'static str,
@@ -36,11 +58,11 @@ enum Challenge {
 impl<'a> Session<'a> {
     pub fn new(
         client: &'a Client,
-        credentials: Option<Credentials>,
+        login: Login,
         reference: &'a Reference,
         actions: &'static str,
     ) -> Self {
-        Self { client, credentials, reference, actions, authorization: None }
+        Self { client, login, reference, actions, authorization: None }
     }
 
     /// The address of something of the repository.
@@ -72,7 +94,7 @@ impl<'a> Session<'a> {
         body: Bytes,
         most: u64,
     ) -> Result<Answer, FetchError> {
-        let request = Request { method, address, headers: headers.to_vec(), body };
+        let request = Request { method, address, headers: headers.to_vec(), body, named: true };
         let answer = self.client.send(self.authorized(request.clone()), most).await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
             return Ok(answer);
@@ -98,7 +120,7 @@ impl<'a> Session<'a> {
 
     async fn authorize(&self, challenge: &Challenge) -> Result<String, FetchError> {
         let registry = self.reference.registry.authority();
-        let basic = self.credentials.as_ref().map(|Credentials { user, password }| {
+        let basic = self.login.credentials.as_ref().map(|Credentials { user, password }| {
             format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
         });
         let (realm, service) = match challenge {
@@ -113,13 +135,20 @@ impl<'a> Session<'a> {
         };
         let mut address: Address =
             realm.parse().map_err(|error| FetchError::answer(self.reference, error))?;
+        let origin = address.origin.clone();
+        let is_own = origin == self.reference.registry;
+        let is_trusted = is_own || self.login.tokens.as_ref() == Some(&origin);
+        if basic.is_some() && !is_trusted {
+            return Err(FetchError::answer(self.reference, foreign(&registry, &origin)));
+        }
         let scope = format!("repository:{}:{}", self.reference.repository, self.actions);
         let separator = if address.path.contains('?') { '&' } else { '?' };
         address.path.push_str(&format!("{separator}scope={}", encoded(&scope)));
         if let Some(service) = service {
             address.path.push_str(&format!("&service={}", encoded(service)));
         }
-        let mut request = Request::get(address);
+        // The registry named it, not the person.
+        let mut request = Request { named: is_own, ..Request::get(address) };
         if let Some(basic) = basic {
             request = request.with(header::AUTHORIZATION, basic);
         }
@@ -164,6 +193,15 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Why a password is not sent to an origin that a registry names.
+fn foreign(registry: &str, origin: &Origin) -> String {
+    format!(
+        "it wants the password that you keep for it sent to {origin}, which is not the registry \
+         itself; if that is right, say so in your own cofferdam.toml: `tokens = '{origin}'` below \
+         `[registries.'{registry}']`"
+    )
+}
+
 /// Reads `Bearer realm="...",service="..."` (RFC 9110, section 11.6.1).
 fn challenge(text: &str) -> Option<Challenge> {
     let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -205,6 +243,14 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tokens_of_known_registries_are_given_by_one_origin() {
+        for (registry, origin) in TOKENS {
+            assert_eq!(tokens(registry).map(|found| found.to_string()).as_deref(), Some(origin));
+        }
+        assert_eq!(tokens("ghcr.io"), None);
+    }
 
     #[test]
     fn challenges_are_read() {

@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::fs;
+
 use super::*;
 use serde_json::json;
 
