@@ -17,9 +17,11 @@
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
+//! | [`cache`] | the directories of programs' caches |
 //! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
 
 mod apply;
+mod cache;
 mod copying;
 mod diff;
 mod disk;
@@ -52,6 +54,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use rustix::fs::{AtFlags, OFlags};
 
+pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use disk::Listed;
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
@@ -67,6 +70,9 @@ pub(crate) use crate::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
 const CACHE: &str = "cache";
+
+/// The code of a call that failed for want of room on a disk.
+pub const FULL: &str = "DiskFull";
 
 /// How long a diff is made as small as it can be.
 const DIFF_TIME: Duration = Duration::from_secs(5);
@@ -128,6 +134,7 @@ pub struct Workspace {
     root: Dir,
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
+    caches: cache::Caches,
 }
 
 impl Workspace {
@@ -148,7 +155,8 @@ impl Workspace {
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
-            Ok(Self { path: canonical, name, root, disk, plain })
+            let caches = cache::Caches::default();
+            Ok(Self { path: canonical, name, root, disk, plain, caches })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }
@@ -171,6 +179,17 @@ impl Workspace {
             Err(_) => !above.symlink_metadata().is_err_and(is_absent),
         };
         named.starts_with(&self.path) || named.ancestors().any(leads_inside)
+    }
+
+    /// What a call is told that failed for want of room on the disk.
+    pub(crate) fn is_full(&self, error: &io::Error) -> String {
+        let left = rustix::fs::fstatvfs(&*self.disk).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+        format!(
+            "the disk is full: {error}. On that of {} there are {} MB left; free some room and \
+             call again",
+            self.name,
+            left / 1_000_000
+        )
     }
 
     /// The absolute path as text.
@@ -315,6 +334,11 @@ impl Workspace {
             own => Ok(Some(own?)),
         }
     }
+}
+
+/// Whether an error says that a disk, or what a user may have of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// cap-std's word for the directory itself.
