@@ -25,7 +25,7 @@ use crate::runtime::{
     Surroundings, ToolError, Workers, blocking,
 };
 use crate::schema::{Problem, Schema};
-use crate::workspace::{BeginError, CommitError, Overlay, Workspace};
+use crate::workspace::{BeginError, CommitError, FULL, Overlay, Workspace, is_full};
 
 pub use refusal::{CallProblem, Refusal, RefusalCode};
 
@@ -440,6 +440,10 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
             };
             Failure::new(Status::Limit, *code, bound)
         }
+        Stop::Room(code, message) => {
+            let status = if *code == FULL { Status::Failed } else { Status::Limit };
+            Failure::new(status, *code, message.clone())
+        }
         Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
         Stop::Cancelled => cancelled(),
         Stop::Descriptors => Failure::new(Status::Failed, SHORTAGE, stop.to_string()),
@@ -468,6 +472,10 @@ pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
         CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", unchanged()),
+        CommitError::Io { source, .. } if is_full(source) => {
+            let message = format!("the disk is full, and {}; free some room", unchanged());
+            Failure::new(Status::Failed, FULL, message)
+        }
         CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
         CommitError::Unfinished { .. } => {
             Failure::new(Status::Failed, "CommitUnfinished", error.to_string())

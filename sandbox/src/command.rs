@@ -43,6 +43,8 @@ pub struct Command {
     pub masked: Vec<PathBuf>,
     /// Shows a directory with staged changes on it. Tier A only.
     pub overlay: Option<Overlay>,
+    /// Directories that the run writes to, and how much they may hold. They must exist.
+    pub bounded: Vec<Bounded>,
     /// Names and values: where the program prints one of the values, `[NAME]` comes in its place,
     /// in all that the host gets. An empty value is ignored.
     pub hidden: Vec<(String, String)>,
@@ -72,6 +74,7 @@ impl Command {
             protected: Vec::new(),
             masked: Vec::new(),
             overlay: None,
+            bounded: Vec::new(),
             hidden: Vec::new(),
             spill: None,
             limits: Limits::DEFAULT,
@@ -102,6 +105,20 @@ pub struct Overlay {
     /// An empty directory on the same mount as `upper`, for overlayfs itself, which leaves a
     /// directory `work` without any permission in it.
     pub work: PathBuf,
+}
+
+/// How much a directory may hold while a program runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounded {
+    /// A writable directory, or the `upper` of an overlay.
+    pub directory: PathBuf,
+    /// At most this many bytes on the disk. It is watched: see the crate's documentation.
+    pub bytes: u64,
+    /// At most this many files, directories and links.
+    pub entries: u64,
+    /// The bytes and entries that it has before the run, as far as that is known.
+    pub held: (u64, u64),
 }
 
 /// Which streams are handed over while the program runs, and how much of them.
@@ -140,9 +157,12 @@ pub struct Limits {
     /// Bytes that the program may write to standard output, or to standard error, before the
     /// run is ended.
     pub stream: u64,
-    /// Temporary files in bytes, which tier A keeps in memory. Tier B has them on disk, where
-    /// only `file_size` bounds them.
+    /// Temporary files in bytes, which tier A keeps in memory. Tier B has them on disk, where they
+    /// are watched.
     pub temporary: u64,
+    /// Room that is left on the disk of each directory that is bounded, in bytes; half of what is
+    /// free in the beginning, where that is less. It is watched.
+    pub reserve: u64,
 }
 
 impl Limits {
@@ -158,6 +178,7 @@ impl Limits {
         output: 1 << 20,
         stream: 256 << 20,
         temporary: 512 << 20,
+        reserve: 256 << 20,
     };
 }
 

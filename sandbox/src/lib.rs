@@ -35,6 +35,14 @@
 //! the kernel's scheduler is fair to each session, and in tier A a program makes as many as it
 //! likes. But there RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14),
 //! and is set to twice the limit. Only where root mounts an overlay, it does not count.
+//!
+//! # What bounds what is written
+//!
+//! RLIMIT_FSIZE bounds each file. What directories hold together ([`Command::bounded`], and in tier B
+//! the one for temporary files) is watched as well, and so is the free room of their disks
+//! ([`Limits::reserve`]). A run can be above a bound by what it writes within some ten milliseconds.
+//! Files that were deleted and are still open count; one that is only mapped into memory does not,
+//! but for the free room.
 
 #[cfg(target_os = "linux")]
 mod blot;
@@ -50,19 +58,23 @@ mod run;
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod system;
+#[cfg(unix)]
+mod usage;
 mod wire;
 mod worker;
 
 use std::io;
 use std::process::ExitCode;
 
-pub use command::{Command, Limits, Overlay, Spill, system_paths};
+pub use command::{Bounded, Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
 pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
+#[cfg(unix)]
+pub use usage::{Usage, usage};
 pub use worker::{Bounds, WorkError, work_if_asked};
 
 /// The first argument of a helper process.

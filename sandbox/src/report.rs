@@ -54,6 +54,25 @@ pub enum Limit {
     Output,
     /// [`Limits::processes`](crate::Limits::processes).
     Processes,
+    /// A directory held too much.
+    Directory {
+        /// Its number in [`Command::bounded`](crate::Command::bounded); none: it is that of
+        /// temporary files ([`Limits::temporary`](crate::Limits::temporary)).
+        number: Option<usize>,
+        /// What was counted until it was too much.
+        bytes: u64,
+        /// The same, in files, directories and links.
+        entries: u64,
+    },
+    /// [`Limits::reserve`](crate::Limits::reserve).
+    Disk {
+        /// On the disk of which directory, as above.
+        number: Option<usize>,
+        /// The bytes that were left.
+        free: u64,
+        /// The files that could still be made.
+        files: u64,
+    },
 }
 
 impl fmt::Display for Limit {
@@ -65,6 +84,8 @@ impl fmt::Display for Limit {
             Self::FileSize => "file size",
             Self::Output => "output",
             Self::Processes => "number of processes",
+            Self::Directory { .. } => "what a directory holds",
+            Self::Disk { .. } => "free room of a disk",
         })
     }
 }

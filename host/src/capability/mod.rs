@@ -11,6 +11,7 @@ mod files;
 mod http;
 mod messages;
 mod process;
+mod room;
 mod scan;
 mod spill;
 mod waiting;

@@ -15,11 +15,12 @@ use cofferdam_sandbox::{Helper, Limit, Sandbox, SandboxError, Spill, Tier};
 use wasmtime::Result;
 
 use super::CANCEL_POLL;
+use super::room::Room;
 use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
-use crate::runtime::{CallState, Control, Surroundings, wit};
+use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
 use crate::workspace::path::by_names;
-use crate::workspace::{Means, Shown, View, Workspace};
+use crate::workspace::{Cache, FULL, Means, Shown, View, Workspace, is_full};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -170,13 +171,19 @@ impl CallState {
             command.changes != Changes::None,
             &|| control.stop().is_some(),
         )
-        .map_err(|error| failed(&"the workspace can't be shown to the program", &error))?;
+        .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))?;
+        let cache = self.cache(command)?;
+        let (limits, plugin) = (&self.surroundings.limits, &self.rights.plugin);
+        let room = Room::new(&view, cache.as_ref(), limits, plugin);
         let top = match view.shown() {
             Shown::Workspace | Shown::Mount { .. } => workspace.path().to_owned(),
             Shown::Copy(copy) => copy.clone(),
         };
         let granted = self.granted_variables(&programs);
-        let described = self.describe(command, &programs, program, &granted, view.shown(), &top)?;
+        let cached = cache.as_ref().map(Cache::path);
+        let mut described =
+            self.describe(command, &programs, program, &granted, view.shown(), (&top, cached))?;
+        described.bounded.clone_from(&room.bounded);
         let Surroundings { contacts, id, .. } = &*self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
         let still_runs = || self.messages.still_runs(&command.program, control.elapsed().as_secs());
@@ -185,10 +192,20 @@ impl CallState {
         if !control.is_cancelled() {
             streams.keep();
         }
+        if let sandbox::End::Limit(limit) = report.end
+            && let Some(stop) = room.stop(&command.program, limit)
+        {
+            control.note(stop);
+            cache.filter(|_| room.is_cache(limit)).map(Cache::count_again);
+        }
         if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
             let files = &self.files;
-            view.keep(&tree, files.quota(), &|place| files.allow_change(place))
-                .map_err(|error| Error::Changes(error.to_string()))?;
+            view.keep(&tree, files.quota(), &|place| files.allow_change(place)).map_err(
+                |error| {
+                    self.note_full(&error);
+                    Error::Changes(error.to_string())
+                },
+            )?;
         }
         let captured = |captured: sandbox::Captured| Captured {
             bytes: captured.bytes,
@@ -203,6 +220,31 @@ impl CallState {
         })
     }
 
+    /// The plugin's cache; none where a call that only reads can't have one.
+    fn cache(&self, command: &Command) -> std::result::Result<Option<Cache<'_>>, Error> {
+        let Surroundings { workspace, limits, .. } = &*self.surroundings;
+        match workspace.cache(&self.rights.plugin, limits.cache as u64) {
+            // What only reads goes without.
+            Err(error) if command.changes != Changes::Keep && is_read_only(&error) => Ok(None),
+            Err(error) => Err(self.failed(&"the directory for caches", &error)),
+            cache => Ok(cache.ok()),
+        }
+    }
+
+    /// An error of the host's own work for a program.
+    fn failed(&self, what: &dyn std::fmt::Display, error: &io::Error) -> Error {
+        self.note_full(error);
+        failed(what, error)
+    }
+
+    /// Has the call fail where there is no room on a disk: whatever its tool makes of the error.
+    fn note_full(&self, error: &io::Error) {
+        if is_full(error) {
+            let message = self.surroundings.workspace.is_full(error);
+            self.control().note(Stop::Room(FULL, message));
+        }
+    }
+
     /// The run as the sandbox wants it.
     fn describe(
         &self,
@@ -211,7 +253,7 @@ impl CallState {
         program: PathBuf,
         granted: &[(String, String)],
         shown: &Shown,
-        top: &Path,
+        (top, cache): (&Path, Option<&Path>),
     ) -> std::result::Result<sandbox::Command, Error> {
         let invalid = |message: String| Error::Invalid(message);
         let directory = match by_names("", &command.directory) {
@@ -231,12 +273,6 @@ impl CallState {
                 return Err(invalid(format!("the variable {name} is the host's to set")));
             }
         }
-        let cache = self.surroundings.workspace.cache_directory(&self.rights.plugin);
-        let cache = match cache {
-            // What only reads goes without.
-            Err(error) if command.changes != Changes::Keep && is_read_only(&error) => None,
-            cache => Some(cache.map_err(|error| failed(&"the directory for caches", &error))?),
-        };
         let path: Vec<String> =
             programs.path().iter().map(|directory| directory.display().to_string()).collect();
         let mut environment: Vec<(String, String)> = FIXED
@@ -258,7 +294,7 @@ impl CallState {
         described.readable = sandbox::system_paths();
         described.readable.extend(programs.settings.path.iter().cloned());
         described.readable.extend(programs.settings.readable.iter().cloned());
-        described.writable.extend(cache);
+        described.writable.extend(cache.map(Path::to_owned));
         match shown {
             Shown::Workspace => {
                 described.readable.push(top.to_owned());
@@ -367,6 +403,9 @@ fn end(end: sandbox::End) -> End {
         sandbox::End::Limit(Limit::FileSize) => "FileSizeLimit",
         sandbox::End::Limit(Limit::Output) => "ProgramOutputLimit",
         sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
+        // The call fails with what `Room` says.
+        sandbox::End::Limit(Limit::Directory { .. }) => "WriteLimit",
+        sandbox::End::Limit(Limit::Disk { .. }) => FULL,
     };
     End::Limit(limit.to_owned())
 }

@@ -11,7 +11,7 @@ use crate::envelope::DecodeError;
 use crate::outcome::shorten;
 use crate::plugin::registry::ToolEntry;
 use crate::schema::Problem;
-use crate::workspace::BeginError;
+use crate::workspace::{BeginError, FULL, is_full};
 
 /// How many problems the feedback to a model names.
 const FEEDBACK_PROBLEMS: usize = 5;
@@ -41,6 +41,8 @@ pub enum RefusalCode {
     WorkspaceBusy,
     /// The system does not let the workspace be changed.
     WorkspaceError,
+    /// The disk of the workspace is full.
+    DiskFull,
 }
 
 impl RefusalCode {
@@ -56,6 +58,7 @@ impl RefusalCode {
             Self::UnknownRole => "UnknownRole",
             Self::WorkspaceBusy => "WorkspaceBusy",
             Self::WorkspaceError => "WorkspaceError",
+            Self::DiskFull => FULL,
         }
     }
 }
@@ -64,6 +67,7 @@ impl From<&BeginError> for RefusalCode {
     fn from(error: &BeginError) -> Self {
         match error {
             BeginError::Busy(_) => Self::WorkspaceBusy,
+            BeginError::Io(error) if is_full(error) => Self::DiskFull,
             BeginError::Io(_) => Self::WorkspaceError,
         }
     }
@@ -187,8 +191,9 @@ mod tests {
 
     #[test]
     fn a_workspace_that_can_not_be_changed_has_one_code_everywhere() {
-        for error in [BeginError::Busy(Duration::ZERO), BeginError::Io(std::io::Error::other("no"))]
-        {
+        let errors = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::Other];
+        let errors = errors.map(|kind| BeginError::Io(kind.into()));
+        for error in errors.into_iter().chain([BeginError::Busy(Duration::ZERO)]) {
             let code = RefusalCode::from(&error);
             assert_eq!(code.as_str(), error.code());
             assert!(codes().contains(error.code()));

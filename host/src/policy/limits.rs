@@ -39,6 +39,8 @@ pub struct Limits {
     pub write: usize,
     /// Files, directories and links that a call makes or changes.
     pub files: usize,
+    /// What programs keep in the cache of a plugin, in bytes.
+    pub cache: usize,
     /// The answer of a call, in bytes.
     pub output: usize,
     /// The answer of a call over MCP, in bytes: a larger one becomes a resource.
@@ -79,6 +81,7 @@ impl Limits {
         handles: 1_000,
         write: 256 * MIB,
         files: 20_000,
+        cache: 4096 * MIB,
         output: 8 * MIB,
         result: 64 * KIB,
         messages: 64 * KIB,
@@ -106,6 +109,7 @@ impl Limits {
             ("host-calls", settings.host_calls, u32::MAX),
             ("write-mb", settings.write_mb, (64 * KIB) as u32),
             ("files", settings.files, 1_000_000),
+            ("cache-mb", settings.cache_mb, 1 << 20),
             ("output-kb", settings.output_kb, (32 * KIB) as u32),
             ("result-kb", settings.result_kb, (32 * KIB) as u32),
             ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
@@ -138,6 +142,7 @@ impl Limits {
             host_calls: size(self.host_calls as usize, 1),
             write_mb: size(self.write, MIB),
             files: size(self.files, 1),
+            cache_mb: size(self.cache, MIB),
             output_kb: size(self.output, KIB),
             result_kb: size(self.result, KIB),
             messages_kb: size(self.messages, KIB),
@@ -177,6 +182,7 @@ impl Limits {
             host_calls: size(self.host_calls as usize, settings.host_calls, 1) as u64,
             write: size(self.write, settings.write_mb, MIB),
             files: size(self.files, settings.files, 1),
+            cache: size(self.cache, settings.cache_mb, MIB),
             output: size(self.output, settings.output_kb, KIB),
             result: size(self.result, settings.result_kb, KIB),
             messages: size(self.messages, settings.messages_kb, KIB),
@@ -266,6 +272,9 @@ pub struct LimitSettings {
     /// Files, directories and links that a call makes or changes (default 20,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
+    /// What native programs keep in the cache of a plugin, in MiB (default 4,096).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_mb: Option<u32>,
     /// The answer of a call, in KiB (default 8,192).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_kb: Option<u32>,

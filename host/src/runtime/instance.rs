@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
@@ -15,7 +16,7 @@ use crate::capability::{Contacts, Http, Programs};
 use crate::line::Client;
 use crate::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use crate::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
-use crate::workspace::{Overlay, Workspace};
+use crate::workspace::{FULL, Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.
 #[derive(Clone)]
@@ -81,6 +82,8 @@ pub struct CallRequest {
 pub enum Stop {
     /// It reached a limit: the limit's stable name.
     Limit(&'static str),
+    /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
+    Room(&'static str, String),
     /// It crashed, or answered what can't be read.
     Trap(String),
     /// Somebody cancelled it.
@@ -93,6 +96,7 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
+            Self::Room(code, message) => write!(f, "{code}: {message}"),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),
@@ -185,9 +189,16 @@ pub(super) fn in_instance<T>(
     });
     let done = work(&mut store, lane);
     surroundings.contacts.add_usage(store.data().usage());
+    if let Some(stop) = surroundings.control.noted() {
+        return Err(stop.clone());
+    }
     let done = done.map_err(|error| stop(&error, &store))?;
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
+        Some(FULL) => {
+            let message = surroundings.workspace.is_full(&Errno::NOSPC.into());
+            Err(Stop::Room(FULL, message))
+        }
         Some(limit) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
     }

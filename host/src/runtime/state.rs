@@ -1,7 +1,7 @@
 //! What belongs to one call: the data of its store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use wasmtime::ResourceLimiter;
@@ -19,6 +19,7 @@ pub struct Control {
     deadline: Instant,
     cancelled: AtomicBool,
     stage: AtomicU8,
+    noted: OnceLock<Stop>,
 }
 
 /// The stages of a call, as far as its thread is concerned.
@@ -42,6 +43,7 @@ impl Control {
             deadline: begun + time,
             cancelled: AtomicBool::new(false),
             stage: AtomicU8::new(stage::WAITS),
+            noted: OnceLock::new(),
         }
     }
 
@@ -53,6 +55,15 @@ impl Control {
     /// When the call ends at the latest.
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Notes why the call has failed, whatever its tool and its backends make of it.
+    pub(crate) fn note(&self, stop: Stop) {
+        self.noted.get_or_init(|| stop);
+    }
+
+    pub(super) fn noted(&self) -> Option<&Stop> {
+        self.noted.get()
     }
 
     /// Ends the call as soon as it looks at the clock.

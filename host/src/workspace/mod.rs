@@ -17,12 +17,14 @@
 //! | [`outside`] | the tree for native programs, and what they change |
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
+//! | [`cache`] | the directories of programs' caches |
 //! | [`writers`] | whose turn it is to change something |
 //! | [`seal`] | authentication of the host's own files |
 //! | [`own`] | the host's own directory: who made it, and what is made in it |
 //! | [`path`], [`quota`] | paths as written; what a call may write |
 
 mod apply;
+mod cache;
 mod copying;
 mod diff;
 mod disk;
@@ -58,6 +60,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 use rustix::fs::{AtFlags, OFlags};
 
+pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use disk::Listed;
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
@@ -77,6 +80,9 @@ pub(crate) use crate::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
 const CACHE: &str = "cache";
+
+/// The code of a call that failed for want of room on a disk.
+pub const FULL: &str = "DiskFull";
 
 /// How long a diff is made as small as it can be.
 const DIFF_TIME: Duration = Duration::from_secs(5);
@@ -144,6 +150,7 @@ pub struct Workspace {
     /// Whether it was said that it does not.
     has_warned: AtomicBool,
     writers: Arc<writers::Writers>,
+    caches: cache::Caches,
 }
 
 impl Workspace {
@@ -174,6 +181,7 @@ impl Workspace {
                 own: Mutex::default(),
                 has_warned: AtomicBool::default(),
                 writers: Arc::default(),
+                caches: cache::Caches::default(),
             })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
@@ -197,6 +205,18 @@ impl Workspace {
             Err(_) => !above.symlink_metadata().is_err_and(is_absent),
         };
         named.starts_with(&self.path) || named.ancestors().any(leads_inside)
+    }
+
+    /// What a call is told that failed for want of room on the disk.
+    pub(crate) fn is_full(&self, error: &io::Error) -> String {
+        let left =
+            rustix::fs::fstatvfs(&*self.disk).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+        format!(
+            "the disk is full: {error}. On that of {} there are {} MB left; free some room and \
+             call again",
+            self.name,
+            left / 1_000_000
+        )
     }
 
     /// The absolute path as text.
@@ -293,6 +313,11 @@ impl Workspace {
     pub fn path_of_cache(&self, name: &str) -> PathBuf {
         self.path.join(OWN).join(CACHE).join(name)
     }
+}
+
+/// Whether an error says that a disk, or what a user may have of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// cap-std's word for the directory itself.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
+use super::FULL;
+
 /// What one call may still write. A call that wanted more is stopped: it may not have noticed.
 #[derive(Debug)]
 pub struct Quota {
@@ -63,6 +65,11 @@ impl Quota {
     /// `EDQUOT` where they are too many.
     pub fn take_file(&self) -> io::Result<()> {
         self.take(&self.files_left, 1, "FileLimit")
+    }
+
+    /// Notes that the disk is full: the call fails, since it may not have noticed.
+    pub fn note_full(&self) {
+        self.exceeded.get_or_init(|| FULL);
     }
 
     fn take(&self, left: &AtomicU64, amount: u64, limit: &'static str) -> io::Result<()> {

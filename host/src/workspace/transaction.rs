@@ -103,6 +103,7 @@ impl BeginError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy(_) => "WorkspaceBusy",
+            Self::Io(error) if super::is_full(error) => super::FULL,
             Self::Io(_) => "WorkspaceError",
         }
     }

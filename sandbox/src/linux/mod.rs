@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod confine;
+mod disk;
 mod gate;
 mod groups;
 mod mounts;
@@ -23,6 +24,7 @@ use crate::capture::Capture;
 use crate::wire::{Answer, Request};
 use crate::{Command, Report, SandboxError, Stream, Tier};
 use confine::Confinement;
+use disk::Watch;
 use namespaces::Role;
 use supervise::Run;
 use syscalls::Filters;
@@ -115,16 +117,22 @@ fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError>
     confinement.apply().map(drop).map_err(|error| SandboxError::Unavailable(error.to_string()))
 }
 
-fn run_in_tier_a(run: Run, command: &Command) -> Result<Report, SandboxError> {
+fn run_in_tier_a(mut run: Run, command: &Command) -> Result<Report, SandboxError> {
     let confinement = confinement_a(command)?;
+    run.watch.enter();
     supervise::run(run, command, Path::new(mounts::PRIVATE[0]), confinement)
 }
 
-fn run_in_tier_b(run: Run, command: &Command, temporary: &Path) -> Result<Report, SandboxError> {
+fn run_in_tier_b(
+    mut run: Run,
+    command: &Command,
+    temporary: &Path,
+) -> Result<Report, SandboxError> {
     if command.overlay.is_some() {
         return Err(SandboxError::Command("an overlay needs tier A".to_owned()));
     }
     let confinement = confinement_b(command, temporary)?;
+    run.watch = run.watch.with_temporary(temporary, command)?;
     set_child_subreaper(Some(getpid()))
         .and_then(|()| set_dumpable_behavior(DumpableBehavior::NotDumpable))
         .map_err(|error| SandboxError::Setup(error.to_string()))?;
@@ -148,7 +156,8 @@ fn prepare(
     check_paths(command)?;
     let (limits, spill) = (&command.limits, command.spill);
     let capture = || Capture::new(limits.output, limits.stream, spill, Blot::new(&command.hidden));
-    Ok(Run { tier, input, stdout: capture(), stderr: capture(), piece: Box::new(piece) })
+    let (watch, stdout, stderr) = (Watch::new(command)?, capture(), capture());
+    Ok(Run { tier, input, watch, stdout, stderr, piece: Box::new(piece) })
 }
 
 fn check_words(command: &Command) -> Result<(), SandboxError> {

@@ -12,6 +12,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
+use super::disk::Watch;
 use super::gate::{self, Gate};
 use super::groups::Groups;
 use super::tree::{self, Tree};
@@ -28,6 +29,7 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Run {
     pub(super) tier: Tier,
     pub(super) input: Vec<u8>,
+    pub(super) watch: Watch,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
     /// Takes what is passed on of the streams.
@@ -65,6 +67,7 @@ pub(super) fn run(
         stdout: Source { stream: Stream::Stdout, pipe: child.stdout, capture: run.stdout },
         stderr: Source { stream: Stream::Stderr, pipe: child.stderr, capture: run.stderr },
         piece: run.piece,
+        disks: run.watch,
         buffer: vec![0; PIECE],
     };
     let stopped = supervisor.watch();
@@ -162,6 +165,7 @@ struct Supervisor<'a> {
     stdout: Source<ChildStdout>,
     stderr: Source<ChildStderr>,
     piece: Piece,
+    disks: Watch,
     buffer: Vec<u8>,
 }
 
@@ -216,7 +220,7 @@ impl Supervisor<'_> {
             self.stderr.take(&mut self.buffer, &mut self.piece)?;
             let now = Instant::now();
             if self.status.is_some() {
-                return Ok(None);
+                return Ok(self.disks.look(&[], true)?.map(End::Limit));
             }
             if now >= self.deadline {
                 return Ok(Some(End::Limit(Limit::WallClock)));
@@ -293,7 +297,7 @@ impl Supervisor<'_> {
     }
 
     /// Looks at what nobody tells.
-    fn look(&self) -> io::Result<Option<Limit>> {
+    fn look(&mut self) -> io::Result<Option<Limit>> {
         // Twice as many: some may have ended.
         let most = usize::try_from(self.limits.processes.saturating_mul(2));
         let members = self.tree.members(most.unwrap_or(usize::MAX))?;
@@ -301,7 +305,10 @@ impl Supervisor<'_> {
             return Ok(Some(Limit::Processes));
         }
         let memory = Tree::memory(&members, self.limits.memory);
-        Ok((memory > self.limits.memory).then_some(Limit::Memory))
+        if memory > self.limits.memory {
+            return Ok(Some(Limit::Memory));
+        }
+        self.disks.look(&members, false)
     }
 
     /// Kills what is left, and takes the last of the output. Says whether there was any.

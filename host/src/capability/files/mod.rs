@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::policy::{Files, Limits, Scope, is_own, protected};
 use crate::runtime::Rights;
 use crate::workspace::path::{by_names, link_target};
-use crate::workspace::{Overlay, Quota, Refused, Workspace, or_dot};
+use crate::workspace::{Overlay, Quota, Refused, Workspace, is_full, or_dot};
 
 use listing::Latest;
 
@@ -159,6 +159,9 @@ impl FileState {
     /// Remembers why the host refused something, should the plugin want to know.
     fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
         self.refused = done.as_ref().err().and_then(Refused::of).cloned();
+        if done.as_ref().is_err_and(is_full) {
+            self.quota.note_full();
+        }
         done
     }
 

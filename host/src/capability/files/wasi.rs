@@ -95,6 +95,15 @@ impl<'a> FilesView<'a> {
         self.state.noted(done).map_err(fs_error)
     }
 
+    /// Notes where a file could not be written for want of room.
+    fn written<T>(&self, done: FsResult<T>) -> FsResult<T> {
+        let code = done.as_ref().err().and_then(FsError::downcast_ref);
+        if matches!(code, Some(ErrorCode::InsufficientSpace | ErrorCode::Quota)) {
+            self.state.quota.note_full();
+        }
+        done
+    }
+
     fn push_directory(
         &mut self,
         tree: Arc<Overlay>,
@@ -301,13 +310,15 @@ impl types::HostDescriptor for FilesView<'_> {
     fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
         let now = self.file(&fd)?.metadata()?.len();
         self.state.quota.take_bytes(size.saturating_sub(now)).map_err(fs_error)?;
-        types::HostDescriptor::set_size(&mut self.wasi, fd, size)
+        let set = types::HostDescriptor::set_size(&mut self.wasi, fd, size);
+        self.written(set)
     }
 
     fn write(&mut self, fd: Resource<Descriptor>, buffer: Vec<u8>, offset: u64) -> FsResult<u64> {
         let file = self.file(&fd)?;
         count_write(&self.state.quota, &file, Some(offset), buffer.len()).map_err(fs_error)?;
-        types::HostDescriptor::write(&mut self.wasi, fd, buffer, offset)
+        let written = types::HostDescriptor::write(&mut self.wasi, fd, buffer, offset);
+        self.written(written)
     }
 
     fn write_via_stream(

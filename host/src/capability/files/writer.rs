@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::workspace::Quota;
+use crate::workspace::{Quota, is_full};
 
 /// Counts what a write of `length` bytes at `offset` adds: the bytes themselves, and the hole
 /// that it leaves behind the end of the file.
@@ -43,6 +43,16 @@ impl Counted {
     ) -> Self {
         Self { stream, file, offset, quota }
     }
+
+    /// Notes where the file could not be written for want of room.
+    fn noted<T>(&self, done: StreamResult<T>) -> StreamResult<T> {
+        if let Err(StreamError::LastOperationFailed(error)) = &done
+            && error.downcast_ref::<io::Error>().is_some_and(is_full)
+        {
+            self.quota.note_full();
+        }
+        done
+    }
 }
 
 impl OutputStream for Counted {
@@ -50,15 +60,18 @@ impl OutputStream for Counted {
         let length = bytes.len();
         count_write(&self.quota, &self.file, self.offset, length)
             .map_err(|error| StreamError::LastOperationFailed(error.into()))?;
-        self.stream.write(bytes)?;
+        let written = self.stream.write(bytes);
+        self.noted(written)?;
         self.offset = self.offset.map(|offset| offset.saturating_add(length as u64));
         Ok(())
     }
     fn flush(&mut self) -> StreamResult<()> {
-        self.stream.flush()
+        let flushed = self.stream.flush();
+        self.noted(flushed)
     }
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.stream.check_write()
+        let checked = self.stream.check_write();
+        self.noted(checked)
     }
 }
 

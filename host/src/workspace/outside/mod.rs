@@ -189,6 +189,23 @@ impl View {
         &self.shown
     }
 
+    /// The directory that takes what the program writes, with the bytes and the number of files that
+    /// were put there for it; none where it can change nothing.
+    pub fn written(&self) -> Option<(&Path, u64, u64)> {
+        let (directory, records) = match (&self.shown, &self.made) {
+            // Beside it is what overlayfs itself writes.
+            (Shown::Mount { upper, .. }, Some(made)) => (upper.parent()?, &made.records),
+            (Shown::Copy(copy), Some(made)) => (copy.as_path(), &made.records),
+            _ => return None,
+        };
+        let size = |record: &Record| match record {
+            Record::Mark { size, .. } => u64::try_from(*size).unwrap_or(0),
+            Record::Directory | Record::Substitute => 0,
+        };
+        let bytes = records.values().map(size).fold(0, u64::saturating_add);
+        Some((directory, bytes, records.len() as u64))
+    }
+
     /// Makes what the program changed a part of `tree`, which was shown as one that may change.
     /// `allow` decides on each place that was made, changed or removed, and on each that a new
     /// link leads to. The program and all that it started have ended.

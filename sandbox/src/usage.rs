@@ -1,0 +1,204 @@
+//! How much of a disk a directory takes.
+
+use std::collections::HashSet;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+/// How deep directories are looked into. What is deeper counts as more than any bound: each level
+/// takes a descriptor.
+const DEEPEST: usize = 256;
+
+/// What a file system adds to a name, such as a directory's own block, is not counted up to here.
+const OWN_BLOCK: u64 = 4096;
+
+/// How much more than twice its size a file may take because its file system reserves room ahead.
+const RESERVED: u64 = 1 << 20;
+
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes on the disk: holes are not counted, and a file with several names counts once.
+    pub bytes: u64,
+    /// Files, directories and all else that has a name, at any depth.
+    pub entries: u64,
+    /// When a file in it was last read or written, in seconds since the epoch.
+    pub used: i64,
+}
+
+impl Usage {
+    /// As much as can be said.
+    pub const MAX: Self = Self { bytes: u64::MAX, entries: u64::MAX, used: i64::MAX };
+
+    /// What one thing takes that is no directory.
+    pub fn of(stat: &Stat) -> Self {
+        let mut count = Count::default();
+        count.add(stat);
+        count.found
+    }
+
+    /// Whether one of the two is more than in `most`.
+    pub fn is_above(self, most: Self) -> bool {
+        self.bytes > most.bytes || self.entries > most.entries
+    }
+}
+
+/// What a directory holds, whatever the permissions of the directories in it; what is found by
+/// then as soon as that is above `most`. Directories that are nested more than 256 deep count as
+/// more than any number of entries.
+///
+/// # Errors
+/// The directory itself can't be read.
+pub fn usage(directory: impl AsFd, most: Usage) -> io::Result<Usage> {
+    let mut count = Count::default();
+    count.directory(directory, most)?;
+    Ok(count.found)
+}
+
+/// What was counted so far.
+#[derive(Default)]
+pub(crate) struct Count {
+    pub(crate) found: Usage,
+    /// Device and inode of files that have other names as well, or none.
+    seen: HashSet<(u64, u64)>,
+}
+
+impl Count {
+    /// Counts everything in a directory, until that is above `most`.
+    ///
+    /// # Errors
+    /// The directory itself can't be read.
+    pub(crate) fn directory(&mut self, top: impl AsFd, most: Usage) -> io::Result<()> {
+        // Each is open: somebody may move them about meanwhile.
+        let mut open = vec![Dir::read_from(top)?];
+        while let Some(directory) = open.last_mut() {
+            // One that was removed meanwhile can't be read.
+            let Some(Ok(entry)) = directory.read() else {
+                open.pop();
+                continue;
+            };
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            self.found.entries = self.found.entries.saturating_add(1);
+            let parent = directory.fd()?;
+            let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            self.add(&stat);
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                let below = open_anyway(parent, name).and_then(Dir::new);
+                if open.len() >= DEEPEST {
+                    self.found.entries = u64::MAX;
+                } else if let Ok(below) = below {
+                    open.push(below);
+                }
+            }
+            if self.found.is_above(most) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the bytes of one thing.
+    pub(crate) fn add(&mut self, stat: &Stat) {
+        let (blocks, size) = (unsigned(stat.st_blocks).saturating_mul(512), unsigned(stat.st_size));
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if is_file && stat.st_nlink != 1 && !self.seen.insert((stat.st_dev, stat.st_ino)) {
+            return;
+        }
+        let bytes = if !is_file {
+            blocks.saturating_sub(OWN_BLOCK)
+        } else if blocks > size.saturating_mul(2).saturating_add(RESERVED) {
+            // Room that was asked for beyond the file's end.
+            blocks
+        } else {
+            blocks.min(size)
+        };
+        self.found.bytes = self.found.bytes.saturating_add(bytes);
+        if is_file {
+            self.found.used = self.found.used.max(stat.st_mtime).max(stat.st_atime);
+        }
+    }
+}
+
+fn unsigned(number: impl TryInto<u64>) -> u64 {
+    number.try_into().unwrap_or(0)
+}
+
+/// Opens a directory. One that its owner may not read is made readable for that moment.
+fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
+    match openat(parent, name, OPEN, Mode::empty()) {
+        Err(Errno::ACCESS) => {}
+        opened => return opened,
+    }
+    // By its descriptor: by its name, a link could have taken its place.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(parent, name, flags, Mode::empty())?;
+    let mode = fstat(&found)?.st_mode;
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let set = |mode| {
+        let set = std::fs::set_permissions(&path, Permissions::from_mode(mode & 0o7777));
+        set.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))
+    };
+    set(mode | 0o500)?;
+    let opened = openat(&found, ".", OPEN, Mode::empty());
+    set(mode)?;
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn found(directory: &Path) -> Usage {
+        usage(fs::File::open(directory).unwrap(), Usage::MAX).unwrap()
+    }
+
+    #[test]
+    fn what_lies_in_a_directory_is_counted_once() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path();
+        assert_eq!(found(top), Usage::default());
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        fs::write(top.join("a/b/file"), vec![1; 100_000]).unwrap();
+        fs::hard_link(top.join("a/b/file"), top.join("again")).unwrap();
+        std::os::unix::fs::symlink("/", top.join("link")).unwrap();
+        // A hole takes no room.
+        fs::File::create(top.join("hole")).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
+        // Nobody may look into it.
+        fs::set_permissions(top.join("a"), Permissions::from_mode(0)).unwrap();
+        assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
+        assert_eq!(fs::metadata(top.join("a")).unwrap().permissions().mode() & 0o777, 0);
+        fs::set_permissions(top.join("a"), Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn counting_ends_above_the_bound() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            fs::write(place.path().join(number.to_string()), [1; 1000]).unwrap();
+        }
+        let top = fs::File::open(place.path()).unwrap();
+        for (bytes, entries) in [(9_000, u64::MAX), (u64::MAX, 9)] {
+            let most = Usage { bytes, entries, ..Usage::MAX };
+            assert_eq!(usage(&top, most).unwrap().entries, 10);
+        }
+        let mut deep = place.path().to_owned();
+        deep.extend(["d"; 300]);
+        fs::create_dir_all(&deep).unwrap();
+        assert!(found(place.path()).is_above(Usage { entries: 1 << 40, ..Usage::MAX }));
+    }
+}
