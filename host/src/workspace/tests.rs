@@ -541,8 +541,7 @@ fn a_manifest_from_elsewhere_does_no_harm() {
         let root = directory.path().join("w");
         let planted = root.join(OWN).join("staging");
         fs::create_dir(&root).unwrap();
-        open(&root).own().unwrap();
-        fs::create_dir(&planted).unwrap();
+        begin(&open(&root));
         fs::create_dir_all(root.join(".git/hooks")).unwrap();
         fs::write(planted.join("0.1"), "planted").unwrap();
         let manifest = serde_json::json!({
@@ -553,10 +552,6 @@ fn a_manifest_from_elsewhere_does_no_harm() {
             }}],
         });
         fs::write(planted.join("manifest.json"), manifest.to_string()).unwrap();
-        fs::write(root.join(OWN).join("lock"), "").unwrap();
-        for room in ["history", "images"] {
-            fs::create_dir(root.join(OWN).join(room)).unwrap();
-        }
         let before = tree(directory.path());
         let error = begin_now(&open(&root)).err().unwrap().to_string();
         assert!(error.contains("a manifest that changes"), "{error}");
