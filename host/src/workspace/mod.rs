@@ -8,7 +8,7 @@
 //! | [`transaction`] | begin and commit: the protocol |
 //! | [`store`] | where transactions lie, recovery |
 //! | [`plan`], [`settle`], [`apply`] | its steps: what to do, files on the disk, renames |
-//! | [`manifest`] | what a commit does, as it is written down |
+//! | [`manifest`], [`sealed`] | what a commit does, as it is written down; its file |
 //! | [`history`] | the commits that are kept, and taking one back |
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
@@ -34,6 +34,7 @@ pub mod path;
 mod plan;
 mod quota;
 mod seal;
+mod sealed;
 mod settle;
 mod spill;
 mod stamp;
@@ -48,6 +49,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -132,6 +134,8 @@ pub struct Workspace {
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
     key: Key,
+    /// The sequence of the latest commit that was made through this; 0: none.
+    latest: AtomicU64,
 }
 
 impl Workspace {
@@ -153,7 +157,7 @@ impl Workspace {
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
             let key = Key::of(&[0; seal::SECRET], name.as_bytes());
-            Ok(Self { path: canonical, name, root, disk, plain, key })
+            Ok(Self { path: canonical, name, root, disk, plain, key, latest: AtomicU64::new(0) })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }

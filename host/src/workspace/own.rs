@@ -5,10 +5,14 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::OFlags;
 
-use super::disk;
+use super::OWN;
+use super::disk::{self, Spot};
 
 /// What processes lock, in the host's own directory.
 const LOCK: &str = "lock";
+
+/// Where is kept what the host can't use and does not throw away.
+const SET_ASIDE: &str = "set-aside";
 
 /// What processes lock.
 pub(super) fn lock(own: &OwnedFd) -> io::Result<OwnedFd> {
@@ -31,6 +35,16 @@ pub(super) fn existing_directory(parent: &OwnedFd, name: &str) -> io::Result<Opt
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         directory => Ok(Some(directory?)),
     }
+}
+
+/// Moves something of the host's own out of the way, with everything in it, and returns the path
+/// that it has from now on, from the workspace. Only a person removes what is there.
+pub(super) fn set_aside(own: &OwnedFd, directory: &OwnedFd, name: &str) -> io::Result<String> {
+    let room = self::directory(own, SET_ASIDE)?;
+    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S.%9fZ");
+    let aside = format!("{time}-{name}");
+    Spot::of(directory, name)?.move_to(&Spot::of(&room, &aside)?)?;
+    Ok(format!("{OWN}/{SET_ASIDE}/{aside}"))
 }
 
 pub(super) fn open_or_create(
