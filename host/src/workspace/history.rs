@@ -20,7 +20,7 @@ use super::seal::Key;
 use super::sealed::{self, Found};
 use super::stamp::is_same;
 use super::transaction::{CommitError, Purpose, Transaction};
-use super::{DIFF_TIME, OWN, Overlay, Workspace, own};
+use super::{DIFF_TIME, OWN, Overlay, Workspace, own, stamp};
 use crate::policy::Retention;
 
 /// Where manifests are kept, in the host's own directory.
@@ -317,7 +317,7 @@ impl History {
     /// A history that can't be written.
     pub fn prune(&self, retention: &Retention) -> Result<(), HistoryError> {
         let Some(rooms) = self.open()? else { return Ok(()) };
-        let now = u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or(0);
+        let now = u64::try_from(stamp::present().as_second()).unwrap_or(0);
         let kept = rooms.kept()?;
         let witnesses = kept.iter().rev().take(WITNESSES).map(Kept::time);
         let now = witnesses.min().map_or(now, |earliest| earliest.min(now));

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::{disk, path};
+use super::{disk, path, stamp};
 use crate::policy::protected;
 
 /// The manifest's name where it is staged.
@@ -168,7 +168,7 @@ impl Manifest {
         directories: Vec<Directory>,
     ) -> Self {
         let conflicts = Vec::new();
-        let time = Timestamp::now();
+        let time = stamp::present();
         Self { id, sequence: 0, time, calls, undoes, changes, directories, conflicts }
     }
 

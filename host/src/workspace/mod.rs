@@ -48,8 +48,8 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -126,6 +126,10 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Who writes down that there was a commit. The second argument: whether it was begun by a process
+/// that died, which may have written it down before.
+pub type Recorder = Box<dyn Fn(&Manifest, bool) + Send + Sync>;
+
 /// An open directory and its name.
 pub struct Workspace {
     path: PathBuf,
@@ -136,6 +140,7 @@ pub struct Workspace {
     key: Key,
     /// The sequence of the latest commit that was made through this; 0: none.
     latest: AtomicU64,
+    recorder: OnceLock<Recorder>,
 }
 
 impl Workspace {
@@ -157,7 +162,9 @@ impl Workspace {
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
             let key = Key::of(&[0; seal::SECRET], name.as_bytes());
-            Ok(Self { path: canonical, name, root, disk, plain, key, latest: AtomicU64::new(0) })
+            let latest = AtomicU64::new(0);
+            let recorder = OnceLock::new();
+            Ok(Self { path: canonical, name, root, disk, plain, key, latest, recorder })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }
@@ -190,6 +197,18 @@ impl Workspace {
     /// The tree as it is on the disk, for reading.
     pub fn plain(&self) -> &Arc<Overlay> {
         &self.plain
+    }
+
+    /// Has each commit written down from now on, before it is over: one that was made and not written
+    /// down is found by whoever comes after a crash. There is one recorder, the first.
+    pub(crate) fn record_commits(&self, recorder: Recorder) {
+        let _ = self.recorder.set(recorder);
+    }
+
+    fn record(&self, commit: &Manifest, recovered: bool) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder(commit, recovered);
+        }
     }
 
     /// What authenticates the host's own files here.

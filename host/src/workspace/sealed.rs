@@ -26,7 +26,7 @@ use super::seal::{Key, TAG};
 const MAGIC: &str = "cofferdam-commit";
 
 /// The version of the format that is written and read.
-const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 2;
 
 /// The longest JSON of a manifest that is written and read, in bytes.
 const MAX_SIZE: usize = 256 << 20;
@@ -124,14 +124,17 @@ pub(super) fn encode(manifest: &Manifest, key: &Key) -> Result<Vec<u8>, CommitEr
         }
         _ => own(error.into()),
     })?;
-    let json = json.bytes;
-    let (changes, length) = (manifest.changes.len(), json.len());
-    let head = Head { version: VERSION, id: &manifest.id, changes, length }.text(key);
-    let mut bytes = Vec::with_capacity(head.len() + length + TAG);
+    Ok(frame(VERSION, &manifest.id, manifest.changes.len(), &json.bytes, key))
+}
+
+/// A file with its head and its tag.
+pub(super) fn frame(version: u32, id: &str, changes: usize, json: &[u8], key: &Key) -> Vec<u8> {
+    let head = Head { version, id, changes, length: json.len() }.text(key);
+    let mut bytes = Vec::with_capacity(head.len() + json.len() + TAG);
     bytes.extend_from_slice(head.as_bytes());
-    bytes.extend_from_slice(&json);
-    key.append(WHOLE, &manifest.id, &mut bytes);
-    Ok(bytes)
+    bytes.extend_from_slice(json);
+    key.append(WHOLE, id, &mut bytes);
+    bytes
 }
 
 /// Reads a manifest.

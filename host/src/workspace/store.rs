@@ -92,6 +92,7 @@ impl Store {
             manifest.leave_out(&conflicts);
             self.write_again(&manifest)?;
         }
+        workspace.record(&manifest, true);
         self.keep(&manifest, false)?;
         Ok(Some(manifest))
     }

@@ -8,8 +8,8 @@
 //!    that could not be read again is refused before that.
 //! 4. Each change is one rename or exchange, and what comes out is looked at. A change that
 //!    can't be made takes all of them back.
-//! 5. What was there before, which is in the staging directory by now, moves to the history, and
-//!    at last the manifest.
+//! 5. The commit is recorded. What was there before, which is in the staging directory by now, moves
+//!    to the history, and at last the manifest.
 //!
 //! A commit of one change needs no manifest on the disk to be whole: its rename is. It syncs the
 //! new file only, as careful programs do.
@@ -33,7 +33,7 @@ use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
 use super::store::Store;
-use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed};
+use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed, stamp};
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -209,7 +209,7 @@ impl Transaction {
     }
 
     fn new(workspace: &Arc<Workspace>, Locked { store, lock, .. }: Locked) -> Self {
-        let id = uuid::Uuid::now_v7().to_string();
+        let id = stamp::new_id();
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
@@ -284,6 +284,7 @@ impl Transaction {
         // Where the manifest stays, what it says is not over.
         self.is_handed_over = carried_out.is_ok() || !matches!(disk::look(stage, FILE), Ok(None));
         carried_out?;
+        self.workspace.record(&manifest, false);
         let placed = manifest.changes.iter().filter(|change| change.after.is_some()).count();
         let is_tidy = placed == self.overlay.staged_inodes();
         if let Err(error) = self.store.keep(&manifest, is_tidy) {
