@@ -25,6 +25,7 @@ mod install;
 mod mcp;
 mod observability;
 mod pipeline;
+mod planted;
 mod process;
 mod quality;
 mod responses;

@@ -518,6 +518,11 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
 fn a_planted_directory_of_the_hosts_is_refused() {
     for planted in ["link", "dangling", "file", "staging", "lock", "history", "images"] {
         let place = place();
+        let is_inside = !["link", "dangling", "file"].contains(&planted);
+        if is_inside {
+            // A directory that counts, into which something came later.
+            place.done(write("x", ""));
+        }
         let workspace = place.workspace();
         let outside = workspace.with_file_name("outside");
         fs::create_dir(&outside).unwrap();
@@ -528,11 +533,11 @@ fn a_planted_directory_of_the_hosts_is_refused() {
             "dangling" => symlink(outside.join("new"), &own).unwrap(),
             "file" => fs::write(&own, "theirs").unwrap(),
             "lock" => {
-                fs::create_dir(&own).unwrap();
+                fs::remove_file(own.join("lock")).unwrap();
                 symlink(outside.join("file"), own.join("lock")).unwrap();
             }
             name => {
-                fs::create_dir(&own).unwrap();
+                fs::remove_dir_all(own.join(name)).unwrap();
                 symlink(&outside, own.join(name)).unwrap();
             }
         }

@@ -12,6 +12,7 @@ use cofferdam::host::{Config, Helper, Host, OpenError, RunOptions};
 use cofferdam::outcome::{Failure, Outcome, Status};
 use cofferdam::policy::Settings;
 use cofferdam::runtime::Observer;
+use cofferdam::workspace::Secret;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tracing::Level;
@@ -121,6 +122,7 @@ impl Trial {
             settings: vec![Settings::parse(settings).unwrap()],
             observer: heard.clone(),
             workers: Some(2),
+            secret: Secret::In(place.home().join(".local/state/cofferdam/secret")),
             ..config
         };
         let host = {

@@ -185,6 +185,7 @@ fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, 
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::workspace::Secret;
 
     #[test]
     fn a_workspaces_file_counts_once_it_was_accepted() {
@@ -192,7 +193,7 @@ mod tests {
         let root = directory.path().join("workspace");
         let accepted = directory.path().join("state");
         fs::create_dir(&root).unwrap();
-        let workspace = Workspace::open(&root).unwrap();
+        let workspace = Workspace::open(&root, Secret::OfProcess).unwrap();
         let load = |trust| {
             load(&workspace, None, Some(&accepted), trust)
                 .map(|layers| (layers.settings.len(), layers.unaccepted))

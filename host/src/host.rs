@@ -96,7 +96,7 @@ impl Host {
     /// See [`OpenError`].
     pub fn open(mut config: Config) -> Result<Self, OpenError> {
         let timers = Handle::try_current()?;
-        let workspace = Arc::new(Workspace::open(&config.workspace)?);
+        let workspace = Arc::new(Workspace::open(&config.workspace, config.secret.clone())?);
         // Without a cache everything works, only slower: a home that can't be written is no
         // reason to refuse.
         let cache = config.cache.as_deref().and_then(|directory| {

@@ -40,6 +40,7 @@ pub mod outcome;
 pub mod pipeline;
 pub mod plugin;
 pub mod policy;
+mod private;
 mod response;
 #[cfg(feature = "engine")]
 pub mod runtime;

@@ -33,7 +33,7 @@ use cofferdam::runtime::{
     self, Backends, CallRequest, Control, Prepared, Quiet, Rights, Runtime, Surroundings,
 };
 use cofferdam::schema::Schema;
-use cofferdam::workspace::{Overlay, Purpose, Transaction, Workspace};
+use cofferdam::workspace::{Overlay, Purpose, Secret, Transaction, Workspace};
 use serde_json::{Value, json};
 
 fn main() {
@@ -127,7 +127,9 @@ impl Setup {
         registry.add_file(&built.join("examples/hello.wasm")).unwrap();
         Self {
             runtime: Arc::new(Runtime::new(2, None).unwrap()),
-            workspace: Arc::new(Workspace::open(&scratch.join("workspace")).unwrap()),
+            workspace: Arc::new(
+                Workspace::open(&scratch.join("workspace"), Secret::OfProcess).unwrap(),
+            ),
             timers: tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
             built,
             scratch,
@@ -474,7 +476,7 @@ fn grep(setup: &Setup, table: &mut Table) {
     }
     let folder = setup.scratch.join("tree");
     let files = tree::create(&folder);
-    let workspace = Arc::new(Workspace::open(&folder).unwrap());
+    let workspace = Arc::new(Workspace::open(&folder, Secret::OfProcess).unwrap());
     let prepared = setup.prepared("grep");
     let search = |args: Value| {
         runtime::call(&prepared, &setup.request(&workspace, "grep", &args)).0.unwrap().unwrap();

@@ -3,9 +3,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::*;
+use crate::workspace::Secret;
 
 fn open(workspace: impl AsRef<Path>) -> Arc<Workspace> {
-    Arc::new(Workspace::open(workspace.as_ref()).unwrap())
+    Arc::new(Workspace::open(workspace.as_ref(), Secret::OfProcess).unwrap())
 }
 
 /// Asks a shell script.

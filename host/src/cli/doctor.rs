@@ -12,6 +12,7 @@ use super::{CliError, exit, setup};
 use crate::plugin::cache::CodeCache;
 use crate::plugin::registry::Registry;
 use crate::runtime::{Engine, Runtime, Workers};
+use crate::workspace::{Found, NOT_MADE_HERE, OWN, SET_ASIDE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,8 +32,15 @@ struct Finding {
 pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let loaded = load_plugins();
     let resident = resident_kib();
-    let findings =
-        [engine(), plugins(loaded), cache(), workspace(global), settings(global), sandbox()];
+    let findings = [
+        engine(),
+        plugins(loaded),
+        cache(),
+        workspace(global),
+        kept(global),
+        settings(global),
+        sandbox(),
+    ];
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -129,6 +137,29 @@ fn workspace(global: &Global) -> Finding {
             Err(error) => Err(format!("{} can't be written: {error}; tools that change files will fail, and there is no journal", workspace.name())),
         });
     finding("workspace", result, Verdict::Warning)
+}
+
+/// Whether what is kept in the workspace counts, and what was set aside.
+fn kept(global: &Global) -> Finding {
+    let look = || -> Result<String, String> {
+        let workspace = setup::workspace(global).map_err(|error| error.to_string())?;
+        match workspace.find_own().map_err(|error| error.to_string())? {
+            Found::Nothing => Ok(format!("there is no {OWN} yet")),
+            Found::Foreign(_) => Err(format!(
+                "{OWN} does not count: {NOT_MADE_HERE}; what writes there next sets it aside"
+            )),
+            Found::Own(own) => match own.set_aside() {
+                Ok(names) if names.is_empty() => Ok(format!("{OWN} was made here")),
+                Ok(names) => Err(format!(
+                    "these did not count and were set aside in {OWN}/{SET_ASIDE}; look at them, \
+                     and remove them: {}",
+                    names.join(", ")
+                )),
+                Err(error) => Err(format!("{OWN}/{SET_ASIDE}: {error}")),
+            },
+        }
+    };
+    finding("kept in the workspace", look(), Verdict::Warning)
 }
 
 fn settings(global: &Global) -> Finding {

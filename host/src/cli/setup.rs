@@ -29,7 +29,7 @@ use crate::plugin::store::Pinned;
 use crate::policy::{Role, Settings};
 use crate::runtime::Observer;
 use crate::telemetry;
-use crate::workspace::Workspace;
+use crate::workspace::{Secret, Workspace};
 
 /// Sends the host's own messages to standard error.
 pub fn logging(global: &Global) {
@@ -60,6 +60,8 @@ const ROLE: &str = crate::policy::ROLE_VARIABLE;
 pub struct Directories {
     pub settings: PathBuf,
     pub accepted: PathBuf,
+    /// Where the key is that authenticates what is kept in workspaces.
+    pub secret: PathBuf,
     pub cache: PathBuf,
     pub plugins: PathBuf,
 }
@@ -72,6 +74,7 @@ impl Directories {
         Some(Self {
             settings: base.config_dir().join("cofferdam").join(config::FILE),
             accepted: state.join("cofferdam/accepted"),
+            secret: state.join("cofferdam/secret"),
             cache: base.cache_dir().join("cofferdam/code"),
             plugins: base.data_dir().join("cofferdam/plugins"),
         })
@@ -109,7 +112,16 @@ pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, 
 
 /// The workspace that the options name.
 pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
-    Workspace::open(&global.workspace).map_err(|error| CliError::Usage(error.to_string()))
+    open_workspace(&global.workspace)
+}
+
+fn open_workspace(path: &Path) -> Result<Workspace, CliError> {
+    Workspace::open(path, secret()).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Where the key comes from that authenticates what is kept in workspaces.
+pub fn secret() -> Secret {
+    Directories::find().map_or(Secret::Nowhere, |directories| Secret::In(directories.secret))
 }
 
 /// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
@@ -247,8 +259,7 @@ pub fn config_under(
 
 /// The installed plugins that the workspace's lock names.
 fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
-    let workspace =
-        Workspace::open(workspace).map_err(|error| CliError::Usage(error.to_string()))?;
+    let workspace = open_workspace(workspace)?;
     let Some(directories) = Directories::find() else { return Ok(Vec::new()) };
     let resolved = install::pinned(&workspace, &directories.plugins)?;
     if !resolved.missing.is_empty() {
@@ -287,6 +298,7 @@ pub fn config(
         pinned: pinned(workspace)?,
         settings,
         cache: Directories::find().map(|directories| directories.cache),
+        secret: secret(),
         sandbox: Some(Helper::current()),
         environment: env::vars_os().filter_map(variable).collect(),
         ..Config::new(workspace)

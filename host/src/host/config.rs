@@ -11,7 +11,7 @@ use crate::plugin::store::Pinned;
 use crate::policy::{PolicyError, Role, Settings};
 use crate::runtime::{Observer, Quiet, RuntimeError};
 use crate::telemetry;
-use crate::workspace::WorkspaceError;
+use crate::workspace::{Secret, WorkspaceError};
 
 /// What a host is opened with.
 pub struct Config {
@@ -30,6 +30,8 @@ pub struct Config {
     pub role: Option<Role>,
     /// Where compiled code is kept; `None`: compiled anew in each process.
     pub cache: Option<PathBuf>,
+    /// Where the key comes from that authenticates what is kept in the workspace.
+    pub secret: Secret,
     /// How many calls run at a time; `None`: one for each core.
     pub workers: Option<usize>,
     /// Whoever listens to running calls.
@@ -59,6 +61,7 @@ impl Config {
             settings: Vec::new(),
             role: None,
             cache: None,
+            secret: Secret::OfProcess,
             workers: None,
             observer: Arc::new(Quiet),
             sandbox: None,

@@ -5,20 +5,23 @@
 //! |---|---|
 //! | [`entry`] | what stands in a line |
 //! | [`reader`] | lines, one after the other, however long and however many |
+//! | [`seal`] | what shows that a line was written by this host, in this workspace |
 
 mod entry;
 mod reader;
+mod seal;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::io::{self, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use entry::{CommitRecord, Entry, Event, HealthRecord, PathChange, Record, Verdict, library};
 pub use reader::{Line, Lines, rotated};
 
-use crate::workspace::{OWN, Workspace};
+use crate::workspace::{OWN, Own, Workspace};
 
 /// The file's name in the host's own directory.
 const FILE: &str = "journal.jsonl";
@@ -35,6 +38,8 @@ pub struct Journal {
 /// The file that is written.
 struct Opened {
     file: File,
+    /// The directory that it is in.
+    own: Arc<Own>,
     /// When it was opened.
     at: Instant,
 }
@@ -73,7 +78,6 @@ impl Journal {
 
     fn try_append(&self, entry: &Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
-        line.push(b'\n');
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody may have rotated it.
         let is_current = |opened: &Opened| opened.at.elapsed() < LOOK_AGAIN;
@@ -81,30 +85,19 @@ impl Journal {
             Some(current) => opened.insert(current),
             None => opened.insert(self.open()?),
         };
+        seal::add(opened.own.key(), &mut line);
+        line.push(b'\n');
         // One write, so that records of several hosts don't mix.
         opened.file.write_all(&line)
     }
 
     fn open(&self) -> io::Result<Opened> {
-        let mut file = self.workspace.append_own(FILE)?;
-        if !self.ends_a_line()? {
+        let own = self.workspace.own()?;
+        let mut file = own.append(FILE)?;
+        if !ends_a_line(&file)? {
             file.write_all(b"\n")?;
         }
-        Ok(Opened { file, at: Instant::now() })
-    }
-
-    /// Whether nothing was written after the last line: a host may have died, or its disk have been
-    /// full, within one.
-    fn ends_a_line(&self) -> io::Result<bool> {
-        let Some(mut file) = self.workspace.open_file(&format!("{OWN}/{FILE}"))? else {
-            return Ok(true);
-        };
-        let mut last = [b'\n'];
-        if file.seek(io::SeekFrom::End(0))? > 0 {
-            file.seek(io::SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-        }
-        Ok(last == *b"\n")
+        Ok(Opened { file, own, at: Instant::now() })
     }
 
     /// Whether a line could be appended.
@@ -112,11 +105,12 @@ impl Journal {
     /// # Errors
     /// Why not.
     pub fn check(&self) -> io::Result<()> {
-        self.workspace.append_own(FILE).map(drop)
+        self.workspace.own()?.append(FILE).map(drop)
     }
 
     /// The latest entries that are `wanted`, at most `most` of them, the oldest first, and how many
-    /// lines could not be read: those of a newer version, or broken by a crash.
+    /// lines could not be read: those of a newer version, broken by a crash, or not written by this
+    /// host.
     ///
     /// # Errors
     /// A journal that can't be read.
@@ -150,20 +144,27 @@ impl Journal {
     /// # Errors
     /// A journal that can't be read.
     pub fn files(&self) -> io::Result<Vec<(String, Lines<impl io::BufRead>)>> {
-        let entries = match self.workspace.plain().list(OWN) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            entries => entries?,
-        };
-        let names = entries.iter().filter_map(|entry| entry.name.to_str());
+        let Some(own) = self.workspace.existing_own()? else { return Ok(Vec::new()) };
+        let names = own.names()?;
         let mut files = Vec::new();
-        for name in rotated(FILE, names) {
-            let path = format!("{OWN}/{name}");
-            if let Some(file) = self.workspace.open_file(&path)? {
-                files.push((path, Lines::new(BufReader::new(file))));
+        for name in rotated(FILE, names.iter().map(String::as_str)) {
+            if let Some(file) = own.open_file(&name)? {
+                let lines = Lines::sealed(BufReader::new(file), own.key().clone());
+                files.push((format!("{OWN}/{name}"), lines));
             }
         }
         Ok(files)
     }
+}
+
+/// Whether nothing was written after the last line: a host may have died, or its disk have been
+/// full, within one.
+fn ends_a_line(file: &File) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if let Some(end) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut last, end)?;
+    }
+    Ok(last == *b"\n")
 }
 
 #[cfg(test)]
@@ -171,6 +172,7 @@ mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::outcome::{Failure, Outcome, Status};
+    use crate::workspace::Secret;
 
     fn read(journal: &Journal) -> Vec<(String, u64, Result<Entry, String>)> {
         let files = journal.files().unwrap();
@@ -186,7 +188,8 @@ mod tests {
     #[test]
     fn a_file_that_was_rotated_is_written_no_more() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        let journal =
+            Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         let entry = |id: &str| {
             let done = Outcome::Executed(serde_json::json!({}));
             Entry::Call(Record::new(id, "a.b", None, &done, 1.0))
@@ -203,7 +206,8 @@ mod tests {
     #[test]
     fn records_come_back_and_broken_lines_keep_their_numbers() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        let journal =
+            Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         assert_eq!(read(&journal), []);
         let failure = Failure::new(Status::Denied, "NotGranted", "no");
         let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
@@ -215,7 +219,8 @@ mod tests {
         std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();
         // A host died within a line.
         std::fs::write(own.join("journal.jsonl"), "{\"timestamp\":").unwrap();
-        let journal = Journal::new(Arc::new(Workspace::open(directory.path()).unwrap()));
+        let journal =
+            Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         journal.check().unwrap();
         journal.append(&second);
         journal.append(&third);

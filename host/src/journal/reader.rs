@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead};
 
-use super::Entry;
+use super::{Entry, seal};
+use crate::workspace::Key;
 
 /// How long a line may be, in bytes. The host's own lines are far shorter.
 const MAX_LINE: usize = 1 << 20;
@@ -24,6 +25,8 @@ pub struct Lines<R> {
     source: R,
     number: u64,
     line: Vec<u8>,
+    /// What the lines are sealed with; none where they need not be.
+    key: Option<Key>,
 }
 
 /// How a line ended.
@@ -38,7 +41,12 @@ enum End {
 impl<R: BufRead> Lines<R> {
     /// The lines of `source`.
     pub fn new(source: R) -> Self {
-        Self { source, number: 0, line: Vec::new() }
+        Self { source, number: 0, line: Vec::new(), key: None }
+    }
+
+    /// The same, of which only those count that the host has sealed.
+    pub(super) fn sealed(source: R, key: Key) -> Self {
+        Self { key: Some(key), ..Self::new(source) }
     }
 
     /// Reads one line; of one that is too long, only the beginning. None at the end of the file.
@@ -79,7 +87,14 @@ impl<R: BufRead> Lines<R> {
         if self.line.len() > MAX_LINE {
             return Some(Err(format!("longer than {MAX_LINE} bytes")));
         }
-        Some(Entry::parse(line).map_err(|problem| match end {
+        let is_sealed = self.key.as_ref().is_none_or(|key| seal::is_valid(key, line));
+        let entry = if is_sealed {
+            Entry::parse(line)
+        } else {
+            Err("not written by this user's host in this workspace (its seal is missing or wrong)"
+                .to_owned())
+        };
+        Some(entry.map_err(|problem| match end {
             End::LineFeed => problem,
             End::File => format!("cut off at the end of the file: {problem}"),
         }))

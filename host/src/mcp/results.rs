@@ -320,10 +320,11 @@ fn refers_elsewhere(schema: &Value) -> bool {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::workspace::Secret;
 
     fn place() -> (tempfile::TempDir, Workspace) {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(directory.path()).unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         (directory, workspace)
     }
 

@@ -7,13 +7,14 @@
 )]
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 use super::digest::Digest;
+use crate::private::{self, KEY};
 
 /// What the names of compiled code end in.
 const EXTENSION: &str = "cwasm";
@@ -24,7 +25,7 @@ const MAC: usize = 32;
 /// A directory of compiled code.
 pub struct CodeCache {
     directory: PathBuf,
-    key: [u8; 32],
+    key: [u8; KEY],
 }
 
 impl CodeCache {
@@ -33,26 +34,7 @@ impl CodeCache {
     /// # Errors
     /// A directory that can't be made, or that others may enter.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        create_private(directory)?;
-        let path = directory.join("key");
-        let key = match fs::read(&path) {
-            Ok(bytes) if bytes.len() == 32 => bytes,
-            Ok(_) => {
-                return Err(io::Error::other(format!(
-                    "{} is damaged; remove the directory",
-                    path.display()
-                )));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut key = [0_u8; 32];
-                getrandom::fill(&mut key).map_err(io::Error::other)?;
-                write_private(directory, &path, &[&key])?;
-                fs::read(&path)?
-            }
-            Err(error) => return Err(error),
-        };
-        let key =
-            key.try_into().map_err(|_| io::Error::other("the key changed while it was read"))?;
+        let key = private::key(directory)?;
         Ok(Self { directory: directory.to_owned(), key })
     }
 
@@ -75,7 +57,7 @@ impl CodeCache {
         }
         let code = compile()?;
         let mac = self.mac(&name, &code).finalize().into_bytes();
-        write_private(&self.directory, &path, &[&code, &mac])?;
+        private::write(&self.directory, &path, &[&code, &mac])?;
         Ok(path)
     }
 
@@ -129,32 +111,6 @@ impl CodeCache {
     }
 }
 
-/// Makes a directory that only the user may enter.
-///
-/// # Errors
-/// One that can't be made, or that others may enter.
-#[cfg(unix)]
-pub(super) fn create_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let metadata = fs::metadata(directory)?;
-    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
-        return Err(io::Error::other(format!(
-            "{} must belong to you and be closed to others (chmod 700)",
-            directory.display()
-        )));
-    }
-    Ok(())
-}
-
-/// Writes a file that only the user can read, at once or not at all.
-pub(super) fn write_private(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    parts.iter().try_for_each(|part| file.write_all(part))?;
-    file.persist(path)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -199,14 +155,5 @@ mod tests {
         get(&cache, "a");
         get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
         assert_eq!(made.get(), 5);
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_directory_open_to_others_is_refused() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let directory = tempfile::tempdir().unwrap();
-        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(CodeCache::open(directory.path()).is_err());
     }
 }

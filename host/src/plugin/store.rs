@@ -11,9 +11,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::acceptance::{Acceptances, NotAccepted};
-use super::cache::{create_private, write_private};
 use super::digest::Digest;
 use super::lock::{Lock, Locked};
+use crate::private;
 
 /// What was accepted.
 const ACCEPTED: &str = "accepted.toml";
@@ -96,8 +96,9 @@ impl Store {
     /// A directory that can't be made, or that others may enter.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let store = Self { directory: directory.to_owned() };
-        create_private(directory).map_err(|source| store.io("", source))?;
-        create_private(&directory.join(FILES)).map_err(|source| store.io(FILES, source))?;
+        private::create_directory(directory).map_err(|source| store.io("", source))?;
+        private::create_directory(&directory.join(FILES))
+            .map_err(|source| store.io(FILES, source))?;
         Ok(store)
     }
 
@@ -135,7 +136,7 @@ impl Store {
     /// [`StoreError::Io`].
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.path(digest);
-        write_private(&self.directory.join(FILES), &path, &[bytes])
+        private::write(&self.directory.join(FILES), &path, &[bytes])
             .map_err(|source| StoreError::Io { path, source })
     }
 
@@ -179,7 +180,7 @@ impl Store {
     pub fn set_acceptances(&self, acceptances: &Acceptances) -> Result<(), StoreError> {
         let write = || {
             let text = toml::to_string(acceptances).map_err(io::Error::other)?;
-            write_private(&self.directory, &self.directory.join(ACCEPTED), &[text.as_bytes()])
+            private::write(&self.directory, &self.directory.join(ACCEPTED), &[text.as_bytes()])
         };
         write().map_err(|source| self.io(ACCEPTED, source))
     }

@@ -5,7 +5,7 @@
 //! Whatever changes the disk goes through here, so that tests can make each single step fail,
 //! or the process die there.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -253,26 +253,67 @@ pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Re
     }
 }
 
-/// Removes everything in a directory that is the host's own.
-pub(super) fn remove_all_in(directory: BorrowedFd<'_>) -> io::Result<()> {
-    for entry in entries(directory)? {
-        let name = entry?.name;
-        remove_all(directory, name.to_str().ok_or(io::ErrorKind::InvalidFilename)?)?;
-    }
-    Ok(())
-}
-
 /// Removes something of the host's own, with everything in it. It may be gone already.
 pub(super) fn remove_all(directory: impl AsFd, name: &str) -> io::Result<()> {
     let directory = directory.as_fd();
-    match remove(directory, name, AtFlags::empty()) {
-        Err(error) if is_directory_error(&error) => {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            remove_all_in(open(directory, name, flags)?.as_fd())?;
-            remove(directory, name, AtFlags::REMOVEDIR)
-        }
-        removed => removed,
+    if unlink(directory, name.as_ref())? {
+        return Ok(());
     }
+    remove_all_in(open_anyway(directory, name.as_ref())?)?;
+    remove(directory, name, AtFlags::REMOVEDIR)
+}
+
+/// Removes everything in a directory. Its directories may have no permissions, names that are not
+/// text, and any depth: each of them comes to the top before it is looked into, so that this takes
+/// the same memory for all of them.
+pub(super) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
+    let top = top.as_fd();
+    loop {
+        let mut is_empty = true;
+        for entry in entries(top)? {
+            let name = entry?.name;
+            is_empty = false;
+            if unlink(top, &name)? {
+                continue;
+            }
+            let directory = open_anyway(top, &name)?;
+            for entry in entries(&directory)? {
+                let below = entry?.name;
+                if !unlink(directory.as_fd(), &below)? {
+                    open_anyway(directory.as_fd(), &below)?;
+                    // No name that is here already.
+                    let fresh = uuid::Uuid::now_v7().to_string();
+                    rustix::fs::renameat(&directory, &below, top, fresh)?;
+                }
+            }
+            match rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR) {
+                // A file system that loses its place while names go: once more.
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+                removed => removed?,
+            }
+        }
+        if is_empty {
+            return Ok(());
+        }
+    }
+}
+
+/// Removes what is not a directory; answers false for a directory.
+fn unlink(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
+    step()?;
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        // POSIX allows both for a directory.
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
+        Err(Errno::NOENT) => Ok(true),
+        removed => Ok(removed.map(|()| true)?),
+    }
+}
+
+/// Opens a directory so that it can be changed, whatever its permissions were.
+fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | BARE;
+    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
 }
 
 /// Waits until a file or directory is on the disk.
@@ -366,11 +407,6 @@ pub(super) fn nanoseconds(seconds: i64, rest: i64) -> i64 {
 
 pub(super) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
-}
-
-fn is_directory_error(error: &io::Error) -> bool {
-    // POSIX allows both for unlinking a directory.
-    matches!(Errno::from_io_error(error), Some(Errno::ISDIR | Errno::PERM))
 }
 
 /// One step that changes the disk is about to be taken.

@@ -338,7 +338,7 @@ impl History {
         let Some(own) = self.workspace.existing_own()? else { return Ok(None) };
         let manifests = own::existing_directory(&own, DIRECTORY)?;
         let images = own::existing_directory(&own, IMAGES)?;
-        let key = self.workspace.key().clone();
+        let key = own.key().clone();
         Ok(manifests.zip(images).map(|(manifests, images)| Rooms { manifests, images, key }))
     }
 

@@ -18,7 +18,8 @@
 //! | [`kept`] | what plugins and the host need not make or fetch again |
 //! | [`spill`] | long output of programs, whole |
 //! | [`seal`] | authentication of the host's own files |
-//! | [`own`], [`path`], [`quota`] | the host's own files; paths as written; what a call may write |
+//! | [`own`] | the host's own directory: who made it, and what is made in it |
+//! | [`path`], [`quota`] | paths as written; what a call may write |
 
 mod apply;
 mod copying;
@@ -48,8 +49,8 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -62,8 +63,10 @@ pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};
 pub use outside::{Means, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
+pub use own::Secret;
+pub(crate) use own::{Found, NOT_MADE_HERE, Own, SET_ASIDE};
 pub use quota::Quota;
-use seal::Key;
+pub(crate) use seal::Key;
 pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
@@ -137,20 +140,24 @@ pub struct Workspace {
     root: Dir,
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
-    key: Key,
+    secret: Secret,
+    /// The host's own directory, once it was found to count.
+    own: Mutex<Option<Arc<Own>>>,
+    /// Whether it was said that it does not.
+    has_warned: AtomicBool,
     /// The sequence of the latest commit that was made through this; 0: none.
     latest: AtomicU64,
     recorder: OnceLock<Recorder>,
 }
 
 impl Workspace {
-    /// Opens a directory.
+    /// Opens a directory. What the host keeps in it is authenticated with the secret.
     ///
     /// # Errors
     /// One that does not exist, can't be opened, or whose path is not UTF-8.
     #[expect(clippy::disallowed_methods, reason = "the one place where a workspace is opened")]
-    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
-        let open = || {
+    pub fn open(path: &Path, secret: Secret) -> Result<Self, WorkspaceError> {
+        let open = move || {
             let canonical = path.canonicalize()?;
             let name = canonical
                 .to_str()
@@ -161,10 +168,18 @@ impl Workspace {
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
-            let key = Key::of(&[0; seal::SECRET], name.as_bytes());
-            let latest = AtomicU64::new(0);
-            let recorder = OnceLock::new();
-            Ok(Self { path: canonical, name, root, disk, plain, key, latest, recorder })
+            Ok(Self {
+                path: canonical,
+                name,
+                root,
+                disk,
+                plain,
+                secret,
+                own: Mutex::default(),
+                has_warned: AtomicBool::default(),
+                latest: AtomicU64::default(),
+                recorder: OnceLock::default(),
+            })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
     }
@@ -209,11 +224,6 @@ impl Workspace {
         if let Some(recorder) = self.recorder.get() {
             recorder(commit, recovered);
         }
-    }
-
-    /// What authenticates the host's own files here.
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
     }
 
     fn disk(&self) -> &Arc<OwnedFd> {
@@ -280,18 +290,6 @@ impl Workspace {
         placed
     }
 
-    /// Opens a file in the host's own directory of the workspace for appending.
-    ///
-    /// # Errors
-    /// A workspace that can't be written, or something else under that name.
-    pub(crate) fn append_own(&self, name: &str) -> io::Result<std::fs::File> {
-        let own = self.own()?;
-        let open = || disk::open(&own, name, OFlags::WRONLY | OFlags::APPEND);
-        let create = || disk::create(&own, name).map(drop);
-        let file: std::fs::File = own::open_or_create(name, open, create)?.into();
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
-    }
-
     /// A directory in which programs can keep what they would otherwise compute again in each
     /// run; made where it is missing, and nobody else's business. `name` says whose it is. No
     /// recovery, undo or pruning of the history touches it.
@@ -311,42 +309,9 @@ impl Workspace {
         Ok(self.path_of_cache(name))
     }
 
-    /// The path of the host's own directory, if there is one.
-    pub(crate) fn path_of_own(&self) -> Option<PathBuf> {
-        matches!(self.existing_own(), Ok(Some(_))).then(|| self.path.join(OWN))
-    }
-
     /// Where [`Workspace::cache_directory`] makes a directory.
     pub fn path_of_cache(&self, name: &str) -> PathBuf {
         self.path.join(OWN).join(CACHE).join(name)
-    }
-
-    /// The host's own directory, made where it is missing. It ignores itself in git.
-    ///
-    /// # Errors
-    /// A workspace that can't be written; a link or a file under that name.
-    fn own(&self) -> io::Result<OwnedFd> {
-        if let Some(own) = self.existing_own()? {
-            return Ok(own);
-        }
-        let own = own::directory(&self.disk, OWN)?;
-        match disk::create(&own, ".gitignore") {
-            Ok(mut file) => io::Write::write_all(&mut file, b"*\n")?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        Ok(own)
-    }
-
-    fn existing_own(&self) -> io::Result<Option<OwnedFd>> {
-        match disk::open(&*self.disk, OWN, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) if error.raw_os_error().is_some() => Err(io::Error::new(
-                error.kind(),
-                format!("{OWN} in the workspace is no directory of the host's: {error}"),
-            )),
-            own => Ok(Some(own?)),
-        }
     }
 }
 

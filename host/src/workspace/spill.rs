@@ -1,6 +1,10 @@
 //! Long output of programs, whole: files of the host's own directory, for people and clients. No
 //! call opens them, and removing them is always safe.
 //!
+//! A list of digests, one for each piece of a stream, is sealed beside it: a part of a stream is
+//! authenticated without the rest, and no byte is hashed twice for it. What has no seal is not
+//! shown.
+//!
 //! A stream is written in the directory of a run of its own ([`Run`]) and gets its place when its
 //! program has ended. So nothing stays of one that nobody keeps, and what a dead host had begun is
 //! swept with its other runs.
@@ -8,17 +12,28 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::kept::{Shelf, make_room};
 use super::outside::Run;
-use super::{Workspace, disk, own};
+use super::{Key, OWN, Own, Workspace, disk, own};
 
 /// A stream's name in the directory of its run.
 const BEGUN: &str = "stream";
+
+/// The name of its seal there.
+const SEAL: &str = "seal";
+
+/// How much of a stream has one digest, in bytes.
+const PIECE: u64 = 64 << 10;
+
+/// The length of a digest, in bytes.
+const DIGEST: usize = 32;
 
 /// A stream of a program that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,11 +56,16 @@ impl KeptOutput {
 
 /// A stream that is being written. Dropped without being kept, it is gone.
 pub(crate) struct Spill {
+    own: Arc<Own>,
     directory: OwnedFd,
     run: Run,
     file: File,
     name: String,
     bytes: u64,
+    /// The digests of the pieces that are whole.
+    digests: Vec<u8>,
+    /// That of the one that is not.
+    piece: Sha256,
 }
 
 impl Spill {
@@ -55,7 +75,18 @@ impl Spill {
     /// They can't be written.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = PIECE - self.bytes % PIECE;
+            let length = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
+            let (part, after) = rest.split_at(length);
+            self.piece.update(part);
+            self.bytes += part.len() as u64;
+            if self.bytes % PIECE == 0 {
+                self.digests.extend(self.piece.finalize_reset());
+            }
+            rest = after;
+        }
         Ok(())
     }
 
@@ -63,10 +94,75 @@ impl Spill {
     ///
     /// # Errors
     /// The workspace can't be written.
-    pub(crate) fn keep(self) -> io::Result<u64> {
+    pub(crate) fn keep(mut self) -> io::Result<u64> {
+        if self.bytes % PIECE != 0 {
+            self.digests.extend(self.piece.finalize_reset());
+        }
+        let mut seal = self.bytes.to_le_bytes().to_vec();
+        seal.append(&mut self.digests);
+        self.own.key().append(Shelf::OUTPUT.directory(), &self.name, &mut seal);
+        let seals = own::directory(&self.own, Shelf::SEALS.directory())?;
+        make_room(&seals, Shelf::SEALS, &self.name, seal.len() as u64)?;
         make_room(&self.directory, Shelf::OUTPUT, &self.name, self.bytes)?;
+        disk::create(self.run.handle(), SEAL)?.write_all(&seal)?;
+        disk::rename(self.run.handle(), SEAL, &seals, &self.name)?;
         disk::rename(self.run.handle(), BEGUN, &self.directory, &self.name)?;
         Ok(self.bytes)
+    }
+}
+
+/// What the host has noted of a stream.
+struct Seal {
+    bytes: u64,
+    digests: Vec<u8>,
+}
+
+impl Seal {
+    /// The seal of a stream. None where there is none, or where this host has not made it.
+    fn read(own: &Own, name: &str) -> io::Result<Option<Self>> {
+        let Some(seals) = own::existing_directory(own, Shelf::SEALS.directory())? else {
+            return Ok(None);
+        };
+        let file: File = match disk::open(&seals, name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?.into(),
+        };
+        if !file.metadata()?.is_file() {
+            return Ok(None);
+        }
+        let mut sealed = Vec::new();
+        file.take(Shelf::SEALS.size()).read_to_end(&mut sealed)?;
+        Ok(Self::parse(own.key(), name, &sealed))
+    }
+
+    fn parse(key: &Key, name: &str, sealed: &[u8]) -> Option<Self> {
+        let content = key.content(Shelf::OUTPUT.directory(), name, sealed)?;
+        let (bytes, digests) = content.split_first_chunk()?;
+        Some(Self { bytes: u64::from_le_bytes(*bytes), digests: digests.to_vec() })
+    }
+
+    /// Reads a part of the stream, of which every piece has to be what was written.
+    fn read_part(&self, mut file: &File, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+        let offset = offset.min(self.bytes);
+        let end = offset.saturating_add(length).min(self.bytes);
+        let from = offset - offset % PIECE;
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        let until = end.next_multiple_of(PIECE).min(self.bytes);
+        file.take(until - from).read_to_end(&mut bytes)?;
+        let first = usize::try_from(from / PIECE).unwrap_or(usize::MAX);
+        let mut digests = self.digests.chunks_exact(DIGEST).skip(first);
+        let is_whole = bytes.len() as u64 == until - from
+            && bytes.chunks(PIECE as usize).all(|piece| {
+                digests.next().is_some_and(|digest| Sha256::digest(piece)[..] == *digest)
+            });
+        if !is_whole {
+            return Ok(None);
+        }
+        let place = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
+        bytes.truncate(place(end));
+        bytes.drain(..place(offset));
+        Ok(Some(bytes))
     }
 }
 
@@ -76,12 +172,14 @@ impl Workspace {
     /// # Errors
     /// A workspace that can't be written; a link or a file in place of the host's own directories.
     pub(crate) fn spill(&self, name: &str) -> io::Result<Spill> {
-        let directory = own::directory(&self.own()?, Shelf::OUTPUT.directory())?;
+        let own = self.own()?;
+        let directory = own::directory(&own, Shelf::OUTPUT.directory())?;
         let run = Run::in_workspace(self)?;
         let file = disk::create(run.handle(), BEGUN)?;
-        // The directory may have come with somebody's repository, open to everybody.
         rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        Ok(Spill { directory, run, file, name: name.to_owned(), bytes: 0 })
+        let name = name.to_owned();
+        let (digests, piece) = (Vec::new(), Sha256::new());
+        Ok(Spill { own, directory, run, file, name, bytes: 0, digests, piece })
     }
 
     /// The names of the streams that are kept and begin like this, with their sizes in bytes.
@@ -89,16 +187,16 @@ impl Workspace {
     /// # Errors
     /// The directory can't be read.
     pub fn outputs(&self, beginning: &str) -> io::Result<Vec<(String, u64)>> {
-        let Some(directory) = self.output_directory()? else { return Ok(Vec::new()) };
+        let Some((own, directory)) = self.output_directory()? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for entry in disk::entries(&directory)? {
             let Ok(name) = entry?.name.into_string() else { continue };
             if !name.starts_with(beginning) || !is_name(&name) {
                 continue;
             }
-            // It may just have made room for another one.
-            if let Some(stat) = disk::look(&directory, &name)? {
-                found.push((name, u64::try_from(stat.st_size).unwrap_or(0)));
+            match Seal::read(&own, &name)? {
+                Some(seal) => found.push((name, seal.bytes)),
+                None => tracing::warn!("{}", not_written(&name)),
             }
         }
         found.sort_unstable();
@@ -109,36 +207,41 @@ impl Workspace {
     /// and the size of the whole. None where no stream of that name is kept.
     ///
     /// # Errors
-    /// It can't be read.
+    /// It can't be read, or is not what the host has written.
     pub fn output(
         &self,
         name: &str,
         offset: u64,
         length: u64,
     ) -> io::Result<Option<(Vec<u8>, u64)>> {
-        let Some(directory) = self.output_directory()?.filter(|_| is_name(name)) else {
+        let Some((own, directory)) = self.output_directory()?.filter(|_| is_name(name)) else {
             return Ok(None);
         };
-        let mut file: File = match disk::open(&directory, name, OFlags::RDONLY) {
+        let file: File = match disk::open(&directory, name, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?.into(),
         };
-        let about = file.metadata()?;
-        if !about.is_file() {
+        if !file.metadata()?.is_file() {
             return Err(io::Error::other("no regular file"));
         }
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(offset))?;
-        file.take(length).read_to_end(&mut bytes)?;
-        Ok(Some((bytes, about.len())))
+        let changed = || io::Error::new(io::ErrorKind::InvalidData, not_written(name));
+        let seal = Seal::read(&own, name)?.ok_or_else(changed)?;
+        let part = seal.read_part(&file, offset, length)?.ok_or_else(changed)?;
+        Ok(Some((part, seal.bytes)))
     }
 
-    fn output_directory(&self) -> io::Result<Option<OwnedFd>> {
-        match self.existing_own()? {
-            None => Ok(None),
-            Some(own) => own::existing_directory(&own, Shelf::OUTPUT.directory()),
-        }
+    fn output_directory(&self) -> io::Result<Option<(Arc<Own>, OwnedFd)>> {
+        let Some(own) = self.existing_own()? else { return Ok(None) };
+        let directory = own::existing_directory(&own, Shelf::OUTPUT.directory())?;
+        Ok(directory.map(|directory| (own, directory)))
     }
+}
+
+fn not_written(name: &str) -> String {
+    format!(
+        "{OWN}/{}/{name} is not what this host has written there, and is not shown",
+        Shelf::OUTPUT.directory()
+    )
 }
 
 /// Whether a stream could have this name.
@@ -161,6 +264,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::workspace::Secret;
 
     fn keep(workspace: &Workspace, name: &str, pieces: &[&[u8]]) {
         let mut spill = workspace.spill(name).unwrap();
@@ -174,7 +278,7 @@ mod tests {
     #[test]
     fn a_stream_is_kept_whole_and_read_in_parts() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(directory.path()).unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         assert_eq!(workspace.outputs("").unwrap(), []);
         assert_eq!(workspace.output("a-1.1.stdout", 0, 9).unwrap(), None);
         keep(&workspace, "a-1.1.stdout", &[b"0123", b"456789"]);
@@ -202,7 +306,7 @@ mod tests {
     #[test]
     fn nothing_stays_of_a_stream_that_nobody_keeps() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(directory.path()).unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         let own = directory.path().join(".cofferdam");
         let mut spill = workspace.spill("a.1.stdout").unwrap();
         spill.write(b"some").unwrap();
@@ -222,7 +326,7 @@ mod tests {
     #[test]
     fn it_is_its_owners_alone_and_no_link_is_followed() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(directory.path()).unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         let output = directory.path().join(".cofferdam/output");
         std::fs::create_dir_all(&output).unwrap();
         std::fs::set_permissions(&output, Permissions::from_mode(0o777)).unwrap();
@@ -244,7 +348,7 @@ mod tests {
     #[test]
     fn the_oldest_streams_make_room() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(directory.path()).unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         let output = directory.path().join(".cofferdam/output");
         for call in 0..Shelf::OUTPUT.most() + 3 {
             let name = format!("{call}.1.stdout");

@@ -21,17 +21,15 @@ use rustix::fs::AtFlags;
 use super::apply::{TEMPORARY, finish, write_manifest};
 use super::disk::Spot;
 use super::manifest::{FILE, Manifest};
-use super::seal::Key;
 use super::sealed::{self, Found};
-use super::{OWN, Workspace, disk, history, own};
+use super::{Key, OWN, Own, Workspace, disk, history, own};
 
 /// Where a transaction is staged.
 const STAGING: &str = "staging";
 
 /// The directories that a transaction needs, open.
 pub(super) struct Store {
-    own: OwnedFd,
-    key: Key,
+    own: Arc<Own>,
     pub(super) staging: Arc<OwnedFd>,
     images: OwnedFd,
     history: OwnedFd,
@@ -39,20 +37,19 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the directories, made where they are missing.
-    pub(super) fn open(own: OwnedFd, key: &Key) -> io::Result<Self> {
+    pub(super) fn open(own: Arc<Own>) -> io::Result<Self> {
         Ok(Self {
-            staging: Arc::new(own::directory(&own, STAGING)?),
+            staging: Arc::new(own::directory(&*own, STAGING)?),
             // Where a commit goes in the end is looked at before there is one.
-            images: own::directory(&own, history::IMAGES)?,
-            history: own::directory(&own, history::DIRECTORY)?,
-            key: key.clone(),
+            images: own::directory(&*own, history::IMAGES)?,
+            history: own::directory(&*own, history::DIRECTORY)?,
             own,
         })
     }
 
     /// What authenticates manifests.
     pub(super) fn key(&self) -> &Key {
-        &self.key
+        self.own.key()
     }
 
     /// Finishes or removes what others left: the lock is held, so nobody is at work on it.
@@ -63,7 +60,7 @@ impl Store {
         if disk::is_empty(&*self.staging)? {
             return Ok(None);
         }
-        let mut manifest = match sealed::read(&self.staging, FILE, &self.key)? {
+        let mut manifest = match sealed::read(&self.staging, FILE, self.key())? {
             Found::Nothing => {
                 self.discard()?;
                 return Ok(None);
@@ -99,20 +96,20 @@ impl Store {
 
     fn write_again(&self, manifest: &Manifest) -> io::Result<()> {
         disk::remove(&self.staging, TEMPORARY, AtFlags::empty())?;
-        sealed::encode(manifest, &self.key)
+        sealed::encode(manifest, self.key())
             .and_then(|encoded| write_manifest(&self.staging, &encoded, true, || Ok(())))
             .map_err(|error| unfinished(manifest, &error))
     }
 
     /// Moves everything that is staged out of the way: it may hold what a commit has replaced.
     fn set_aside(&mut self, reason: &str) -> io::Result<()> {
-        let place = own::set_aside(&self.own, &self.own, STAGING)?;
+        let place = own::set_aside(&self.own, &*self.own, STAGING)?;
         tracing::warn!(
             "{OWN}/{STAGING} held a commit that can't be finished: {reason}. It is kept in {place}, \
              where files may be that the commit had replaced; look at it, and remove it if you need \
              nothing of it"
         );
-        self.staging = Arc::new(own::directory(&self.own, STAGING)?);
+        self.staging = Arc::new(own::directory(&*self.own, STAGING)?);
         Ok(())
     }
 
@@ -123,7 +120,7 @@ impl Store {
         let latest = if known > 0 && stamp == stamp_of(known) {
             known
         } else {
-            history::latest_sequence(&self.history, &self.key)?.max(known)
+            history::latest_sequence(&self.history, self.key())?.max(known)
         };
         manifest.sequence = latest + 1;
         Ok(())
@@ -136,7 +133,7 @@ impl Store {
             move_if_there(&self.staging, &image, &self.images)?;
         }
         // From here on it is the history's.
-        let name = history::name_of(manifest, &self.key);
+        let name = history::name_of(manifest, self.key());
         disk::rename(&self.staging, FILE, &self.history, &name)?;
         if is_tidy { Ok(()) } else { self.discard() }
     }

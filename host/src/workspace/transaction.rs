@@ -68,8 +68,12 @@ impl Locked {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
+        // Somebody with another secret may have set it aside meanwhile.
+        if !workspace.is_current(&own)? {
+            return Ok(None);
+        }
         let runs = own::existing_directory(&own, outside::DIRECTORY)?;
-        Ok(Some(Self { store: Store::open(own, workspace.key())?, runs, lock }))
+        Ok(Some(Self { store: Store::open(own)?, runs, lock }))
     }
 
     /// Whether nothing is left of anybody.

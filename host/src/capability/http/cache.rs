@@ -139,6 +139,7 @@ fn decode(bytes: Vec<u8>) -> Option<Response<Bytes>> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::workspace::Secret;
 
     fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     fn only_the_same_request_has_the_same_place() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Arc::new(Workspace::open(directory.path()).unwrap());
+        let workspace = Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap());
         let origin: Origin = "https://a.example".parse().unwrap();
         let place = |plugin: &str, target: &'static str, more: &[(&'static str, &'static str)]| {
             let mut headers = headers(more);
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn what_should_not_be_kept_is_not() {
         let directory = tempfile::tempdir().unwrap();
-        let workspace = Arc::new(Workspace::open(directory.path()).unwrap());
+        let workspace = Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap());
         let origin: Origin = "https://a.example".parse().unwrap();
         let asked = headers(&[("cache-control", "max-stale=60")]);
         let target = Uri::from_static("/");

@@ -1,9 +1,8 @@
 //! A directory that belongs to one run. It is locked as long as the run goes on, so that what a
 //! dead host left can be told from what another one works with.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
@@ -120,57 +119,6 @@ fn lock(parent: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
 }
 
 fn remove(parent: &OwnedFd, name: &str, directory: &OwnedFd) -> io::Result<()> {
-    empty(directory)?;
+    disk::remove_all_in(directory)?;
     disk::remove(parent, name, AtFlags::REMOVEDIR)
-}
-
-/// Removes everything in a directory that a program has worked in. Its directories may have no
-/// permissions, names that are not text, and any depth: so each directory comes to the top before
-/// it is looked into.
-fn empty(top: &OwnedFd) -> io::Result<()> {
-    loop {
-        let mut is_empty = true;
-        for entry in disk::entries(top)? {
-            let name = entry?.name;
-            is_empty = false;
-            if unlink(top, &name)? {
-                continue;
-            }
-            let directory = open_anyway(top, &name)?;
-            for entry in disk::entries(&directory)? {
-                let below = entry?.name;
-                if !unlink(&directory, &below)? {
-                    open_anyway(&directory, &below)?;
-                    // Whatever the program has made is called otherwise.
-                    let fresh = uuid::Uuid::now_v7().to_string();
-                    rustix::fs::renameat(&directory, &below, top, fresh)?;
-                }
-            }
-            match rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR) {
-                // A file system that loses its place while names go: once more.
-                Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-                removed => removed?,
-            }
-        }
-        if is_empty {
-            return Ok(());
-        }
-    }
-}
-
-/// Removes what is not a directory; answers false for a directory.
-fn unlink(directory: impl AsFd, name: &OsStr) -> io::Result<bool> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        // POSIX allows both for a directory.
-        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
-        Err(Errno::NOENT) => Ok(true),
-        removed => Ok(removed.map(|()| true)?),
-    }
-}
-
-/// Opens a directory so that it can be changed, whatever its permissions were.
-fn open_anyway(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
-    let flags = OPEN | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
 }

@@ -226,7 +226,7 @@ fn a_commit_that_is_too_large_to_be_written_down_is_refused() {
 
 /// A workspace in which a commit of several changes was interrupted halfway.
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
-    static STEP: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    static STEP: OnceLock<u64> = OnceLock::new();
     let at = |step: u64| {
         let (directory, root) = place();
         populate(&root);
@@ -248,7 +248,7 @@ fn recovery_stops_at_what_it_can_not_read() {
     let (_directory, root) = interrupted();
     let manifest = own(&root, "staging").join(FILE);
     let whole = fs::read(&manifest).unwrap();
-    let key = open(&root).key().clone();
+    let key = open(&root).own().unwrap().key().clone();
     let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let mut damaged: Vec<(&str, Vec<u8>)> = vec![
         ("of another version", sealed::frame(VERSION + 1, "0", 2, b"?", &key)),
@@ -306,7 +306,7 @@ fn what_is_not_authentic_is_set_aside() {
         let manifest = staging.join(FILE);
         let whole = fs::read(&manifest).unwrap();
         fs::remove_file(&manifest).unwrap();
-        let trusted = open(&root).key().clone();
+        let trusted = open(&root).own().unwrap().key().clone();
         match what {
             "text" => fs::write(&manifest, r#"{"version":1,"changes":[]}"#).unwrap(),
             "empty" => fs::write(&manifest, "").unwrap(),
@@ -364,7 +364,7 @@ fn a_manifest_changes_only_what_a_call_may() {
             "directories": directories, "changes": changes,
         });
         let json = manifest.to_string();
-        let bytes = sealed::frame(VERSION, "0", 2, json.as_bytes(), workspace.key());
+        let bytes = sealed::frame(VERSION, "0", 2, json.as_bytes(), workspace.own().unwrap().key());
         for (name, content) in [("0.1", &b"planted"[..]), ("0.2", b"planted"), (FILE, &bytes)] {
             fs::write(own(&root, "staging").join(name), content).unwrap();
         }
@@ -589,7 +589,7 @@ fn a_planted_history_is_not_believed() {
 #[test]
 fn a_manifest_is_read_whole_or_not_at_all() {
     let (_directory, root) = interrupted();
-    let (staging, key) = (own(&root, "staging"), open(&root).key().clone());
+    let (staging, key) = (own(&root, "staging"), open(&root).own().unwrap().key().clone());
     let directory = fs::File::open(&staging).unwrap();
     let whole = fs::read(staging.join(FILE)).unwrap();
     let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
