@@ -477,6 +477,7 @@ pub fn not_committed(error: &CommitError) -> Failure {
             Failure::new(Status::Failed, FULL, message)
         }
         CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
+        CommitError::TooLarge { .. } => Failure::new(Status::Limit, "CommitLimit", unchanged()),
         CommitError::Unfinished { .. } => {
             Failure::new(Status::Failed, "CommitUnfinished", error.to_string())
         }

@@ -440,6 +440,14 @@ fn closed(directory: OwnedFd) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
+/// Moves something of the host's own out of the way, with everything in it, and returns the path
+/// that it has from now on, from the workspace. Only a person removes what is there.
+pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
+    Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
+}
+
 pub(super) fn open_or_create(
     name: &str,
     open: impl Fn() -> io::Result<OwnedFd>,
