@@ -65,6 +65,7 @@ pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
+use crate::line::Turns;
 pub(crate) use crate::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
@@ -130,7 +131,7 @@ pub struct Workspace {
     root: Dir,
     disk: Arc<OwnedFd>,
     plain: Arc<Overlay>,
-    writers: Arc<writers::Writers>,
+    writers: Arc<Turns>,
 }
 
 impl Workspace {
@@ -151,7 +152,7 @@ impl Workspace {
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
             let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
-            let writers = Arc::default();
+            let writers = Arc::new(Turns::new(1));
             Ok(Self { path: canonical, name, root, disk, plain, writers })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
