@@ -7,8 +7,9 @@
 //! [`files`], [`links`], [`protected`] and [`race`] about the workspace, [`mcp`] about a server
 //! that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
 //! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
-//! [`schemas`] about what it says of itself.
+//! [`schemas`] about what it says of itself. [`beside`] is about hostile clients of a server.
 
+mod beside;
 mod compile;
 pub mod component;
 pub mod engine;

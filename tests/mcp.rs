@@ -9,7 +9,7 @@ mod outputs;
 mod renewal;
 mod roles;
 pub mod server;
-mod sessions;
+pub mod sessions;
 mod stdio;
 
 use std::fs;

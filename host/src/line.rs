@@ -2,6 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{oneshot, watch};
 
 /// Whom something is done for. Addresses take turns, and so do the clients of an address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -15,7 +18,9 @@ pub struct Client {
 /// What waits, each for its client.
 #[derive(Debug)]
 pub struct Line<T> {
-    items: VecDeque<Waiting<T>>,
+    /// The clients for which something waits, in the order in which they came.
+    waiting: Vec<Waiting<T>>,
+    length: usize,
     /// When an address and a client had their last turns, counted in turns. Empty as soon as nothing
     /// waits.
     addresses: HashMap<Option<IpAddr>, u64>,
@@ -23,10 +28,11 @@ pub struct Line<T> {
     turns: u64,
 }
 
+/// What waits for a client.
 #[derive(Debug)]
 struct Waiting<T> {
     client: Client,
-    item: T,
+    items: VecDeque<T>,
     /// Since when, counted in turns.
     since: u64,
 }
@@ -34,37 +40,45 @@ struct Waiting<T> {
 impl<T> Default for Line<T> {
     fn default() -> Self {
         let (addresses, clients) = (HashMap::new(), HashMap::new());
-        Self { items: VecDeque::new(), addresses, clients, turns: 0 }
+        Self { waiting: Vec::new(), length: 0, addresses, clients, turns: 0 }
     }
 }
 
 impl<T> Line<T> {
     /// Adds something at the end.
     pub fn add(&mut self, client: Client, item: T) {
-        self.items.push_back(Waiting { client, item, since: self.turns });
+        self.length += 1;
+        match self.waiting.iter_mut().find(|waiting| waiting.client == client) {
+            Some(waiting) => waiting.items.push_back(item),
+            None => {
+                self.waiting.push(Waiting { client, items: [item].into(), since: self.turns });
+            }
+        }
     }
 
     /// How much waits.
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.length
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.length == 0
     }
 
     /// What is next of those clients that `may` have a turn: of the address, and then of the client,
     /// whose last turn is the longest ago. Where clients have had none, every other turn is that of
     /// the one that came last: a crowd delays it by one turn, and not by all of theirs.
     pub fn take(&mut self, may: impl Fn(&Client) -> bool) -> Option<(Client, T)> {
-        let is_last = self.items.len() == 1;
-        let place = if is_last { 0 } else { self.next(&may)? };
-        if !may(&self.items.get(place)?.client) {
-            return None;
+        let all = self.waiting.iter().enumerate().filter(|(_, waiting)| may(&waiting.client));
+        let (place, _) = all.min_by_key(|(place, waiting)| self.rank(*place, waiting))?;
+        let waiting = self.waiting.get_mut(place)?;
+        let (client, item) = (waiting.client, waiting.items.pop_front()?);
+        if waiting.items.is_empty() {
+            self.waiting.remove(place);
         }
-        let Waiting { client, item, .. } = self.items.remove(place)?;
-        if is_last {
+        self.length -= 1;
+        if self.is_empty() {
             self.addresses.clear();
             self.clients.clear();
             self.turns = 0;
@@ -76,21 +90,85 @@ impl<T> Line<T> {
         Some((client, item))
     }
 
-    fn next(&self, may: impl Fn(&Client) -> bool) -> Option<usize> {
-        let prefers_last = self.turns % 2 == 1;
-        let rank = |place: usize, waiting: &Waiting<T>| {
-            let address = self.addresses.get(&waiting.client.address).copied().unwrap_or_default();
-            match self.clients.get(&waiting.client) {
-                None if prefers_last => (address, 0, self.items.len() - place),
-                None => (address, waiting.since, place),
-                Some(turn) => (address, *turn, place),
+    fn rank(&self, place: usize, waiting: &Waiting<T>) -> (u64, u64, usize) {
+        let address = self.addresses.get(&waiting.client.address).copied().unwrap_or_default();
+        match self.clients.get(&waiting.client) {
+            None if self.turns % 2 == 1 => (address, 0, self.waiting.len() - place),
+            None => (address, waiting.since, place),
+            Some(turn) => (address, *turn, place),
+        }
+    }
+}
+
+/// A number of turns that are given at a time.
+#[derive(Debug)]
+pub struct Turns {
+    state: Mutex<State>,
+    /// How often a turn has passed from one to another.
+    passed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    line: Line<oneshot::Sender<Turn>>,
+}
+
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub struct Turn(Option<Arc<Turns>>);
+
+impl Turns {
+    /// So many at a time.
+    pub fn new(free: usize) -> Self {
+        let state = State { free, line: Line::default() };
+        Self { state: Mutex::new(state), passed: watch::Sender::default() }
+    }
+
+    /// The next turn of a client: at once, or what to wait for.
+    pub fn next(self: &Arc<Self>, client: Client) -> Result<Turn, oneshot::Receiver<Turn>> {
+        let mut state = self.state();
+        match state.free.checked_sub(1) {
+            Some(free) => {
+                state.free = free;
+                Ok(Turn(Some(Arc::clone(self))))
             }
-        };
-        let all = self.items.iter().enumerate().filter(|(_, waiting)| may(&waiting.client));
-        let (place, waiting) = all.min_by_key(|(place, waiting)| rank(*place, waiting))?;
-        // What one client asks for is done in its order.
-        let of_client = |earlier: &Waiting<T>| earlier.client == waiting.client;
-        self.items.iter().take(place + 1).position(of_client)
+            None => {
+                let (turn, waits) = oneshot::channel();
+                state.line.add(client, turn);
+                Err(waits)
+            }
+        }
+    }
+
+    /// Tells each time that a turn passes from one to another.
+    pub fn passed(&self) -> watch::Receiver<u64> {
+        self.passed.subscribe()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(turns) = self.0.take() else { return };
+        let mut turn = Self(Some(Arc::clone(&turns)));
+        let mut state = turns.state();
+        while let Some((_, next)) = state.line.take(|_| true) {
+            match next.send(turn) {
+                Ok(()) => {
+                    drop(state);
+                    turns.passed.send_modify(|passed| *passed += 1);
+                    return;
+                }
+                // It does not wait any more.
+                Err(back) => turn = back,
+            }
+        }
+        state.free += 1;
+        turn.0 = None;
     }
 }
 
@@ -142,6 +220,24 @@ mod tests {
         let turns = turns(&waiting);
         assert!(turns[..2].contains(&client(1, 1000)), "{:?}", &turns[..2]);
         assert_eq!(turns[0], client(1, 0));
+    }
+
+    #[tokio::test]
+    async fn turns_pass_to_those_who_still_wait() {
+        let turns = Arc::new(Turns::new(1));
+        let [one, other] = [client(1, 1), client(1, 2)];
+        let first = turns.next(one).unwrap();
+        let gone = turns.next(other).unwrap_err();
+        let waits = turns.next(one).unwrap_err();
+        drop(gone);
+        drop(first);
+        let second = waits.await.unwrap();
+        let third = turns.next(other).unwrap_err();
+        drop(second);
+        // A turn that has come is not lost with who it was for.
+        drop(third);
+        assert!(turns.next(one).is_ok());
+        assert_eq!(*turns.passed().borrow(), 2);
     }
 
     #[test]

@@ -97,6 +97,56 @@ fn other_hosts_and_pages_are_refused() {
     }
 }
 
+/// What could be read in two ways: a user before the host, two hosts, another host in the address.
+#[test]
+fn requests_say_in_one_way_where_they_go() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    let port = server.address.port();
+    let own = format!("localhost:{port}");
+    let to = |host: &str| list("/mcp").with("Host", host);
+    for (request, status) in [
+        (to("evil@localhost"), 400),
+        (to(&format!("evil@{own}")), 400),
+        (to("localhost@evil.example.com"), 400),
+        (to("localhost:"), 400),
+        (to("localhost:80:80"), 400),
+        (to("::1"), 400),
+        (to("[localhost]"), 400),
+        (to("localhost, evil.example.com"), 400),
+        (to(""), 400),
+        (to("localhost."), 403),
+        (to("LOCALHOST"), 200),
+        (list("/mcp").without("Host"), 400),
+        (list("/mcp").and("Host", "evil.example.com"), 400),
+        (to("evil.example.com").and("Host", "localhost"), 400),
+        (list("/mcp").and("Host", "localhost"), 400),
+        (list("/mcp").to("http://evil.example.com/mcp"), 400),
+        (list("/mcp").to("http://evil@localhost/mcp"), 400),
+        (list("/mcp").to("https://localhost/mcp"), 400),
+        (list("/mcp").to("http://localhost/mcp"), 200),
+        (to(&own).to(&format!("http://{own}/mcp")), 200),
+        (to(&own).to("http://localhost/mcp"), 400),
+        (to("evil.example.com").to("http://localhost/mcp"), 400),
+        (to("evil.example.com").to("http://evil.example.com/mcp"), 403),
+        (list("/mcp").to("*"), 400),
+        (list("/mcp").and("Origin", &format!("http://evil@{own}")), 403),
+        (list("/mcp").and("Origin", "null"), 403),
+        (list("/mcp").and("Origin", &format!("http://{own}")), 200),
+        (
+            list("/mcp")
+                .and("Origin", &format!("http://{own}"))
+                .and("Origin", "http://evil.example.com"),
+            400,
+        ),
+        (Request::get("/health").with("Host", "evil@localhost"), 400),
+        (Request::get("/health").with("Host", "monitor.example.com"), 200),
+    ] {
+        let (found, _, body) = server.ask(&request);
+        assert_eq!(found, status, "{request:?}: {body}");
+    }
+}
+
 #[test]
 fn an_origin_that_no_page_has_is_refused() {
     let place = Place::new();

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub const SERVE: &[&str] = &["serve", "--http", "127.0.0.1:0"];
 
 pub struct Server {
     child: Child,
-    said: mpsc::Receiver<String>,
+    said: Mutex<mpsc::Receiver<String>>,
     pub address: SocketAddr,
 }
 
@@ -37,6 +37,7 @@ impl Server {
                 let _ = sender.send(line);
             }
         });
+        let said = Mutex::new(said);
         let mut server = Self { child, said, address: ([127, 0, 0, 1], 0).into() };
         let line = server.says("serving http://");
         let (_, address) = line.split_once("serving http://").unwrap();
@@ -47,7 +48,7 @@ impl Server {
     /// Waits until it says something on standard error: the line.
     pub fn says(&self, words: &str) -> String {
         loop {
-            let line = self.said.recv_timeout(PATIENCE);
+            let line = self.said.lock().unwrap().recv_timeout(PATIENCE);
             let line = line.unwrap_or_else(|_| panic!("the server does not say {words:?}"));
             if line.contains(words) {
                 return line;
@@ -68,11 +69,26 @@ impl Server {
 
     /// Sends a request, whose answer can be read then.
     pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.try_send(request).unwrap()
+    }
+
+    /// The same; none where nobody listens any more.
+    pub fn try_send(&self, request: &Request) -> Option<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         // A server that has seen enough does not read the rest.
         let _ = stream.write_all(request.text().as_bytes());
-        BufReader::new(stream)
+        Some(BufReader::new(stream))
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it, whoever else has it.
+    pub fn kill(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
     }
 
     /// Sends the beginning of a request, and no more.
@@ -104,6 +120,7 @@ impl Drop for Server {
 }
 
 /// A request of revision 2026-07-28.
+#[derive(Debug)]
 pub struct Request {
     method: &'static str,
     path: String,
@@ -166,6 +183,18 @@ impl Request {
         let mut message: Value = serde_json::from_str(body).unwrap();
         message["params"]["_meta"][name] = value.clone();
         *body = message.to_string();
+        self
+    }
+
+    /// The same with one more header, even if it has one of that name.
+    pub fn and(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same to another address.
+    pub fn to(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.path);
         self
     }
 

@@ -1,10 +1,11 @@
 //! Sessions over HTTP, as clients have them that speak the revisions before 2026-07-28.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::http::{document, wait_for_progress};
+use super::http::wait_for_progress;
 use super::server::{Request, Server};
 use super::{PATIENCE, wait_for_the_end};
 use crate::support::Place;
@@ -13,24 +14,32 @@ use crate::trial::configure;
 /// How many a server has at most.
 const SESSIONS: usize = 1024;
 
-fn post(body: &Value) -> Request {
+/// How many calls are cancelled at any moment.
+pub const CANCELLED: usize = 200;
+
+pub fn post(body: &Value) -> Request {
     Request::post("/mcp", "", &json!({}))
         .without("Mcp-Method")
         .with("MCP-Protocol-Version", "2025-06-18")
         .with_body(&body.to_string())
 }
 
-fn begin(server: &Server) -> (u16, String, String) {
+/// What begins a session.
+pub fn beginning() -> Request {
     let request = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
         "clientInfo": {"name": "tests", "version": "0"},
     }});
-    server.ask(&post(&request))
+    post(&request)
+}
+
+fn begin(server: &Server) -> (u16, String, String) {
+    server.ask(&beginning())
 }
 
 /// A session: its name.
-fn session(server: &Server) -> String {
+pub fn session(server: &Server) -> String {
     let (status, head, body) = begin(server);
     assert_eq!(status, 200, "{body}");
     let name = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
@@ -61,25 +70,72 @@ fn the_end_of_a_session_ends_its_calls() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
+/// What is asked for in a session: the status, the head, the body.
+fn ask(server: &Server, session: &str, message: &Value) -> (u16, String, String) {
+    server.ask(&post(message).with("Mcp-Session-Id", session))
+}
+
+/// There are not any number of sessions, but nobody can take all of them: those that do nothing make
+/// room, first of all those in which nothing was ever asked for.
 #[test]
-fn there_are_not_any_number_of_sessions() {
+fn idle_sessions_make_room_for_others() {
     let place = Place::new();
+    configure(&place, "[limits]\ncall-ms = 600000\n");
     let server = Server::new(&place, &[]);
-    let name = session(&server);
-    for _ in 1..SESSIONS {
-        session(&server);
-    }
-    let (status, head, body) = begin(&server);
-    assert_eq!(status, 503, "{body}");
-    assert!(head.contains("retry-after: ") && body.contains("1024 sessions"), "{head} {body}");
-    // Those that there are go on, and what needs none.
+    let used = session(&server);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
-    let (_, _, body) = server.ask(&post(&ping).with("Mcp-Session-Id", &name));
-    assert_eq!(document(&body)["id"], 2, "{body}");
-    assert_eq!(server.ask(&super::http::list("/mcp")).0, 200);
-    end(&server, &name);
+    assert_eq!(ask(&server, &used, &ping).0, 200);
+    let busy = session(&server);
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "conformance__wait",
+        "arguments": {"how": "sleep"},
+        "_meta": {"progressToken": "token"},
+    }});
+    let mut answers = server.send(&post(&call).with("Mcp-Session-Id", &busy));
+    wait_for_progress(&mut answers);
+    let unused = session(&server);
     let began = Instant::now();
-    while begin(&server).0 != 200 {
-        assert!(began.elapsed() < PATIENCE, "a session that has ended keeps its place");
+    for _ in 0..SESSIONS + 100 {
+        session(&server);
+        assert!(began.elapsed() < PATIENCE);
     }
+    for (session, status) in [(&used, 200), (&busy, 200), (&unused, 404)] {
+        let (found, _, body) = ask(&server, session, &ping);
+        assert_eq!(found, status, "{body}");
+    }
+    end(&server, &busy);
+    wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
+}
+
+/// A call that is cancelled has either changed nothing, or is answered as what it is.
+#[test]
+fn cancelled_calls_are_answered_if_they_are_committed() {
+    let place = Place::new();
+    let server = Arc::new(Server::new(&place, &[]));
+    let name = session(&server);
+    let begin = |id: usize| {
+        let (server, name) = (Arc::clone(&server), name.clone());
+        std::thread::spawn(move || {
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+                "name": "files__write_file",
+                "arguments": {"path": format!("{id}.txt"), "content": "x"},
+            }});
+            // It ends in any case.
+            ask(&server, &name, &call).2
+        })
+    };
+    let mut answered = 0;
+    for id in 0..CANCELLED {
+        let call = begin(id);
+        std::thread::sleep(Duration::from_micros((id as u64 * 7919) % 3000));
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {
+            "requestId": id,
+        }});
+        assert_eq!(ask(&server, &name, &cancel).0, 202);
+        let body = call.join().unwrap();
+        let is_answered = body.contains("bytes_written");
+        assert_eq!(place.workspace().join(format!("{id}.txt")).exists(), is_answered, "{body}");
+        answered += usize::from(is_answered);
+    }
+    println!("{answered} of {CANCELLED} calls were committed, and answered");
 }

@@ -1,6 +1,7 @@
 //! The server on standard input and output, with clients that no official one is like: they do not
 //! read, send what is not a message, or leave questions open.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::server::message;
+use super::sessions::CANCELLED;
 use super::{PATIENCE, TWICE, ends, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
@@ -263,6 +265,36 @@ fn open_questions_take_no_place_of_a_call() {
     assert_eq!(written["result"]["structuredContent"]["bytes_written"], 2, "{written}");
     write(&mut session, 67);
     assert_eq!(session.hears()["method"], "elicitation/create");
+}
+
+/// A call that is cancelled has either changed nothing, or is answered as what it is.
+#[test]
+fn cancelled_calls_are_answered_if_they_are_committed() {
+    let place = Place::new();
+    let mut session = Session::begun(&place, &json!({}));
+    let calls = 2 * CANCELLED as u64;
+    for id in 1..=calls {
+        let arguments = json!({"path": format!("{id}.txt"), "content": "x"});
+        session.call(id, "files__write_file", &arguments);
+        std::thread::sleep(Duration::from_micros((id * 7919) % 3000));
+        let params = json!({"requestId": id});
+        let method = "notifications/cancelled";
+        session.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+    session.stdin = None;
+    let mut answered = BTreeSet::new();
+    for line in session.stdout.take().unwrap().lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let id = message["id"].as_u64().unwrap();
+        assert!(message["result"]["structuredContent"]["bytes_written"] == 1, "{message}");
+        assert!(answered.insert(id), "{message}");
+    }
+    assert!(session.wait().success());
+    let is_written = |id: &u64| place.workspace().join(format!("{id}.txt")).exists();
+    assert_eq!((1..=calls).filter(is_written).collect::<BTreeSet<_>>(), answered);
+    let commits = ends(&place.workspace()).iter().filter(|end| end["commit"].is_string()).count();
+    assert_eq!(commits, answered.len());
+    println!("{} of {calls} calls were committed, and answered", answered.len());
 }
 
 /// Nobody answers them any more.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rmcp::model::{PromptListChangedNotification, ServerNotification, ToolListChangedNotification};
 use rmcp::service::{Peer, SubscriptionContext, SubscriptionSendError};
-use rmcp::{RoleServer, ServiceError};
+use rmcp::{ErrorData, RoleServer, ServiceError};
 
 use super::Server;
 use super::connection::Connection;
 use super::offer::Offer;
+use super::work::busy;
 
 /// How long a client may take to hear of a change.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -57,22 +58,29 @@ impl Sessions {
 }
 
 /// Tells a client of each change that it listens for, until it stops or the server does.
-pub(super) async fn listen(server: &Server, context: &SubscriptionContext) {
+///
+/// # Errors
+/// A client that listens too often already.
+pub(super) async fn listen(
+    server: &Server,
+    context: &SubscriptionContext,
+) -> Result<(), ErrorData> {
     let mut offers = server.shared.offer.subscribe();
     let mut known = Arc::clone(&offers.borrow_and_update());
     let connection = Connection::of(&context.request_context().extensions);
+    let _listening = connection.listen().ok_or_else(busy)?;
     loop {
         tokio::select! {
-            () = context.cancelled() => return,
-            () = connection.silent.cancelled() => return,
-            () = server.shared.stopping.cancelled() => return,
-            changed = offers.changed() => if changed.is_err() { return },
+            () = context.cancelled() => return Ok(()),
+            () = connection.silent.cancelled() => return Ok(()),
+            () = server.shared.stopping.cancelled() => return Ok(()),
+            changed = offers.changed() => if changed.is_err() { return Ok(()) },
         }
         let new = Arc::clone(&offers.borrow_and_update());
         for notice in notices(&known, &new, server.role.as_deref()) {
             match context.sink().send(notice).await {
                 Ok(()) | Err(SubscriptionSendError::NotificationNotAccepted(_)) => {}
-                Err(_) => return,
+                Err(_) => return Ok(()),
             }
         }
         known = new;

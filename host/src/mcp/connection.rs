@@ -1,7 +1,7 @@
 //! What a request knows of the connection that it came by, and what becomes of it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{
@@ -26,6 +26,20 @@ pub(super) struct Connection {
     /// What waits to be read by the client, in bytes, where that is known.
     pub unread: Option<watch::Receiver<usize>>,
     requests: Arc<Requests>,
+    /// How many of its requests listen for changes.
+    listening: Arc<AtomicUsize>,
+}
+
+/// How many requests of a connection may listen for changes.
+const LISTENING: usize = 16;
+
+/// A request that listens, until it is dropped.
+pub(super) struct Listening(Arc<AtomicUsize>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The requests of a connection that have not ended.
@@ -99,6 +113,13 @@ impl Connection {
             message.request.extensions_mut().insert(request.clone());
             self.open().insert(message.id.clone(), request);
         }
+    }
+
+    /// One more request that listens; none, where too many do.
+    pub fn listen(&self) -> Option<Listening> {
+        let before = self.listening.fetch_add(1, Ordering::Relaxed);
+        let listening = Listening(Arc::clone(&self.listening));
+        (before < LISTENING).then_some(listening)
     }
 
     /// How many requests have not ended.

@@ -21,7 +21,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use sha2::{Digest as _, Sha256};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -37,6 +37,9 @@ const BODY: Duration = Duration::from_secs(60);
 /// How long clients get to read what is left to say when the server stops, and then again to hear
 /// that the streams without an end have one.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How many connections may wait to be taken.
+const BACKLOG: u32 = 4096;
 
 /// How many addresses are remembered before those are forgotten that have been quiet.
 const ADDRESSES: usize = 10_000;
@@ -96,8 +99,7 @@ pub async fn serve_http(
     if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
         return Err(HttpError::Origin(origin.clone()));
     }
-    let listener =
-        TcpListener::bind(address).await.map_err(|error| HttpError::Listen(address, error))?;
+    let listener = listen(address).map_err(|error| HttpError::Listen(address, error))?;
     let address = listener.local_addr().unwrap_or(address);
     ready(address);
     // Calls are stopped before the streams that their answers take.
@@ -109,6 +111,14 @@ pub async fn serve_http(
     closing.cancel();
     connections.ended(LAST_ANSWERS).await;
     Ok(())
+}
+
+/// Listens on an address, where a crowd may come at once.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Whether a browser can send this origin, or the library takes it for any port of one (`:*`).

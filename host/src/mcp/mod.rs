@@ -49,9 +49,9 @@ use self::page::{Listings, page};
 use self::results::Results;
 use self::slot::Slots;
 use self::stdio::Stdio;
-use self::work::Works;
 use crate::dispatch::Refusal;
 use crate::host::{Config, Host, OpenError};
+use crate::line::Turns;
 use crate::runtime::blocking;
 use crate::telemetry::Telemetry;
 
@@ -101,7 +101,8 @@ struct Shared {
     offer: watch::Sender<Arc<Offer>>,
     sessions: Sessions,
     slots: Slots,
-    works: Works,
+    /// Of what is work and no call.
+    works: Arc<Turns>,
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
@@ -126,7 +127,7 @@ impl Server {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
             slots: Slots::new(workers + WAITING),
-            works: Works::new(workers),
+            works: Arc::new(Turns::new(workers)),
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
@@ -329,7 +330,6 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        changes::listen(self, &context).await;
-        Ok(())
+        changes::listen(self, &context).await
     }
 }

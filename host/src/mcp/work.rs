@@ -3,33 +3,14 @@
 
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use tokio::sync::Semaphore;
 
 use super::Server;
 use super::call::BUSY;
 use super::connection::{self, Connection, Request};
 use crate::line::Client;
 
-/// How many such requests may wait, whoever makes them.
-const WAITING: usize = 64;
-
 /// How much may wait to be read by a client before more is made for it, in bytes.
 const UNREAD: usize = 8 << 20;
-
-/// The places of such work.
-pub(super) struct Works {
-    /// Those that are being done.
-    running: Semaphore,
-    /// Those, and what waits.
-    all: Semaphore,
-}
-
-impl Works {
-    /// Places for this many at a time.
-    pub fn new(count: usize) -> Self {
-        Self { running: Semaphore::new(count), all: Semaphore::new(count + WAITING) }
-    }
-}
 
 impl Server {
     /// Has something done for a client, which it knows by its name.
@@ -44,12 +25,12 @@ impl Server {
         let (connection, asked) =
             (Connection::of(&context.extensions), Request::of(&context.extensions));
         let client = connection::client(&context.extensions);
-        let busy = || ErrorData::internal_error(format!("Busy: {BUSY}"), None);
         let _slot = self.shared.slots.take(client).ok_or_else(busy)?;
-        let works = &self.shared.works;
-        let _place = works.all.try_acquire().map_err(|_| busy())?;
         let work = async {
-            let _running = works.running.acquire().await.map_err(|_| busy())?;
+            let _turn = match self.shared.works.next(client) {
+                Ok(turn) => turn,
+                Err(waits) => waits.await.map_err(|_| busy())?,
+            };
             if let Some(mut unread) = connection.unread.clone() {
                 // Where it is closed, nobody reads.
                 let _ = unread.wait_for(|unread| *unread < UNREAD).await;
@@ -64,6 +45,11 @@ impl Server {
             () = self.shared.stopping.cancelled() => Err(gone()),
         }
     }
+}
+
+/// What a client hears that asks for too much.
+pub(super) fn busy() -> ErrorData {
+    ErrorData::internal_error(format!("Busy: {BUSY}"), None)
 }
 
 fn gone() -> ErrorData {

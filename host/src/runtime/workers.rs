@@ -35,7 +35,8 @@ const TURN: Duration = Duration::from_millis(20);
 /// When a call takes long.
 const LONG: Duration = Duration::from_millis(10);
 
-/// How many threads there may be besides one for each call of a client that is alone.
+/// How many threads there may be besides one for each call of a client that is alone: for those
+/// calls that take long.
 pub(super) const MORE: usize = 32;
 
 struct Job {
@@ -65,6 +66,13 @@ struct Pool {
 struct Threads {
     number: usize,
     busy: Vec<Busy>,
+}
+
+impl Threads {
+    /// How many are not held up by a call that takes long.
+    fn quick(&self) -> usize {
+        self.number - self.busy.iter().filter(|busy| busy.is_slow).count()
+    }
 }
 
 /// A thread that runs a call.
@@ -228,9 +236,12 @@ impl<'a> Turn<'a> {
         let mut threads = pool.threads();
         // A priority can't be raised again.
         let is_slow = threads.busy.iter().any(|busy| busy.thread == self.thread && busy.is_slow);
-        let goes_on = !is_slow && (threads.number <= pool.count || !pool.queue.is_empty());
-        threads.number -= usize::from(!goes_on);
-        let is_replaced = threads.number < pool.count;
+        let goes_on = !is_slow && (threads.quick() <= pool.count || !pool.queue.is_empty());
+        if !goes_on {
+            threads.number -= 1;
+            threads.busy.retain(|busy| busy.thread != self.thread);
+        }
+        let is_replaced = threads.quick() < pool.count && threads.number < pool.count + MORE;
         drop(threads);
         drop(self);
         if is_replaced {

@@ -76,6 +76,7 @@ pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
 pub use transaction::{BeginError, CommitError, Purpose, Transaction};
 
+use crate::line::Turns;
 use crate::plugin::text;
 pub(crate) use crate::policy::OWN;
 
@@ -154,7 +155,7 @@ pub struct Workspace {
     own: Mutex<Option<Arc<Own>>>,
     /// Whether it was said that it does not.
     has_warned: AtomicBool,
-    writers: Arc<writers::Writers>,
+    writers: Arc<Turns>,
     caches: cache::Caches,
     /// The sequence of the latest commit that was made through this; 0: none.
     latest: AtomicU64,
@@ -188,7 +189,7 @@ impl Workspace {
                 secret,
                 own: Mutex::default(),
                 has_warned: AtomicBool::default(),
-                writers: Arc::default(),
+                writers: Arc::new(Turns::new(1)),
                 caches: cache::Caches::default(),
                 latest: AtomicU64::default(),
                 recorder: OnceLock::default(),

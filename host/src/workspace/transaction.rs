@@ -33,9 +33,8 @@ use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
 use super::store::Store;
-use super::writers::Turn;
-use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed, stamp};
-use crate::line::Client;
+use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed, stamp, writers};
+use crate::line::{Client, Turn};
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -193,7 +192,7 @@ impl Transaction {
         client: Client,
         patience: Duration,
     ) -> Result<(Self, Option<Manifest>), BeginError> {
-        let turn = workspace.writers.turn(client, patience).await;
+        let turn = writers::turn(&workspace.writers, client, patience).await;
         let turn = turn.ok_or(BeginError::Busy(patience))?;
         let deadline = Instant::now() + patience;
         let locked = loop {
