@@ -14,6 +14,7 @@ pub mod component;
 pub mod engine;
 mod files;
 mod flood;
+mod large;
 mod links;
 mod load;
 mod mcp;

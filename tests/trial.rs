@@ -247,7 +247,7 @@ pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
 }
 
 /// `VmHWM` of a process, in MiB.
-fn peak_memory(status: &Path) -> io::Result<u64> {
+pub fn peak_memory(status: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(status)?;
     let kib = text.lines().find_map(|line| {
         line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok()

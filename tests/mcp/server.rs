@@ -66,6 +66,12 @@ impl Server {
         self.child.wait().unwrap()
     }
 
+    /// The most memory that it had, in MiB.
+    pub fn peak_memory(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        crate::trial::peak_memory(status.as_ref()).unwrap()
+    }
+
     /// Sends a request, whose answer can be read then.
     pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
         let mut stream = TcpStream::connect(self.address).unwrap();

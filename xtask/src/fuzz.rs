@@ -10,7 +10,7 @@ use crate::project::{Project, files_below};
 use crate::tools;
 
 /// How long each target runs, in seconds.
-const SECONDS: u32 = 20;
+const SECONDS: u32 = 10;
 
 /// Runs every fuzz target.
 ///
