@@ -120,14 +120,14 @@ fn four_senders_keep_no_other_client_waiting() {
     let mut latencies: Vec<Duration> = Vec::new();
     thread::scope(|scope| {
         for sender in 0..4 {
-            let (server, over, bodies) = (&server, &over, &bodies);
+            let (address, over, bodies) = (server.address, &over, &bodies);
             scope.spawn(move || {
                 for turn in sender.. {
                     if over.load(Ordering::Relaxed) {
                         return;
                     }
                     let (what, body, status, _) = &bodies[turn % bodies.len()];
-                    let answer = server.ask(&post(body));
+                    let answer = post(body).ask(address);
                     assert!([*status, 503].contains(&answer.0), "{what}: {}", answer.0);
                 }
             });

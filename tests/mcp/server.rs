@@ -74,11 +74,7 @@ impl Server {
 
     /// Sends a request, whose answer can be read then.
     pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // A server that has seen enough does not read the rest.
-        let _ = stream.write_all(request.text().as_bytes());
-        BufReader::new(stream)
+        request.send(self.address)
     }
 
     /// Sends the beginning of a request, and no more.
@@ -91,14 +87,7 @@ impl Server {
 
     /// What it answers to a request: the status, the head, the body.
     pub fn ask(&self, request: &Request) -> (u16, String, String) {
-        let mut stream = self.send(request);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no answer to {}", request.path));
-        (status, head.to_ascii_lowercase(), body.to_owned())
+        request.ask(self.address)
     }
 }
 
@@ -173,6 +162,26 @@ impl Request {
         message["params"]["_meta"][name] = value.clone();
         *body = message.to_string();
         self
+    }
+
+    fn send(&self, address: SocketAddr) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // A server that has seen enough does not read the rest.
+        let _ = stream.write_all(self.text().as_bytes());
+        BufReader::new(stream)
+    }
+
+    /// What the server at an address answers to it, as of [`Server::ask`].
+    pub fn ask(&self, address: SocketAddr) -> (u16, String, String) {
+        let mut stream = self.send(address);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer to {}", self.path));
+        (status, head.to_ascii_lowercase(), body.to_owned())
     }
 
     fn text(&self) -> String {
