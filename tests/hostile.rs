@@ -15,6 +15,7 @@ pub mod component;
 pub mod engine;
 mod files;
 mod flood;
+mod large;
 mod links;
 mod load;
 mod mcp;

@@ -15,7 +15,8 @@ use super::web::{answer, path};
 use super::{Plugin, says};
 use crate::http::server::Server;
 use crate::programs;
-use crate::support::Place;
+use crate::support::{Ended, Place};
+use crate::trial::configure;
 
 /// How long the registry may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -262,19 +263,33 @@ fn a_token_is_got_where_the_registry_says() {
     });
     let place = Place::new();
     let reference = format!("oci://{}/lines:1", registry.address());
-    says(
-        &place.refused(1, &["plugin", "install", &reference]),
-        &["does not let you do that", "docker login"],
-    );
+    // Nobody's password: but what a registry names may not be on this machine or in its network.
+    let words = format!("http://{} has no public address", tokens.address());
+    says(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
+    assert!(tokens.asked().is_empty());
     let docker = place.home_file("config.json");
     let auths = json!({"auths": {registry.address().to_string(): {"username": "ada", "password": "secret"}}});
     fs::write(docker, auths.to_string()).unwrap();
-    let ended = place
-        .command(&["plugin", "install", &reference])
-        .env("DOCKER_CONFIG", place.home())
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{ended:?}");
+    let install = || {
+        let mut command = place.command(&["plugin", "install", &reference]);
+        Ended::of(command.env("DOCKER_CONFIG", place.home()))
+    };
+    // The registry names where the password is to go, so a person has to say the same.
+    let before = tokens.asked().len();
+    let ended = install();
+    let words = format!("`tokens = 'http://{}'` below", tokens.address());
+    says(&ended.stderr, &["wants the password that you keep for it sent to", &words]);
+    assert_eq!((ended.status, tokens.asked().len()), (1, before));
+    let settings =
+        format!("[registries.'{}']\ntokens = 'http://{}'\n", registry.address(), tokens.address());
+    configure(&place, &settings);
+    let ended = install();
+    let words = format!("http://{} has no public address", store.address());
+    says(&ended.stderr, &[&words, "`content = ["]);
+    assert_eq!((ended.status, store.asked().len()), (1, 0));
+    configure(&place, &format!("{settings}content = ['http://{}']\n", store.address()));
+    let ended = install();
+    assert_eq!(ended.status, 0, "{ended:?}");
     // Where content is kept elsewhere, nobody there learns the token.
     let [content] = store.asked().try_into().unwrap();
     assert!(content.starts_with("GET /content ") && !content.contains("uthorization"), "{content}");

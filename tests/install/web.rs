@@ -84,3 +84,46 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
     let updated = place.trusting(&server, &["plugin", "update"]);
     assert_eq!(updated.json()["plugins"][0]["changes"]["version"][1], "6.6.6");
 }
+
+/// A server that the person named, on this machine, sends on to what they did not name.
+#[test]
+fn a_redirect_leads_to_public_addresses_only() {
+    let other = Server::plain(|_| answer("200 OK", "", b"secret"));
+    let elsewhere = format!("location: http://{}/lines.wasm\r\n", other.address());
+    let by_name = format!("location: http://localhost:{}/lines.wasm\r\n", other.address().port());
+    let content = Plugin::new("lines").bytes();
+    let answers = move |head: &str| match path(head) {
+        "/lines.wasm" => answer("200 OK", "", &content),
+        "/own" => answer("302 Found", "location: /lines.wasm\r\n", b""),
+        "/private" => answer("302 Found", "location: https://10.0.0.1/lines.wasm\r\n", b""),
+        "/link-local" => answer("301 Moved", "location: https://169.254.169.254/a\r\n", b""),
+        "/loopback" => answer("307 Temporary Redirect", &elsewhere, b""),
+        "/localhost" => answer("308 Permanent Redirect", &by_name, b""),
+        _ => answer("404 Not Found", "", b""),
+    };
+    let server = Server::plain(answers.clone());
+    let place = Place::new();
+    for (at, why) in [
+        ("/private", "https://10.0.0.1 has no public address"),
+        ("/link-local", "https://169.254.169.254 has no public address"),
+        ("/loopback", "has no public address"),
+        ("/localhost", "has no public address"),
+    ] {
+        let begun = std::time::Instant::now();
+        let address = format!("http://{}{at}", server.address());
+        let ended = place.run(&["plugin", "install", &address]);
+        assert_eq!(ended.status, 1, "{at}: {ended:?}");
+        says(&ended.stderr, &[why]);
+        assert!(begun.elapsed().as_secs() < 5, "{at}: it tried to connect");
+    }
+    assert!(other.asked().is_empty(), "{:?}", other.asked());
+    // From TLS to none, even at the same machine.
+    let secure = Server::new(answers);
+    let address = format!("https://localhost:{}/loopback", secure.address().port());
+    let ended = place.trusting(&secure, &["plugin", "install", &address]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    says(&ended.stderr, &["which is not encrypted"]);
+    assert!(other.asked().is_empty());
+    let own = format!("http://{}/own", server.address());
+    assert_eq!(place.run(&["plugin", "install", &own]).status, 0);
+}

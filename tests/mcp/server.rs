@@ -67,6 +67,12 @@ impl Server {
         self.child.wait().unwrap()
     }
 
+    /// The most memory that it had, in MiB.
+    pub fn peak_memory(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.child.id());
+        crate::trial::peak_memory(status.as_ref()).unwrap()
+    }
+
     /// Sends a request, whose answer can be read then.
     pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
         self.try_send(request).unwrap()
@@ -74,11 +80,7 @@ impl Server {
 
     /// The same; none where nobody listens any more.
     pub fn try_send(&self, request: &Request) -> Option<BufReader<TcpStream>> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        // A server that has seen enough does not read the rest.
-        let _ = stream.write_all(request.text().as_bytes());
-        Some(BufReader::new(stream))
+        request.try_send(self.address)
     }
 
     /// The number of its process.
@@ -101,14 +103,7 @@ impl Server {
 
     /// What it answers to a request: the status, the head, the body.
     pub fn ask(&self, request: &Request) -> (u16, String, String) {
-        let mut stream = self.send(request);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no answer to {}", request.path));
-        (status, head.to_ascii_lowercase(), body.to_owned())
+        request.ask(self.address)
     }
 }
 
@@ -196,6 +191,26 @@ impl Request {
     pub fn to(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self
+    }
+
+    fn try_send(&self, address: SocketAddr) -> Option<BufReader<TcpStream>> {
+        let mut stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        // A server that has seen enough does not read the rest.
+        let _ = stream.write_all(self.text().as_bytes());
+        Some(BufReader::new(stream))
+    }
+
+    /// What the server at an address answers to it, as of [`Server::ask`].
+    pub fn ask(&self, address: SocketAddr) -> (u16, String, String) {
+        let mut stream = self.try_send(address).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer to {}", self.path));
+        (status, head.to_ascii_lowercase(), body.to_owned())
     }
 
     fn text(&self) -> String {

@@ -10,7 +10,7 @@ use crate::project::{Project, files_below};
 use crate::tools;
 
 /// How long each target runs, in seconds.
-const SECONDS: u32 = 20;
+const SECONDS: u32 = 10;
 
 /// Runs every fuzz target.
 ///
@@ -39,8 +39,31 @@ fn targets(project: &Project) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use super::*;
     use crate::project::write;
+
+    /// The table of all parsers names each target, and none that does not exist.
+    #[test]
+    fn every_target_stands_in_the_table_of_parsers() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
+        let table = std::fs::read_to_string(root.join("docs/parsers.md")).unwrap();
+        let rows = table.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));
+        let last = |row: &str| row.trim_end_matches(" |").rsplit("| ").next().unwrap().to_owned();
+        let mut named = BTreeSet::from(["patch".to_owned()]);
+        for cell in rows.map(last).filter(|cell| cell != "fuzz target") {
+            let reason = cell.strip_prefix("none: ");
+            assert!(cell.starts_with('`') || reason.is_some_and(|why| why.len() > 10), "{cell}");
+            if reason.is_none() {
+                named.extend(cell.split(", ").map(|name| name.trim_matches('`').to_owned()));
+            }
+        }
+        let project = Project { target: root.join("target"), root };
+        let targets = targets(&project).unwrap();
+        assert_eq!(targets, named.into_iter().collect::<Vec<_>>());
+    }
 
     #[test]
     fn every_source_is_a_target() {

@@ -78,7 +78,7 @@ impl FetchError {
 pub struct Distribution {
     client: Client,
     docker: Option<PathBuf>,
-    /// By their names.
+    /// What the person's settings say of registries, by their names.
     registries: BTreeMap<String, RegistrySettings>,
 }
 
@@ -89,7 +89,7 @@ impl Distribution {
         Self { client: Client::new(ca_file), docker, registries: BTreeMap::new() }
     }
 
-    /// The same for a person whose own settings say this of registries.
+    /// Takes in what a person's own settings say of registries.
     #[must_use]
     pub fn with_registries(mut self, registries: BTreeMap<String, RegistrySettings>) -> Self {
         let named = registries.values().flat_map(|of| of.tokens.iter().chain(&of.content));

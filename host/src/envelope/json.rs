@@ -10,10 +10,10 @@ use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
 /// How many values a document may have that an agent or a client sends; the name of a field counts
-/// as one. Each takes up to 160 bytes as a part of a tree, whatever it takes as text.
+/// as one. Each takes up to 160 bytes as a part of a tree, however few bytes of text it is.
 pub const VALUES: usize = 200_000;
 
-/// The same of the answer of a plugin, which may have searched all of a large workspace.
+/// How many values a plugin's answer may have: a tool may have searched all of a large workspace.
 #[cfg(feature = "engine")]
 pub const ANSWER_VALUES: usize = 1_000_000;
 
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     parse_counted(text, VALUES).map(|(value, _)| value)
 }
 
-/// The same with at most `most` values; returns how many there are, too.
+/// Parses a document of at most `most` values; returns how many there are, too.
 ///
 /// # Errors
 /// The first error, with line and column.
@@ -38,7 +38,7 @@ pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_js
     Ok((value, most - left.get()))
 }
 
-/// Parses what a plugin answers, as serde_json does, but for the bound on its values.
+/// Parses the answer of a plugin as serde_json does, with a bound on its values.
 ///
 /// # Errors
 /// The first error, with line and column.

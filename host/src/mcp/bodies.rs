@@ -37,9 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Bodies(Arc<Shared>);
 
 struct Shared {
-    /// In bytes.
+    /// Counts bytes of text.
     text: Budget,
-    /// In values, which take more memory than their text.
+    /// Counts values, which take more memory than their text.
     values: Budget,
     /// How long a message waits for those before it.
     patience: Duration,
@@ -55,7 +55,7 @@ pub(super) struct Raw {
 pub(super) struct Taken {
     /// What it is, but for large arguments.
     pub document: Value,
-    /// The same as text.
+    /// The text of `document`.
     pub text: Bytes,
     /// What was left out of a large one.
     pub load: Option<Load>,
@@ -68,7 +68,7 @@ pub(super) enum Unread {
     TooLong,
     /// Too much is held by others.
     Full,
-    /// The connection broke.
+    /// The connection was lost before its end.
     Broken(String),
 }
 

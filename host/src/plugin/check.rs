@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::manifest::{Manifest, ManifestError, ManifestFile};
+use super::manifest::{self, Manifest, ManifestError, ManifestFile};
 use super::pack::{self, PackError};
 use super::text;
 use super::typed::{self, Derived, LeftOut, TypedError};
@@ -212,6 +212,9 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
         Ok(None) => return derived(place, component),
         Err(error) => return Checked::only(unusable(place, &error)),
     };
+    if json.len() > manifest::MAX {
+        return Checked::only(unusable(place, &ManifestError::TooLarge.into()));
+    }
     let document: Value = match serde_json::from_slice(json) {
         Ok(document) => document,
         Err(error) => return Checked::only(unusable(place, &ManifestError::from(error).into())),

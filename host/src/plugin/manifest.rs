@@ -146,9 +146,15 @@ pub struct Repeats {
 /// `plugin.toml`, as an author writes it: schemas are files beside it.
 pub type ManifestFile = Manifest<PathBuf>;
 
+/// How long a manifest may be as JSON, schemas included, in bytes.
+pub const MAX: usize = 1 << 20;
+
 /// A manifest that can't be one.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
+    /// It would take many times its size in memory.
+    #[error("the manifest has more than {MAX} bytes")]
+    TooLarge,
     /// No JSON, or not the fields of a manifest.
     #[error("the manifest is malformed: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -170,6 +176,9 @@ impl Manifest {
     /// # Errors
     /// See [`ManifestError`]. The schemas are not compiled here: see [`Manifest::check_schemas`].
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        if json.len() > MAX {
+            return Err(ManifestError::TooLarge);
+        }
         let manifest: Self = serde_json::from_slice(json)?;
         manifest.check()?;
         Ok(manifest)
@@ -432,6 +441,14 @@ mod tests {
         parsed.check_schemas().unwrap();
         let again = Manifest::parse(serde_json::to_string(&parsed).unwrap().as_bytes()).unwrap();
         assert_eq!(parsed, again);
+    }
+
+    #[test]
+    fn a_manifest_has_a_bound() {
+        let mut large = manifest();
+        large["description"] = "x".repeat(MAX).into();
+        let error = Manifest::parse(large.to_string().as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "the manifest has more than 1048576 bytes");
     }
 
     #[test]

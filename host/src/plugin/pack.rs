@@ -9,7 +9,7 @@ use serde_json::Value;
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
-use super::manifest::{Manifest, ManifestError, ManifestFile, SECTION, Tool};
+use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
 use super::text;
 use super::typed::{self, TypedError};
 
@@ -129,6 +129,9 @@ pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError>
         return Err(PackError::AlreadyPacked);
     }
     let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
+    if json.len() > manifest::MAX {
+        return Err(ManifestError::TooLarge.into());
+    }
     // In front of everything else, where it is found without reading the code.
     let (header, sections) = component.split_at(HEADER);
     let mut packed = header.to_vec();

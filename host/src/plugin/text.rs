@@ -17,7 +17,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_from(File::open(path)?)
 }
 
-/// Reads a text.
+/// Reads a text of which nothing was read yet.
 ///
 /// # Errors
 /// As of [`read`].

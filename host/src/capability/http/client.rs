@@ -112,7 +112,7 @@ impl Client {
         Self { connector: Connector::default(), ca_file, named: Vec::new() }
     }
 
-    /// The same for a person who has named these origins as well.
+    /// A client of a person who has named these origins as well.
     #[must_use]
     pub fn naming(mut self, origins: impl IntoIterator<Item = Origin>) -> Self {
         self.named.extend(origins);

@@ -20,7 +20,7 @@ const WORDS: usize = 300;
 
 /// Who a person is to a registry, and where that may be said besides the registry itself.
 pub struct Login {
-    /// What `docker login` keeps; none: the person is nobody there.
+    /// What `docker login` keeps; none: the person has not logged in there.
     pub credentials: Option<Credentials>,
     /// The origin that gives its tokens, by the person's own settings or because it is known.
     pub tokens: Option<Origin>,

@@ -1,0 +1,249 @@
+//! Messages as large as they may be, made to cost as much as they can: in memory, in time, and in
+//! that of other clients.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::mcp::http::{call, list};
+use crate::mcp::server::{Request, Server, message};
+use crate::support::{Ended, Place};
+use crate::trial::run_measured;
+
+/// How large the messages are, in bytes.
+const SIZE: usize = 15 << 20;
+
+/// How much memory the server may have at most, in MiB.
+const MEMORY: u64 = 300;
+
+/// The text of a call whose arguments have this as their content.
+fn call_with(content: &str) -> String {
+    let text = message(
+        "tools/call",
+        json!({"name": "files__write_file", "arguments": {"path": "a.txt", "content": "HERE"}}),
+    );
+    text.to_string().replace("\"HERE\"", content)
+}
+
+/// As often as it has room.
+fn filled(part: &str) -> String {
+    part.repeat(SIZE / part.len())
+}
+
+/// Bodies with what the answer has to name, and its status.
+fn hostile() -> Vec<(&'static str, String, u16, &'static str)> {
+    let lists = format!("[{}[]]", filled("[],"));
+    let objects = format!("[{}{{}}]", filled("{\"a\":0},"));
+    let nested = call_with(&filled("{\"a\":"));
+    let closed = format!("{}1{}", "[".repeat(SIZE / 2), "]".repeat(SIZE / 2));
+    let names: String = (0..SIZE / 12).map(|number| format!("\"{number:07}\":0,")).collect();
+    vec![
+        ("lists", call_with(&lists), 400, "more than 200000 values"),
+        ("objects", call_with(&objects), 400, "more than 200000 values"),
+        ("names", call_with(&format!("{{{names}\"a\":1}}")), 400, "more than 200000 values"),
+        ("nested", nested, 400, "recursion limit"),
+        ("nested at once", filled("{\"a\":"), 400, "recursion limit"),
+        ("nested and closed", call_with(&closed), 400, "recursion limit"),
+        ("not closed", call_with(&filled("\\n")), 400, "not JSON"),
+        ("twice", call_with(&format!("1,\"content\":{lists}")), 400, "stands here twice"),
+        (
+            "no call",
+            message("ping", json!({})).to_string().replace("{}", &format!("\"{}\"", filled("x"))),
+            400,
+            "besides the arguments of a tool",
+        ),
+        (
+            "a list of numbers",
+            call_with(&format!("[{}1]", "1,".repeat(90_000))),
+            200,
+            "InvalidArguments",
+        ),
+    ]
+}
+
+fn post(body: &str) -> Request {
+    call("/mcp", "files__write_file", &json!({})).with_body(body)
+}
+
+fn text_of(answer: &(u16, String, String)) -> &str {
+    &answer.2
+}
+
+#[test]
+fn each_is_refused_at_once_and_in_little_memory() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+    let before = server.peak_memory();
+    for (what, body, status, words) in hostile() {
+        let request = post(&body);
+        let begun = Instant::now();
+        let answer = server.ask(&request);
+        let took = begun.elapsed();
+        let found: String = text_of(&answer).chars().take(400).collect();
+        println!("{what}: {took:?}, {} MiB", server.peak_memory());
+        assert_eq!(answer.0, status, "{what}: {found}");
+        // What is wrong with arguments is said in the result of the call.
+        let words = if status == 200 { "expected a string" } else { words };
+        assert!(found.contains(words) || text_of(&answer).contains(words), "{what}: {found}");
+        assert!(took < Duration::from_secs(2), "{what}: {took:?}");
+    }
+    let peak = server.peak_memory();
+    assert!(peak < MEMORY, "{peak} MiB, {before} before");
+}
+
+#[test]
+fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
+    let place = Place::new();
+    let server = Server::new(&place, &[]);
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+    let before = server.peak_memory();
+    let content = format!("{}\n", filled("0123456789abcdef"));
+    let body = call_with(&Value::from(content.clone()).to_string());
+    let begun = Instant::now();
+    let answer = server.ask(&post(&body));
+    println!(
+        "15 MiB written: {:?}, {} MiB, {before} before",
+        begun.elapsed(),
+        server.peak_memory()
+    );
+    assert_eq!(answer.0, 200, "{}", text_of(&answer));
+    assert!(!text_of(&answer).contains("isError\":true"), "{}", text_of(&answer));
+    assert_eq!(place.read("a.txt"), content);
+    let peak = server.peak_memory();
+    // The text, what the tool gets, and the tool's own copies within its instance.
+    assert!(peak < before + 8 * 15, "{peak} MiB, {before} before");
+}
+
+#[test]
+fn four_senders_keep_no_other_client_waiting() {
+    const TIME: Duration = Duration::from_secs(6);
+    let place = Place::new();
+    place.write("b.txt", "legitimate\n");
+    let server = Server::new(&place, &[]);
+    assert_eq!(server.ask(&list("/mcp")).0, 200);
+    let bodies = hostile();
+    let over = AtomicBool::new(false);
+    let mut latencies: Vec<Duration> = Vec::new();
+    thread::scope(|scope| {
+        for sender in 0..4 {
+            let (address, over, bodies) = (server.address, &over, &bodies);
+            scope.spawn(move || {
+                for turn in sender.. {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let (what, body, status, _) = &bodies[turn % bodies.len()];
+                    let answer = post(body).ask(address);
+                    assert!([*status, 503].contains(&answer.0), "{what}: {}", answer.0);
+                }
+            });
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < TIME {
+            let asked = Instant::now();
+            let listed = server.ask(&list("/mcp"));
+            latencies.push(asked.elapsed());
+            if listed.0 != 200 {
+                over.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(listed.0, 200, "{}", listed.2);
+            let read = server.ask(&call("/mcp", "files__read_file", &json!({"path": "b.txt"})));
+            assert!(read.2.contains("legitimate"), "{}", read.2);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    latencies.sort();
+    let worst = latencies[latencies.len() * 99 / 100];
+    let peak = server.peak_memory();
+    println!("{} lists, 99 % within {worst:?}, {peak} MiB", latencies.len());
+    assert!(worst < Duration::from_secs(1), "{worst:?}");
+    assert!(peak < MEMORY, "{peak} MiB");
+}
+
+#[test]
+fn an_envelope_that_nests_is_refused_at_once() {
+    let place = Place::new();
+    for (what, text) in [
+        ("nested", filled("{\"a\":")),
+        ("nested after words", format!("so: {}", filled("{\"a\":"))),
+        ("lists", format!("{{\"tool\":\"a\",\"b\":[{}[]]}}", filled("[],"))),
+        ("brackets", filled("[{")),
+        ("envelopes", filled("{\"tool\":1}\n")),
+    ] {
+        let file = place.home_file("envelope.json");
+        std::fs::write(&file, text).unwrap();
+        let begun = Instant::now();
+        let (ended, peak) = run_measured(&place, &["run", file.to_str().unwrap()]);
+        let took = begun.elapsed();
+        println!("{what}: {took:?}, {peak} MiB");
+        assert_ne!(ended.status, 0, "{what}: {ended:?}");
+        assert!(took < Duration::from_secs(5) && peak < MEMORY, "{what}: {took:?}, {peak} MiB");
+    }
+}
+
+/// On standard input and output, the next line is read all the same.
+#[test]
+fn a_line_is_refused_with_its_number() {
+    let place = Place::new();
+    let lines = [
+        call_with(&format!("[{}[]]", filled("[],"))),
+        call_with(&Value::from(filled("x")).to_string()),
+        message("tools/list", json!({})).to_string(),
+    ];
+    let file = place.home_file("lines");
+    std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let input = std::fs::File::open(&file).unwrap();
+    let ended = Ended::of(place.command(&["serve"]).stdin(input));
+    let said: Vec<Value> =
+        ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found = |text: &str| said.iter().any(|answer| answer.to_string().contains(text));
+    assert!(found("more than 200000 values"), "{said:?}");
+    assert!(
+        said.iter().all(|answer| answer["id"] == 1 || answer["method"].is_string()),
+        "{said:?}"
+    );
+    assert!(found("files__read_file"), "the list is missing: {said:?}");
+    assert_eq!(place.read("a.txt").len(), filled("x").len());
+}
+
+/// A workspace's own files, before anybody has accepted them.
+#[test]
+fn the_files_of_a_workspace_have_a_bound() {
+    const LARGE: usize = 11 << 20;
+    let plugin = "[plugins.aaaaaaa]\nversion = '1'\n";
+    let table = |part: &str| part.repeat(LARGE / part.len());
+    for (name, text) in [
+        ("cofferdam.lock", format!("version = 1\n{}", table(plugin))),
+        ("cofferdam.lock", format!("version = 1\na = [{}]\n", table("[],"))),
+        ("cofferdam.toml", format!("a = [{}]\n", table("{},"))),
+        ("cofferdam.toml", table("a.")),
+    ] {
+        let place = Place::new();
+        place.write(name, text);
+        let begun = Instant::now();
+        let (ended, peak) = run_measured(&place, &["tools"]);
+        println!("{name}: {:?}, {peak} MiB", begun.elapsed());
+        assert_eq!(ended.status, 2, "{name}: {ended:?}");
+        assert!(ended.stderr.contains("has more than 262144 bytes"), "{ended:?}");
+        assert!(ended.stderr.contains(name), "{ended:?}");
+        assert!(peak < 150, "{name}: {peak} MiB");
+    }
+    // As large as they may be.
+    for (name, part) in [
+        ("cofferdam.lock", "[],"),
+        ("cofferdam.toml", "{},"),
+        ("cofferdam.toml", "{a=1},"),
+        ("cofferdam.toml", "[[[[[[[]]]]]]],"),
+    ] {
+        let place = Place::new();
+        place.write(name, format!("version = 1\na = [{}]\n", part.repeat(260_000 / part.len())));
+        let begun = Instant::now();
+        let (ended, peak) = run_measured(&place, &["tools", "--trust-workspace"]);
+        println!("{name} of {part}: {:?}, {peak} MiB", begun.elapsed());
+        assert_ne!(ended.status, 0, "{name}: {ended:?}");
+        assert!(peak < 200, "{name}: {peak} MiB");
+    }
+}
