@@ -202,7 +202,9 @@ impl Backends {
             }
         });
         ended.map_err(|stop| match stop {
-            Stop::Limit(_) | Stop::Room(..) | Stop::Cancelled => Error::Limit(format!("{name}: {stop}")),
+            Stop::Limit(_) | Stop::Room(..) | Stop::Cancelled => {
+                Error::Limit(format!("{name}: {stop}"))
+            }
             Stop::Trap(_) => Error::Failed(format!("{name}: {stop}")),
         })
     }

@@ -1,7 +1,7 @@
 //! What belongs to one call: the data of its store.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use wasmtime::ResourceLimiter;

@@ -12,6 +12,7 @@
 //! | [`history`] | the commits that are kept, and taking one back |
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
+//! | [`fingerprint`] | everything in it at one moment, to be compared |
 //! | [`disk`] | system calls that follow no link |
 //! | [`copying`] | a file's content, permissions and attributes, given to another |
 //! | [`outside`] | the tree for native programs, and what they change |
@@ -25,6 +26,7 @@ mod cache;
 mod copying;
 mod diff;
 mod disk;
+mod fingerprint;
 mod history;
 mod kept;
 mod manifest;
@@ -56,6 +58,7 @@ use rustix::fs::{AtFlags, OFlags};
 
 pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use disk::Listed;
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};
@@ -183,7 +186,8 @@ impl Workspace {
 
     /// What a call is told that failed for want of room on the disk.
     pub(crate) fn is_full(&self, error: &io::Error) -> String {
-        let left = rustix::fs::fstatvfs(&*self.disk).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+        let left =
+            rustix::fs::fstatvfs(&*self.disk).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
         format!(
             "the disk is full: {error}. On that of {} there are {} MB left; free some room and \
              call again",
