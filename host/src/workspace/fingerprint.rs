@@ -294,10 +294,11 @@ mod tests {
                     fs::write(root.join("log"), "x").unwrap();
                 }
             });
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            let error = workspace.fingerprint().unwrap_err();
+            // On a busy machine it may not come to write.
+            let error = (0..1000).find_map(|_| workspace.fingerprint().err());
             over.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert!(error.to_string().contains("log"), "{error}");
+            let error = error.unwrap().to_string();
+            assert!(error.contains("log"), "{error}");
         });
         workspace.fingerprint().unwrap();
     }
