@@ -1,6 +1,7 @@
 //! The MCP server, as clients see it: the official ones, the public conformance suite, and bare
 //! requests where no client would send such a thing.
 
+mod approvals;
 mod client;
 mod conformance;
 mod conversation;

@@ -4,6 +4,7 @@
 
 mod changes;
 mod children;
+mod disk;
 mod output;
 mod refusals;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
 use crate::plugin::digest::Digest;
 use crate::runtime::blocking;
-use crate::workspace::Transaction;
+use crate::workspace::{Fingerprint, FingerprintError, Transaction};
 
 /// A call that waits for a yes.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,12 +27,15 @@ pub struct Proposal {
     /// What it would change, as a unified diff, where that can be found out without doing more
     /// than changing files.
     pub diff: Option<Vec<u8>>,
+    /// The workspace when the person is asked, where there is no diff: what the call does may depend
+    /// on anything in it.
+    pub tree: Option<Fingerprint>,
 }
 
 impl Proposal {
     /// A digest of everything that was shown.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff } = self;
+        let Self { tool, args, diff, tree: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         shown.extend(diff.iter().flatten());
         Digest::of(&shown).hex()
@@ -40,8 +44,21 @@ impl Proposal {
 
 /// Whoever can ask a person.
 pub trait Approver: Send + Sync {
-    /// Asks. Ends without an error only if the person said yes.
-    fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<(), Failure>>;
+    /// Asks. Ends without an error only if the person said yes: with the workspace as it was when
+    /// they were asked ([`Proposal::tree`]), which may have been at an earlier call.
+    fn approve<'a>(
+        &'a self,
+        proposal: &'a Proposal,
+    ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>>;
+}
+
+/// What a person's yes holds for.
+#[derive(Default)]
+pub(super) struct Approved {
+    /// What the call may change, where that was shown.
+    pub(super) diff: Option<Vec<u8>>,
+    /// What the workspace has to be, from before the call until after it.
+    tree: Option<Fingerprint>,
 }
 
 impl fmt::Debug for dyn Approver {
@@ -51,17 +68,16 @@ impl fmt::Debug for dyn Approver {
 }
 
 impl Host {
-    /// Has a person asked, where the policy wants that for this call. Answers what the call may
-    /// change, where that was shown.
+    /// Has a person asked, where the policy wants that for this call.
     pub(super) async fn approved(
         &self,
         executor: &Executor<'_>,
         id: &str,
         call: &GrantedCall,
         options: &RunOptions,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Approved, Failure> {
         if !call.needs_approval() {
-            return Ok(None);
+            return Ok(Approved::default());
         }
         let tool = call.tool().qualified_name();
         let Some(approver) = &options.approver else {
@@ -74,12 +90,62 @@ impl Host {
         let mut cancel = options.cancel.clone();
         let ask = async {
             let diff = self.preview(executor, id, call, options.client).await?;
-            let proposal = Proposal { tool, args: call.args().clone(), diff };
-            approver.approve(&proposal).await.map(|()| proposal.diff)
+            let tree = if diff.is_none() { Some(self.fingerprint(&tool).await?) } else { None };
+            let proposal = Proposal { tool, args: call.args().clone(), diff, tree };
+            let tree = approver.approve(&proposal).await?;
+            Ok(Approved { diff: proposal.diff, tree })
         };
         tokio::select! {
             approved = ask => approved,
             () = cancelled(&mut cancel) => Err(dispatch::cancelled()),
+        }
+    }
+
+    /// The workspace as it is now, for a question about a call of `tool`.
+    async fn fingerprint(&self, tool: &str) -> Result<Fingerprint, Failure> {
+        let workspace = Arc::clone(&self.standing.workspace);
+        let taken = blocking(move || workspace.fingerprint()).await;
+        taken.map_err(|error| {
+            let message = format!(
+                "each call of '{tool}' needs the yes of a person (`ask` in the settings), which \
+                 holds as long as the workspace stays as it is, and that can't be compared: {error}"
+            );
+            match error {
+                FingerprintError::TooLarge => {
+                    Failure::new(Status::Denied, "WorkspaceTooLarge", message)
+                }
+                FingerprintError::Changing(_) => Failure::new(Status::Error, "Conflict", message),
+                FingerprintError::Io(_) => Failure::new(Status::Failed, "WorkspaceError", message),
+            }
+        })
+    }
+
+    /// Runs a call as long as the workspace is what the person was asked about: before, and after it,
+    /// when nothing of it is kept yet. Agents change the workspace by calls of their own.
+    pub(super) async fn as_approved(
+        &self,
+        approved: &Approved,
+        asks_agents: bool,
+        run: impl Future<Output = Outcome>,
+    ) -> Result<Outcome, Failure> {
+        self.check_unchanged(approved).await?;
+        let outcome = run.await;
+        if !asks_agents && matches!(outcome, Outcome::Executed(_)) {
+            self.check_unchanged(approved).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn check_unchanged(&self, approved: &Approved) -> Result<(), Failure> {
+        let Some(tree) = approved.tree else { return Ok(()) };
+        let workspace = Arc::clone(&self.standing.workspace);
+        match blocking(move || workspace.changed_since(&tree)).await {
+            Ok(None) => Ok(()),
+            Ok(Some(paths)) if paths.is_empty() => Err(outdated("")),
+            Ok(Some(paths)) => {
+                Err(outdated(&format!(" since the workspace has changed: {}", paths.join(", "))))
+            }
+            Err(error) => Err(outdated(&format!(" since the workspace has changed: {error}"))),
         }
     }
 
@@ -91,7 +157,7 @@ impl Host {
         let compared = blocking(move || Ok((transaction.diff()? == shown, transaction))).await;
         match compared.map_err(|error| dispatch::not_committed(&error))? {
             (true, transaction) => Ok(transaction),
-            (false, _) => Err(outdated()),
+            (false, _) => Err(outdated("")),
         }
     }
 
@@ -119,9 +185,11 @@ impl Host {
     }
 }
 
-/// What a call that would do something other than what the person saw answers.
-pub fn outdated() -> Failure {
-    let message = "what this call would do is not, or no longer, what the person saw; make the call \
-                   again without an answer";
+/// What a call that would do something other than what the person saw answers. `why` follows that.
+pub fn outdated(why: &str) -> Failure {
+    let message = format!(
+        "what this call would do is not, or no longer, what the person saw{why}; make the call \
+         again without an answer"
+    );
     Failure::new(Status::Denied, "ApprovalOutdated", message)
 }

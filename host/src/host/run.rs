@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use super::approval::Approved;
 use super::{Approver, Host};
 use crate::capability::{Contacts, Usage};
 use crate::dispatch::{self, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
@@ -316,14 +317,17 @@ impl Host {
                     started = Instant::now();
                     let performed = match (approved, shared) {
                         (Err(failure), _) => Err(failure),
-                        (Ok(_), Some(transaction)) => {
+                        (Ok(approved), Some(transaction)) => {
                             let cancelled = cancelled(&mut cancel);
+                            let asks_agents = granted.asks_agents();
                             let staged =
                                 stage(&executor, &id, granted, transaction, &contacts, cancelled);
-                            Ok((staged.await, None))
+                            let staged = self.as_approved(&approved, asks_agents, staged).await;
+                            staged.map(|outcome| (outcome, None))
                         }
-                        (Ok(shown), None) => {
-                            self.perform(&executor, &id, granted, shown, &contacts, cancel).await
+                        (Ok(approved), None) => {
+                            let work = (&executor, &*id, &contacts);
+                            self.perform(work, granted, approved, cancel).await
                         }
                     };
                     performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
@@ -371,22 +375,22 @@ impl Host {
         Ok(granted)
     }
 
-    /// Runs a call in a transaction of its own, if it may change anything. What it changes is
-    /// `shown`, if that is known, or it fails. Answers the commit as well.
+    /// Runs a call in a transaction of its own, if it may change anything. It does what a person
+    /// was shown, if one was asked, or it fails. Answers the commit as well.
     async fn perform(
         &self,
-        executor: &Executor<'_>,
-        id: &str,
+        (executor, id, contacts): (&Executor<'_>, &str, &Arc<Contacts>),
         call: GrantedCall,
-        shown: Option<Vec<u8>>,
-        contacts: &Arc<Contacts>,
+        approved: Approved,
         cancel: Option<watch::Receiver<bool>>,
     ) -> Result<(Outcome, Option<String>), Failure> {
         let mut waits = cancel.clone();
         let cancelled = cancelled(&mut waits);
+        let asks_agents = call.asks_agents();
         if !call.may_write() {
             let tree = self.standing.workspace.plain();
-            return Ok((executor.execute(id, call, tree, contacts, cancelled).await, None));
+            let run = executor.execute(id, call, tree, contacts, cancelled);
+            return Ok((self.as_approved(&approved, asks_agents, run).await?, None));
         }
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
@@ -398,9 +402,10 @@ impl Host {
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        match executor.execute(id, call, &tree, contacts, &mut cancelled).await {
+        let run = executor.execute(id, call, &tree, contacts, &mut cancelled);
+        match self.as_approved(&approved, asks_agents, run).await? {
             Outcome::Executed(output) => {
-                let transaction = match shown {
+                let transaction = match approved.diff {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };

@@ -20,6 +20,7 @@ use super::connection::Connection;
 use super::slot::Slot;
 use crate::host::{Approver, Proposal, outdated};
 use crate::outcome::{Failure, Status, neutralise};
+use crate::workspace::Fingerprint;
 
 /// What the question is called in a result that needs input.
 const QUESTION: &str = "approval";
@@ -47,12 +48,16 @@ pub(super) struct Pending(Mutex<HashMap<String, Question>>);
 struct Question {
     /// Of the proposal that was shown.
     digest: String,
+    /// The workspace then.
+    tree: Option<Fingerprint>,
+    /// The role that it was asked under.
+    role: Option<String>,
     asked: Instant,
 }
 
 impl Pending {
     /// Notes a question and answers its handle.
-    fn ask(&self, proposal: &Proposal) -> String {
+    fn ask(&self, proposal: &Proposal, role: Option<&str>) -> String {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.retain(|_, question| question.asked.elapsed() < PATIENCE);
         if questions.len() >= OPEN {
@@ -62,18 +67,18 @@ impl Pending {
             }
         }
         let handle = Uuid::new_v4().to_string();
-        let question = Question { digest: proposal.digest(), asked: Instant::now() };
+        let (digest, tree, role) = (proposal.digest(), proposal.tree, role.map(str::to_owned));
+        let question = Question { digest, tree, role, asked: Instant::now() };
         questions.insert(handle.clone(), question);
         handle
     }
 
-    /// Whether the question of this handle was about this proposal; `None` where there is no such
-    /// question. Each is answered once.
-    fn was_about(&self, handle: &str, proposal: &Proposal) -> Option<bool> {
+    /// The open question of this handle, which is answered by that. One of another role is none of
+    /// this one's, and stays open.
+    fn take(&self, handle: &str, role: Option<&str>) -> Option<Question> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let question = questions.remove(handle)?;
-        let open = question.asked.elapsed() < PATIENCE;
-        open.then(|| question.digest == proposal.digest())
+        questions.get(handle).filter(|question| question.role.as_deref() == role)?;
+        questions.remove(handle).filter(|question| question.asked.elapsed() < PATIENCE)
     }
 }
 
@@ -83,6 +88,8 @@ pub(super) struct Person {
     /// The call's, which it does not need while somebody thinks.
     slot: Arc<Slot>,
     connection: Connection,
+    /// The role that the call is made under.
+    role: Option<String>,
     way: Way,
     /// What the client hears in place of a result, if it comes to that.
     reply: Mutex<Option<Reply>>,
@@ -109,6 +116,7 @@ impl Person {
     pub(super) fn new(
         pending: Arc<Pending>,
         slot: Arc<Slot>,
+        role: Option<&str>,
         request: &mut CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Self {
@@ -126,7 +134,8 @@ impl Person {
             _ => Way::Request(context.peer.clone()),
         };
         let connection = Connection::of(&context.extensions);
-        Self { pending, slot, connection, way, reply: Mutex::default() }
+        let role = role.map(str::to_owned);
+        Self { pending, slot, connection, role, way, reply: Mutex::default() }
     }
 
     /// What the client hears in place of a result.
@@ -138,7 +147,7 @@ impl Person {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
     }
 
-    async fn ask(&self, proposal: &Proposal) -> Result<(), Failure> {
+    async fn ask(&self, proposal: &Proposal) -> Result<Option<Fingerprint>, Failure> {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: message(proposal),
@@ -174,21 +183,26 @@ impl Person {
                 })?;
                 decided(&asked.map_err(|error| {
                     denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
-                })?)
+                })?)?;
+                Ok(proposal.tree)
             }
-            Way::Answered(handle, answer) => match self.pending.was_about(handle, proposal) {
-                Some(true) => decided(answer),
-                Some(false) => Err(outdated()),
-                // The protocol wants a state that is not the server's own to be an error.
-                None => {
-                    let message = "the requestState is not that of an open question; make the call \
+            Way::Answered(handle, answer) => {
+                match self.pending.take(handle, self.role.as_deref()) {
+                    Some(question) if question.digest == proposal.digest() => {
+                        decided(answer).map(|()| question.tree)
+                    }
+                    Some(_) => Err(outdated("")),
+                    // The protocol wants a state that is not the server's own to be an error.
+                    None => {
+                        let message = "the requestState is not that of an open question; make the call \
                                    again without it and without an answer";
-                    self.set_reply(Err(ErrorData::invalid_params(message, None)));
-                    Err(denied("ApprovalUnknown", message))
+                        self.set_reply(Err(ErrorData::invalid_params(message, None)));
+                        Err(denied("ApprovalUnknown", message))
+                    }
                 }
-            },
+            }
             Way::Answer => {
-                let handle = self.pending.ask(proposal);
+                let handle = self.pending.ask(proposal, self.role.as_deref());
                 let request = InputRequest::Elicitation(ElicitRequest::new(params));
                 let requests = [(QUESTION.to_owned(), request)].into();
                 self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
@@ -200,7 +214,10 @@ impl Person {
 }
 
 impl Approver for Person {
-    fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<(), Failure>> {
+    fn approve<'a>(
+        &'a self,
+        proposal: &'a Proposal,
+    ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>> {
         self.ask(proposal).boxed()
     }
 }
@@ -226,7 +243,7 @@ fn denied(code: &str, message: &str) -> Failure {
 /// What the person reads: the tool, and what it would change, or what it is called with. Characters
 /// that hide something are shown as escapes.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff } = proposal;
+    let Proposal { tool, args, diff, tree: _ } = proposal;
     let (what, text) = match diff {
         Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
         Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
@@ -252,22 +269,36 @@ mod tests {
             tool: "shell.run_command".to_owned(),
             args: json!({"command": "rm\u{202e} -r x"}),
             diff: diff.map(|diff| diff.as_bytes().to_vec()),
+            tree: None,
         }
     }
 
     #[test]
     fn a_question_is_answered_once_and_for_what_was_shown() {
         let pending = Pending::default();
-        let (shown, other) = (proposal(None), proposal(Some("-a\n+b\n")));
-        let handle = pending.ask(&shown);
-        assert_eq!(pending.was_about(&handle, &shown), Some(true));
-        assert_eq!(pending.was_about(&handle, &shown), None);
-        let handle = pending.ask(&shown);
-        assert_eq!(pending.was_about(&handle, &other), Some(false));
-        assert_eq!(pending.was_about("made up", &shown), None);
-        let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown)).collect();
-        assert_eq!(pending.was_about(&handles[0], &shown), None);
-        assert_eq!(pending.was_about(&handles[OPEN], &shown), Some(true));
+        let shown = proposal(None);
+        let digest =
+            |handle: &str, role| pending.take(handle, role).map(|question| question.digest);
+        let handle = pending.ask(&shown, None);
+        assert_eq!(digest(&handle, None), Some(shown.digest()));
+        assert_eq!(digest(&handle, None), None);
+        assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
+        assert_eq!(digest("made up", None), None);
+        let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown, None)).collect();
+        assert_eq!(digest(&handles[0], None), None);
+        assert_eq!(digest(&handles[OPEN], None), Some(shown.digest()));
+    }
+
+    #[test]
+    fn a_question_of_one_role_is_not_answered_under_another() {
+        let pending = Pending::default();
+        for (asked, others) in [(Some("a"), [None, Some("b")]), (None, [Some("a"), Some("b")])] {
+            let handle = pending.ask(&proposal(None), asked);
+            for other in others {
+                assert!(pending.take(&handle, other).is_none());
+            }
+            assert!(pending.take(&handle, asked).is_some());
+        }
     }
 
     #[test]

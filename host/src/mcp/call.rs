@@ -53,7 +53,8 @@ impl Server {
         let origin = telemetry.map(|_| origin(&context)).unwrap_or_default();
         let slot = Arc::new(slot);
         let pending = Arc::clone(&shared.pending);
-        let person = Arc::new(Person::new(pending, Arc::clone(&slot), &mut request, &context));
+        let (place, role) = (Arc::clone(&slot), self.role.as_deref());
+        let person = Arc::new(Person::new(pending, place, role, &mut request, &context));
         let connection = Connection::of(&context.extensions);
         let asked = Request::of(&context.extensions);
         let large = Load::arguments(&context.extensions);

@@ -12,6 +12,7 @@
 //! | [`history`] | the commits that are kept, and taking one back |
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
+//! | [`fingerprint`] | everything in it at one moment, to be compared |
 //! | [`disk`] | system calls that follow no link |
 //! | [`copying`] | a file's content, permissions and attributes, given to another |
 //! | [`outside`] | the tree for native programs, and what they change |
@@ -28,6 +29,7 @@ mod cache;
 mod copying;
 mod diff;
 mod disk;
+mod fingerprint;
 mod history;
 mod kept;
 mod manifest;
@@ -63,6 +65,7 @@ use rustix::fs::{AtFlags, OFlags};
 
 pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use disk::Listed;
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};

@@ -16,6 +16,7 @@ use cofferdam_sandbox::{
 };
 use libtest_mimic::Trial;
 
+use crate::disk;
 use crate::support::{HOST_ARGUMENT, Place, Setting, write};
 use crate::worker;
 
@@ -59,6 +60,10 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("a_dropped_run_ends_at_once", a_dropped_run_ends_at_once),
         ("the_helper_survives", the_helper_survives),
         ("each_limit_has_its_code", each_limit_has_its_code),
+        ("who_writes_without_end_is_stopped", disk::who_writes_without_end_is_stopped),
+        ("temporary_files_are_bounded", disk::temporary_files_are_bounded),
+        ("an_overlay_is_bounded", disk::an_overlay_is_bounded),
+        ("what_is_within_the_bounds_is_fine", disk::what_is_within_the_bounds_is_fine),
         ("memory_is_counted_over_all_processes", memory_is_counted_over_all_processes),
         ("shared_memory_is_counted_once", shared_memory_is_counted_once),
         ("protected_paths_stay", protected_paths_stay),

@@ -44,6 +44,7 @@ pub fn attack(arguments: &[&str]) {
         ["daemon", heartbeat, last] => daemon(heartbeat, last),
         ["kill", rest @ ..] => kill(rest),
         ["file-size"] => file_size(),
+        ["fill", how] => crate::disk::fill(how),
         ["memory"] => memory(),
         ["memory-of-children"] => memory_of_children(),
         ["shared-memory"] => shared_memory(),

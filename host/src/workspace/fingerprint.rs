@@ -1,0 +1,305 @@
+//! Everything in the workspace at one moment, as a digest: a person's yes holds only as long as
+//! nothing has changed that a call could read.
+//!
+//! Of each file, link and directory at any depth its name, type, permissions, owner and inode
+//! count, and of what is no directory its size and times as well. The time of the last change of an
+//! inode is the kernel's: whoever writes to a file can set back when it was modified, but not this.
+//! One change is not seen at once: of a page that another program has mapped for writing and has
+//! written to before, until the kernel writes it to the disk.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::vec;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use super::{OWN, Workspace, disk, stamp};
+
+/// How many files, directories and links are compared at most.
+const MOST: usize = 500_000;
+
+/// How deep directories may be.
+const DEEPEST: usize = 256;
+
+/// How often a workspace is looked at that is just being changed.
+const ATTEMPTS: usize = 5;
+
+/// How many changed paths are named.
+const NAMED: usize = 5;
+
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A workspace at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint {
+    digest: [u8; 32],
+    /// What was changed before has an earlier time, and what was changed after it has not.
+    since: i64,
+}
+
+/// Why a workspace can't be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum FingerprintError {
+    /// There is too much of it.
+    #[error(
+        "the workspace holds more than {MOST} files, directories and links, or directories that \
+         are nested more than {DEEPEST} deep"
+    )]
+    TooLarge,
+    /// Somebody was changing it all the time.
+    #[error("it is being changed: {}", .0.join(", "))]
+    Changing(Vec<String>),
+    /// The system said no.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl Workspace {
+    /// Everything in it now but the host's own files.
+    ///
+    /// # Errors
+    /// See [`FingerprintError`].
+    pub fn fingerprint(&self) -> Result<Fingerprint, FingerprintError> {
+        let mut changing = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let since = stamp::next_tick();
+            let walk = Walk::of(self.disk().as_fd(), since)?;
+            // A second change could have the same time as one that was seen.
+            if walk.recent.is_empty() {
+                return Ok(Fingerprint { digest: walk.digest.finalize().into(), since });
+            }
+            changing = walk.recent;
+        }
+        Err(FingerprintError::Changing(changing))
+    }
+
+    /// What was changed since, up to a few paths; none where nothing was.
+    ///
+    /// # Errors
+    /// See [`FingerprintError`].
+    pub fn changed_since(
+        &self,
+        before: &Fingerprint,
+    ) -> Result<Option<Vec<String>>, FingerprintError> {
+        let walk = Walk::of(self.disk().as_fd(), before.since)?;
+        let is_same = <[u8; 32]>::from(walk.digest.finalize()) == before.digest;
+        Ok((!is_same).then_some(walk.recent))
+    }
+}
+
+/// A walk through everything, each directory in the order of its names.
+struct Walk {
+    digest: Sha256,
+    entries: usize,
+    since: i64,
+    /// What was changed since then, as far as it is named.
+    recent: Vec<String>,
+}
+
+/// A directory that is open, and what of it comes next.
+struct Level {
+    directory: OwnedFd,
+    names: vec::IntoIter<CString>,
+    /// How long the path was above it.
+    above: usize,
+}
+
+impl Walk {
+    fn of(top: BorrowedFd<'_>, since: i64) -> Result<Self, FingerprintError> {
+        let mut walk = Self { digest: Sha256::new(), entries: 0, since, recent: Vec::new() };
+        let mut path = String::new();
+        let top = openat(top, ".", OPEN, Mode::empty()).map_err(io::Error::from)?;
+        let mut levels = vec![walk.level(top, 0)?];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.names.next() else {
+                walk.digest.update([0]);
+                path.truncate(level.above);
+                levels.pop();
+                continue;
+            };
+            if levels.len() == 1 && name.as_bytes() == OWN.as_bytes() {
+                continue;
+            }
+            let Some(level) = levels.last() else { break };
+            if let Some((below, above)) = walk.entry(&level.directory, &name, &mut path)? {
+                if levels.len() >= DEEPEST {
+                    return Err(FingerprintError::TooLarge);
+                }
+                levels.push(walk.level(below, above)?);
+            }
+        }
+        Ok(walk)
+    }
+
+    /// The names in a directory, in order.
+    fn level(&mut self, directory: OwnedFd, above: usize) -> Result<Level, FingerprintError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&directory).map_err(io::Error::from)? {
+            let entry = entry.map_err(io::Error::from)?;
+            if entry.file_name() != c"." && entry.file_name() != c".." {
+                self.entries += 1;
+                names.push(entry.file_name().to_owned());
+            }
+            if self.entries > MOST {
+                return Err(FingerprintError::TooLarge);
+            }
+        }
+        names.sort_unstable();
+        Ok(Level { directory, names: names.into_iter(), above })
+    }
+
+    /// Takes one entry. Answers a directory, open, and how long the path was above it.
+    fn entry(
+        &mut self,
+        directory: &OwnedFd,
+        name: &CString,
+        path: &mut String,
+    ) -> Result<Option<(OwnedFd, usize)>, FingerprintError> {
+        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            // Gone meanwhile.
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat.map_err(io::Error::from)?,
+        };
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let above = path.len();
+        if above > 0 {
+            path.push('/');
+        }
+        path.push_str(&name.to_string_lossy());
+        self.add(name, &stat, is_directory, path);
+        if is_directory {
+            match openat(directory, name, OPEN, Mode::empty()) {
+                Ok(below) => return Ok(Some((below, above))),
+                // Programs see nothing of it either.
+                Err(Errno::ACCESS) => self.digest.update([1]),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => self.digest.update([2]),
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+        path.truncate(above);
+        Ok(None)
+    }
+
+    fn add(&mut self, name: &CString, stat: &Stat, is_directory: bool, path: &str) {
+        let (modified, changed) = (disk::modified(stat), disk::changed(stat));
+        // A time to come, since the clock was set back, is no other's.
+        let is_recent = (self.since..=stamp::now()).contains(&changed);
+        if is_recent && self.recent.len() < NAMED {
+            self.recent.push(path.to_owned());
+        }
+        self.digest.update(name.as_bytes_with_nul());
+        self.digest.update(stat.st_mode.to_le_bytes());
+        for number in [stat.st_uid, stat.st_gid] {
+            self.digest.update(number.to_le_bytes());
+        }
+        for number in [stat.st_dev, stat.st_ino] {
+            self.digest.update(number.to_le_bytes());
+        }
+        // A directory is what is in it.
+        if !is_directory {
+            for number in [stat.st_size, modified, changed] {
+                self.digest.update(number.to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+    use std::fs::{self, File, FileTimes};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::path::Path;
+
+    use super::super::tests::open;
+
+    /// What a change is called, the path that is named, and the change.
+    type Change = (&'static str, &'static str, fn(&Path));
+
+    const CHANGES: [Change; 9] = [
+        ("written anew", "script", |root| fs::write(root.join("script"), "other").unwrap()),
+        ("its time set back", "script", |root| {
+            let modified = fs::metadata(root.join("script")).unwrap().modified().unwrap();
+            fs::write(root.join("script"), "other").unwrap();
+            let times = FileTimes::new().set_modified(modified);
+            File::options()
+                .write(true)
+                .open(root.join("script"))
+                .unwrap()
+                .set_times(times)
+                .unwrap();
+        }),
+        ("made executable", "script", |root| {
+            fs::set_permissions(root.join("script"), fs::Permissions::from_mode(0o755)).unwrap();
+        }),
+        ("another in its place", "script", |root| {
+            fs::write(root.join(".cofferdam/x"), "moved").unwrap();
+            fs::rename(root.join(".cofferdam/x"), root.join("script")).unwrap();
+        }),
+        ("a new file", "lib/sitecustomize.py", |root| {
+            fs::write(root.join("lib/sitecustomize.py"), "").unwrap();
+        }),
+        ("a link that leads elsewhere", "link", |root| {
+            fs::remove_file(root.join("link")).unwrap();
+            symlink("lib", root.join("link")).unwrap();
+        }),
+        ("removed", "lib", |root| fs::remove_file(root.join("lib/a")).unwrap()),
+        ("git's own", ".git/config", |root| fs::write(root.join(".git/config"), "x").unwrap()),
+        ("a directory more", "lib/empty", |root| fs::create_dir(root.join("lib/empty")).unwrap()),
+    ];
+
+    fn make(root: &Path) {
+        for directory in [".cofferdam", "lib", ".git"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        for file in ["script", "lib/a", ".git/config"] {
+            fs::write(root.join(file), "before").unwrap();
+        }
+        symlink("script", root.join("link")).unwrap();
+    }
+
+    #[test]
+    fn every_change_is_seen_and_named() {
+        for (name, path, change) in CHANGES {
+            let place = tempfile::tempdir().unwrap();
+            let root = place.path().canonicalize().unwrap();
+            make(&root);
+            let workspace = open(&root);
+            let before = workspace.fingerprint().unwrap();
+            assert_eq!(workspace.changed_since(&before).unwrap(), None, "{name}");
+            // Reading changes nothing, nor does the host's own work.
+            fs::read(root.join("script")).unwrap();
+            fs::write(root.join(".cofferdam/journal"), "x").unwrap();
+            assert_eq!(workspace.changed_since(&before).unwrap(), None, "{name}");
+            change(&root);
+            let changed = workspace.changed_since(&before).unwrap().expect(name);
+            assert!(changed.iter().any(|changed| changed == path), "{name}: {changed:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_in_which_somebody_writes_all_the_time_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        make(&root);
+        let workspace = open(&root);
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    fs::write(root.join("log"), "x").unwrap();
+                }
+            });
+            // On a busy machine it may not come to write.
+            let error = (0..1000).find_map(|_| workspace.fingerprint().err());
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let error = error.unwrap().to_string();
+            assert!(error.contains("log"), "{error}");
+        });
+        workspace.fingerprint().unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+//! Programs that fill the disk: the workspace's changes, the plugin's cache, a disk that is full.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::children::Scene;
+use super::{ALL, script_with};
+use crate::support::Ended;
+use crate::trial::configure;
+
+/// What a run may leave for a moment beyond its limit, on a busy machine with a fast disk.
+const BEYOND: u64 = 600 << 20;
+
+/// Writes blocks of 1 MiB without end, to names that `$1/` begins.
+const FILL: &str =
+    "cd \"$0\"; for i in $(seq 4000); do head -c 1048576 /dev/zero > x$i || exit 9; done";
+
+fn settings(scene: &Scene, limits: &str) {
+    let tier = scene.tier;
+    configure(&scene.place, &format!("{ALL}[programs]\ntier = '{tier}'\n[limits]\n{limits}\n"));
+}
+
+fn fill(directory: &str, changes: &str) -> Value {
+    let arguments = json!(["-c", FILL, directory]);
+    json!({"program": "bash", "arguments": arguments, "changes": changes, "timeout_ms": 120_000})
+}
+
+/// Runs, and answers the most that was on the disk meanwhile beneath some directories, in bytes.
+fn run_watched(mut command: Command, directories: &[&Path]) -> (Ended, u64) {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            let mut most = 0;
+            while over.recv_timeout(Duration::from_millis(20)).is_err() && most < 4 * BEYOND {
+                most = most.max(directories.iter().map(|directory| size(directory)).sum());
+                if matches!(over.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
+                    break;
+                }
+            }
+            most
+        });
+        let output = child.wait_with_output().unwrap();
+        drop(done);
+        (output.into(), watch.join().unwrap())
+    })
+}
+
+fn size(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+        Ok(metadata) => metadata.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+#[track_caller]
+fn assert_stopped(ended: &Ended, code: &str, words: &str, scene: &Scene) {
+    assert_ne!(ended.status, 0, "{scene}: {ended:?}");
+    let answer = ended.json();
+    assert!(ended.stdout.contains(&format!("\"{code}\"")), "{scene}: {answer}");
+    assert!(ended.stdout.contains(words), "{scene}: {answer}");
+}
+
+/// Nothing is left of what was begun.
+fn assert_nothing_left(scene: &Scene) {
+    let own = scene.place.workspace().join(".cofferdam");
+    for directory in ["runs", "staging"] {
+        let left = fs::read_dir(own.join(directory)).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{scene}: {directory}");
+    }
+}
+
+#[test]
+fn what_a_program_changes_is_bounded_while_it_is_written() {
+    for scene in Scene::all() {
+        settings(&scene, "write-mb = 32");
+        for changes in ["keep", "discard"] {
+            let runs = scene.place.workspace().join(".cofferdam/runs");
+            let command = scene.command(&fill(".", changes));
+            let (ended, most) = run_watched(command, &[&runs, Path::new("/var/tmp")]);
+            assert_stopped(&ended, "WriteLimit", "limits.write-mb", &scene);
+            assert!(most < (32 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
+            assert!(!scene.place.workspace().join("x1").exists(), "{scene}");
+            assert_nothing_left(&scene);
+        }
+        // Many small ones.
+        settings(&scene, "files = 500");
+        let many = "i=0; while :; do i=$((i+1)); : > f$i; done";
+        let args = script_with(many, "changes", json!("discard"));
+        let ended = Ended::of(&mut scene.command(&args));
+        assert_stopped(&ended, "FileLimit", "limits.files", &scene);
+        assert_nothing_left(&scene);
+    }
+}
+
+/// As a tool whose effect is read: what it changes is thrown away, but its cache stays.
+#[test]
+fn a_cache_has_a_limit_and_makes_room() {
+    for scene in Scene::all() {
+        settings(&scene, "cache-mb = 24\nwrite-mb = 64");
+        let cache = scene.place.workspace().join(".cofferdam/cache/runner");
+        for changes in ["none", "discard", "keep"] {
+            let mut args = fill("", changes);
+            args["arguments"][1] = json!(FILL.replace("\"$0\"", "\"$XDG_CACHE_HOME\""));
+            let (ended, most) = run_watched(scene.command(&args), &[&cache]);
+            assert_stopped(&ended, "CacheLimit", "limits.cache-mb", &scene);
+            assert!(most < (24 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
+            // The next run has room again.
+            let next = scene.run(&script_with("true", "changes", json!(changes)));
+            assert_eq!(next["end"], json!({"exited": 0}), "{scene}: {next}");
+            assert!(size(&cache) <= 12 << 20, "{scene}: {} bytes", size(&cache));
+        }
+    }
+}
+
+/// A file without a name takes its room as long as it is open.
+#[test]
+fn files_without_names_are_counted() {
+    const PROGRAM: &str = "import os, time
+for directory in [os.environ['XDG_CACHE_HOME'], '.']:
+    try: f = open(directory + '/gone', 'wb')
+    except OSError: continue
+    os.unlink(directory + '/gone')
+    for _ in range(60): f.write(b'x' * (1 << 20)); f.flush()
+    time.sleep(3)
+    f.close()
+time.sleep(60)";
+    for scene in Scene::all() {
+        settings(&scene, "cache-mb = 24\nwrite-mb = 80");
+        let args = json!({"program": "python3", "arguments": ["-c", PROGRAM], "changes": "keep"});
+        let begun = Instant::now();
+        let ended = Ended::of(&mut scene.command(&args));
+        assert_stopped(&ended, "CacheLimit", "limits.cache-mb", &scene);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{scene}");
+        assert_nothing_left(&scene);
+    }
+}
+
+/// The command of a scene on a disk of its own of so many MiB: workspace and temporary files are on
+/// it. None where nobody may mount one.
+fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let workspace = scene.place.workspace();
+    let user = scene.user.unwrap_or(0);
+    let mount = format!(
+        "mount -t tmpfs -o size={megabytes}m,mode=1777 none /var/tmp && \
+         mount -t tmpfs -o size={megabytes}m,uid={user},gid={user} none '{}' && \
+         cd '{}' && exec setpriv --reuid {user} --regid {user} --clear-groups \"$@\"",
+        workspace.display(),
+        workspace.display()
+    );
+    let mut small = Command::new("unshare");
+    small.args(["-m", "sh", "-c", &mount, "sh"]).arg(command.get_program());
+    small.args(command.get_args()).env_clear().env("HOME", scene.place.home());
+    small.env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
+    small.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(small)
+}
+
+/// Whoever ignores that a write has failed, and says that all is well.
+#[test]
+fn a_full_disk_is_never_a_success() {
+    for scene in Scene::all() {
+        settings(&scene, "write-mb = 200\ncache-mb = 200");
+        let ignoring = FILL.replace("exit 9", "true").replace("seq 4000", "seq 60");
+        for (directory, changes) in [
+            (".", "keep"),
+            (".", "discard"),
+            ("$XDG_CACHE_HOME", "none"),
+            ("$XDG_CACHE_HOME", "keep"),
+        ] {
+            let mut args = fill("", changes);
+            let program = ignoring.replace("$0", directory);
+            args["arguments"][1] = json!(format!("{{ {program}; }} 2>&-; exit 0"));
+            let command = scene.command(&args);
+            let Some(mut small) = on_small_disk(&scene, &command, 48) else { return };
+            let ended = Ended::of(&mut small);
+            assert_stopped(&ended, "DiskFull", " is full (", &scene);
+        }
+    }
+}
+
+/// What a tool writes itself.
+#[test]
+fn a_tool_that_writes_to_a_full_disk_fails_with_that() {
+    for scene in Scene::all() {
+        let content = "x".repeat(6 << 20);
+        let envelope = scene.place.home_file("envelope.json");
+        let action = |path| json!({"type": "write_file", "path": path, "content": content});
+        let text = json!({"actions": [action("a"), action("b")]}).to_string();
+        fs::write(&envelope, text).unwrap();
+        let built = crate::support::built().join("cofferdam");
+        let mut plain = Command::new(built);
+        plain.args(["run", envelope.to_str().unwrap()]);
+        let root = Scene { user: None, ..scene };
+        let Some(mut small) = on_small_disk(&root, &plain, 8) else { return };
+        let ended = Ended::of(&mut small);
+        assert_stopped(&ended, "DiskFull", "free some room", &root);
+        assert!(ended.stdout.contains("executed") || ended.stdout.contains("\"ok\""), "{ended:?}");
+    }
+}
