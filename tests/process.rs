@@ -6,6 +6,7 @@ mod changes;
 mod children;
 mod output;
 mod refusals;
+mod repositories;
 
 use serde_json::{Value, json};
 

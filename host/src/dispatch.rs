@@ -451,11 +451,15 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
+/// What a call answers that changes what no call may change; tools say the same.
+const PROTECTED: &str = "PermissionError";
+
 /// What a call whose changes were not committed answers.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
         CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", unchanged()),
+        CommitError::Protected { .. } => Failure::new(Status::Denied, PROTECTED, unchanged()),
         CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
         CommitError::Unfinished { .. } => {
             Failure::new(Status::Failed, "CommitUnfinished", error.to_string())

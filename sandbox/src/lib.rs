@@ -44,7 +44,6 @@ mod command;
 mod error;
 mod probe;
 mod program;
-mod protected;
 mod report;
 mod run;
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
@@ -60,7 +59,6 @@ pub use command::{Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
-pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 pub use worker::{Bounds, WorkError, work_if_asked};

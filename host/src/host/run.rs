@@ -2,22 +2,23 @@
 //! transaction if it may change anything, and recorded.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use super::executed::{named, not_written};
 use super::{Approver, Host};
 use crate::capability::{Contacts, Usage};
 use crate::dispatch::{self, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
 use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, Record};
 use crate::outcome::{Failure, Outcome, Status};
-use crate::policy::{Files, LimitSettings, Role, Scope};
+use crate::policy::{Executed, Files, LimitSettings, Role, Scope};
 use crate::runtime::{Observer, blocking};
 use crate::telemetry::Origin;
-use crate::workspace::{KeptOutput, Transaction};
+use crate::workspace::{ExecutedFile, KeptOutput, Transaction};
 
 /// How an envelope is run.
 #[derive(Debug, Clone, Default)]
@@ -78,6 +79,28 @@ pub(super) struct Ended {
     pub(super) record: Option<Record>,
     /// Whether what it changed is staged and not committed yet.
     is_staged: bool,
+}
+
+/// How a call that was made has ended.
+struct Performed {
+    outcome: Outcome,
+    commit: Option<String>,
+    /// What it wrote that other programs execute by its name.
+    executed: Vec<ExecutedFile>,
+    /// How long a person took who was asked about that.
+    asked: Duration,
+}
+
+impl From<Outcome> for Performed {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, commit: None, executed: Vec::new(), asked: Duration::ZERO }
+    }
+}
+
+impl From<Failure> for Performed {
+    fn from(failure: Failure) -> Self {
+        Outcome::Failed(failure).into()
+    }
 }
 
 impl Run {
@@ -300,12 +323,12 @@ impl Host {
         let contacts: Arc<Contacts> = Arc::default();
         let mut cancel = options.cancel.clone();
         let is_cancelled = cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
-        let (outcome, commit) = if skip || is_cancelled {
+        let performed: Performed = if skip || is_cancelled {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
-            (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
+            Failure::new(Status::Skipped, "Skipped", why).into()
         } else {
             match self.allow(call, role, options, scope, shared.is_some()) {
-                Err(failure) => (Outcome::Failed(failure), None),
+                Err(failure) => failure.into(),
                 Ok(granted) => {
                     let cancelled = cancelled(&mut cancel);
                     let executor = self.executor(options);
@@ -314,19 +337,19 @@ impl Host {
                     started = Instant::now();
                     let performed = match (approved, shared) {
                         (Err(failure), _) => Err(failure),
-                        (Ok(_), Some(transaction)) => {
-                            let staged =
-                                stage(&executor, &id, granted, transaction, &contacts, cancelled);
-                            Ok((staged.await, None))
-                        }
+                        (Ok(_), Some(transaction)) => Ok(self
+                            .stage(options, &id, granted, transaction, &contacts, cancelled)
+                            .await),
                         (Ok(shown), None) => {
-                            self.perform(&executor, &id, granted, shown, &contacts, cancelled).await
+                            self.perform(options, &id, granted, shown, &contacts, cancelled).await
                         }
                     };
-                    performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
+                    performed.unwrap_or_else(Performed::from)
                 }
             }
         };
+        let Performed { outcome, commit, executed, asked } = performed;
+        started += asked;
         let latency = started.elapsed().as_secs_f64() * 1000.0;
         let role = options.role.as_deref();
         let mut record = Record::new(&id, &tool.qualified_name(), role, &outcome, latency);
@@ -339,9 +362,11 @@ impl Host {
         record.written_bytes = written;
         let outputs = contacts.outputs();
         record.outputs.clone_from(&outputs);
+        let warnings = named(&executed);
+        record.executed.clone_from(&warnings);
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
-        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
+        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
         if shared.is_some() {
             return Ended { answer, outputs, record: Some(record), is_staged };
         }
@@ -372,17 +397,20 @@ impl Host {
     /// `shown`, if that is known, or it fails. Answers the commit as well.
     async fn perform(
         &self,
-        executor: &Executor<'_>,
+        options: &RunOptions,
         id: &str,
         call: GrantedCall,
         shown: Option<Vec<u8>>,
         contacts: &Arc<Contacts>,
         cancelled: impl Future<Output = ()>,
-    ) -> Result<(Outcome, Option<String>), Failure> {
+    ) -> Result<Performed, Failure> {
+        let executor = self.executor(options);
         if !call.may_write() {
             let tree = self.standing.workspace.plain();
-            return Ok((executor.execute(id, call, tree, contacts, cancelled).await, None));
+            return Ok(executor.execute(id, call, tree, contacts, cancelled).await.into());
         }
+        let asks = self.executed(options) == Executed::Ask && !call.needs_approval();
+        let asks = asks.then(|| call.clone());
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
             begun = self.begin(call.time()) => {
@@ -399,11 +427,44 @@ impl Host {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };
+                let executed = transaction.executed(None);
+                let approved =
+                    self.approved_files(transaction, &executed, asks.as_ref(), options).await;
+                let (transaction, asked) = approved?;
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
-                Ok((Outcome::Executed(output), commit))
+                Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
             }
-            failed => Ok((failed, None)),
+            failed => Ok(failed.into()),
         }
+    }
+
+    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+    async fn stage(
+        &self,
+        options: &RunOptions,
+        id: &str,
+        call: GrantedCall,
+        transaction: &Transaction,
+        contacts: &Arc<Contacts>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Performed {
+        let executor = self.executor(options);
+        let savepoint = call.may_write().then(|| transaction.savepoint());
+        let tree = transaction.overlay();
+        let mut performed: Performed =
+            executor.execute(id, call, tree, contacts, cancelled).await.into();
+        let Some(savepoint) = savepoint else { return performed };
+        if let Outcome::Executed(_) = performed.outcome {
+            performed.executed = transaction.executed(Some(&savepoint));
+            let mode = self.executed(options);
+            if mode != Executed::Named && !performed.executed.is_empty() {
+                performed = not_written(mode, &performed.executed).into();
+            }
+        }
+        if let Outcome::Failed(_) = performed.outcome {
+            transaction.roll_back(savepoint);
+        }
+        performed
     }
 
     fn executor<'a>(&'a self, options: &'a RunOptions) -> Executor<'a> {
@@ -421,23 +482,6 @@ impl Host {
     }
 }
 
-/// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
-async fn stage(
-    executor: &Executor<'_>,
-    id: &str,
-    call: GrantedCall,
-    transaction: &Transaction,
-    contacts: &Arc<Contacts>,
-    cancelled: impl Future<Output = ()>,
-) -> Outcome {
-    let savepoint = call.may_write().then(|| transaction.savepoint());
-    let outcome = executor.execute(id, call, transaction.overlay(), contacts, cancelled).await;
-    if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
-        transaction.roll_back(savepoint);
-    }
-    outcome
-}
-
 /// The calls whose changes wait for the commit.
 pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, &mut Record)> {
     ended.iter_mut().filter(|ended| ended.is_staged).filter_map(|ended| {
@@ -450,6 +494,8 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());
+        answer.warnings.clear();
+        record.executed.clear();
         record.end(&answer.outcome);
     }
 }

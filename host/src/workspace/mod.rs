@@ -56,7 +56,7 @@ pub use disk::Listed;
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};
-pub use outside::{Means, Shown, View};
+pub use outside::{Means, Protected, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use quota::Quota;
 pub use spill::KeptOutput;
@@ -120,6 +120,21 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// A file that a program of the person executes, and not because anybody asked for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutedFile {
+    /// Relative to the workspace.
+    pub path: String,
+    /// Which program, and when.
+    pub by: String,
+}
+
+impl fmt::Display for ExecutedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, which {}", self.path, self.by)
+    }
+}
 
 /// An open directory and its name.
 pub struct Workspace {
