@@ -144,7 +144,7 @@ fn clients_of_mcp_hear_what_is_executed_by_name() {
     for (settings, wanted) in [
         ("", "[Warning: wrote .envrc, which direnv runs when the directory is entered]"),
         ("executed = 'refused'\n", "PermissionError: nothing was changed"),
-        ("executed = 'ask'\n", "ApprovalNeeded: "),
+        ("executed = 'ask'\n", "this call needs the yes of a person"),
     ] {
         let place = place(settings);
         let server = Server::new(&place, &[]);

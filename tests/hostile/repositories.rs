@@ -239,6 +239,7 @@ fn repositories_that_lie_open_stay_as_they_are() {
     place.with_git(&["init", "-q", "--bare", "-b", "main", "trees"]);
     place.write("trees/main/.git", "gitdir: ../worktrees/main\n");
     place.write("trees/main/file", "before\n");
+    place.write("trees/worktrees/main/gitdir", "../../main/.git\n");
     place.write("src/objects/a", "");
     place.write("src/refs/a", "");
     place.write("src/HEAD", "not git's\n");

@@ -86,6 +86,10 @@ impl Overlay {
 
     /// Why nothing may be changed at a place, if that is so.
     pub fn refusal(&self, place: &str) -> Option<String> {
+        self.refusal_where(place, "is")
+    }
+
+    fn refusal_where(&self, place: &str, is: &str) -> Option<String> {
         if let Some(why) = protected(place) {
             return Some(why.to_owned());
         }
@@ -95,7 +99,7 @@ impl Overlay {
             let known = self.guard.known(self, directory);
             if known.is_repository && !has_git {
                 return Some(format!(
-                    "{} is a git repository (HEAD, objects, refs)",
+                    "{} {is} a git repository (HEAD, objects, refs)",
                     shown(directory)
                 ));
             }
@@ -129,7 +133,8 @@ impl Overlay {
     ) -> Option<(String, String)> {
         // What was looked at before may be something else by now.
         self.guard.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let mut refused = places.filter_map(|place| Some((place.to_owned(), self.refusal(place)?)));
+        let mut refused = places
+            .filter_map(|place| Some((place.to_owned(), self.refusal_where(place, "would be")?)));
         refused.next()
     }
 
