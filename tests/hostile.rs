@@ -4,7 +4,7 @@
 //! [`component`] builds small guests from WebAssembly text; `tests/guests/hostile` is the one
 //! written in Rust. [`engine`] is about what a guest does with its own code and memory,
 //! [`compile`] about what it does to its compiler, [`load`] about files that should not load,
-//! [`files`], [`links`], [`protected`] and [`race`] about the workspace, [`mcp`] about a server
+//! [`files`], [`links`], [`protected`], [`repositories`] and [`race`] about the workspace, [`mcp`] about a server
 //! that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
 //! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
 //! [`schemas`] about what it says of itself. [`beside`] is about hostile clients of a server.
@@ -23,5 +23,6 @@ mod messages;
 mod private;
 mod protected;
 mod race;
+pub mod repositories;
 mod schemas;
 mod spoil;

@@ -7,6 +7,7 @@ mod children;
 mod disk;
 mod output;
 mod refusals;
+mod repositories;
 
 use serde_json::{Value, json};
 

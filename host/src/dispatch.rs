@@ -467,6 +467,9 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
+/// What a call answers that changes what no call may change; tools say the same.
+const PROTECTED: &str = "PermissionError";
+
 /// What a call whose changes were not committed answers.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
@@ -476,6 +479,7 @@ pub fn not_committed(error: &CommitError) -> Failure {
             let message = format!("the disk is full, and {}; free some room", unchanged());
             Failure::new(Status::Failed, FULL, message)
         }
+        CommitError::Protected { .. } => Failure::new(Status::Denied, PROTECTED, unchanged()),
         CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
         CommitError::TooLarge { .. } => Failure::new(Status::Limit, "CommitLimit", unchanged()),
         CommitError::Unfinished { .. } => {

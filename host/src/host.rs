@@ -16,6 +16,7 @@ mod approval;
 mod backends;
 mod commit;
 mod config;
+mod executed;
 mod pipeline;
 mod record;
 mod repeats;

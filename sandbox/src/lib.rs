@@ -52,7 +52,6 @@ mod command;
 mod error;
 mod probe;
 mod program;
-mod protected;
 mod report;
 mod run;
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
@@ -70,7 +69,6 @@ pub use command::{Bounded, Command, Limits, Overlay, Spill, system_paths};
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
-pub use protected::protected_paths;
 pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 #[cfg(unix)]

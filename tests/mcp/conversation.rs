@@ -9,7 +9,7 @@ use crate::support::Place;
 use crate::trial::configure;
 
 /// No call that a test cancels would end by itself.
-const SETTINGS: &str = "ask = ['files.write_file']\n[limits]\ncall-ms = 600000\n\
+const SETTINGS: &str = "ask = ['files.write_file']\nexecuted = 'ask'\n[limits]\ncall-ms = 600000\n\
                         [grants.conformance]\nfiles = 'read'\n";
 
 macro_rules! conversations {
@@ -159,6 +159,22 @@ fn asks_the_person(place: &Place, client: &mut Client) {
     assert_eq!(ended["result"]["structuredContent"]["bytes_written"], 6, "{ended}");
     assert_was_shown(&ended);
     assert_eq!(place.read("new.txt"), "words\n");
+    for (person, is_written) in [("decline", false), ("accept", true)] {
+        let patch = "diff --git a/.envrc b/.envrc\nnew file mode 100644\n--- /dev/null\n\
+                     +++ b/.envrc\n@@ -0,0 +1 @@\n+words\n";
+        let ended = client.get(json!({
+            "do": "call",
+            "tool": "edit__apply_patch",
+            "arguments": {"patch": patch},
+            "person": person,
+        }));
+        let asked = ended["asked"].as_array().unwrap();
+        assert_eq!(asked.len(), 1, "{ended}");
+        let question = asked[0].as_str().unwrap();
+        assert!(question.contains("wrote .envrc, which direnv runs"), "{question}");
+        assert!(question.contains("+++ b/.envrc") && question.contains("+words"), "{question}");
+        assert_eq!(place.workspace().join(".envrc").exists(), is_written, "{ended}");
+    }
 }
 
 fn write(client: &mut Client, person: &str) -> Value {

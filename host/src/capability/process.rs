@@ -20,7 +20,7 @@ use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
 use crate::workspace::path::by_names;
-use crate::workspace::{Cache, FULL, Means, Shown, View, Workspace, is_full};
+use crate::workspace::{Cache, FULL, Means, Protected, Shown, View, Workspace, is_full};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -319,9 +319,11 @@ impl CallState {
         }
         // In a copy, nothing is git's own; and what is new there would not be kept.
         if command.changes == Changes::Keep && !matches!(shown, Shown::Copy(_)) {
-            described.protected = sandbox::protected_paths(top)
-                .map_err(|error| failed(&"looking for what is protected", &error))?;
-            described.protected.retain(|path| !path.ends_with(crate::workspace::OWN));
+            let protected = self.surroundings.workspace.protected();
+            let Protected { git, own } =
+                protected.map_err(|error| failed(&"looking for what is protected", &error))?;
+            described.protected = git.iter().map(|place| top.join(place)).collect();
+            described.masked.extend(own.iter().map(|place| top.join(place)));
         }
         described.limits = self.program_limits(command);
         let most = self.surroundings.limits.spill as u64;

@@ -60,5 +60,6 @@ fn show(
         }
     }
     output.kept(&outputs);
+    output.warned(&answer.warnings);
     Ok(exit::of(std::iter::once(&answer.outcome)))
 }

@@ -157,14 +157,15 @@ fn health_line(health: &HealthRecord) -> String {
 
 fn call_line(record: &Record) -> String {
     format!(
-        "{}  {:8}  {:9.3} ms  {}{}{}{}\n",
+        "{}  {:8}  {:9.3} ms  {}{}{}{}{}\n",
         record.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
         record.outcome().as_str(),
         record.latency_ms,
         record.tool,
         record.code.as_ref().map(|code| format!("  {code}")).unwrap_or_default(),
         if record.dry_run { "  (dry run)" } else { "" },
-        printed(record)
+        printed(record),
+        executed(&record.executed)
     )
 }
 
@@ -173,6 +174,11 @@ fn printed(record: &Record) -> String {
     let kept = record.outputs.iter();
     kept.map(|kept| format!("  {} printed {} ({} bytes)", kept.program, kept.name, kept.bytes))
         .collect()
+}
+
+/// What other programs execute of what was written.
+fn executed(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}")).collect()
 }
 
 fn commit_line(record: &CommitRecord) -> String {
@@ -196,6 +202,10 @@ fn commit_line(record: &CommitRecord) -> String {
     }
     for conflict in &record.conflicts {
         let _ = write!(line, "  conflict: {conflict}");
+    }
+    // Otherwise the calls' own lines say so.
+    if record.calls.is_empty() {
+        line.push_str(&executed(&record.executed));
     }
     line.push('\n');
     line

@@ -70,6 +70,14 @@ impl Output {
         }
     }
 
+    /// Says, beside the result, what the host has to say of a call.
+    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    pub fn warned(&self, warnings: &[String]) {
+        for warning in warnings {
+            eprintln!("warning: {}", neutralise(warning));
+        }
+    }
+
     /// Prints generated text as it is.
     pub fn verbatim(&self, text: &[u8]) -> Result<(), CliError> {
         write_out(text)

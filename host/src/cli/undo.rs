@@ -38,7 +38,9 @@ pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliE
         let paths = record.iter().flat_map(|record| &record.changes);
         let lines = paths.map(|path| format!("{} {}\n", path.change, path.path));
         let lines: String = lines.collect();
-        output.text(&format!("undone: {}\n{lines}", undone.id))?;
+        let executed = record.iter().flat_map(|record| &record.executed);
+        let executed: String = executed.map(|line| format!("{line}\n")).collect();
+        output.text(&format!("undone: {}\n{lines}{executed}", undone.id))?;
     } else {
         output.json(&json!({ "undone": undone.id, "commit": record }))?;
     }

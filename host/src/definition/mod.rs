@@ -217,6 +217,7 @@ impl Agent {
             scope,
             limits: crate::policy::LimitSettings::default(),
             contract: None,
+            executed: crate::policy::Executed::default(),
         };
         Ok(Role::new(name, &settings)?)
     }

@@ -82,7 +82,7 @@ pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {
 }
 
 pub(super) fn result(answer: &Answer) -> Value {
-    match &answer.outcome {
+    let mut result = match &answer.outcome {
         Outcome::Executed(output) => json!({
             "action_type": answer.tool,
             "status": "executed",
@@ -95,7 +95,11 @@ pub(super) fn result(answer: &Answer) -> Value {
             "message": message(failure),
             "metadata": metadata(failure),
         }),
+    };
+    if !answer.warnings.is_empty() {
+        result["warnings"] = answer.warnings.clone().into();
     }
+    result
 }
 
 fn message(failure: &Failure) -> &str {

@@ -77,6 +77,8 @@ pub struct Answer {
     pub done: String,
     /// How the call ended.
     pub outcome: Outcome,
+    /// What the host has to say of a call that succeeded.
+    pub warnings: Vec<String>,
 }
 
 /// A text that is not an envelope.
@@ -521,11 +523,13 @@ mod tests {
                 tool: "read_file".into(),
                 done: "file read".into(),
                 outcome: Outcome::Executed(json!({"size": 1})),
+                warnings: vec!["wrote .envrc".into()],
             },
             Answer {
                 tool: "read_file".into(),
                 done: "file read".into(),
                 outcome: Outcome::Failed(failure),
+                warnings: Vec::new(),
             },
         ];
         let envelope =
@@ -534,7 +538,8 @@ mod tests {
         assert_eq!(
             results(&envelope, &answers),
             json!({"results": [
-                {"action_type": "read_file", "status": "executed", "message": "file read", "metadata": {"size": 1}},
+                {"action_type": "read_file", "status": "executed", "message": "file read", "metadata": {"size": 1},
+                 "warnings": ["wrote .envrc"]},
                 {"action_type": "read_file", "status": "error", "message": "file not found",
                  "metadata": {"outcome": "error", "code": "FileNotFoundError", "reason": "file not found: x"}}
             ]})
@@ -542,7 +547,8 @@ mod tests {
         let envelope = decode(r#"{"tool":"read_file"}"#, Mode::Strict).unwrap();
         assert_eq!(
             results(&envelope, &answers[..1]),
-            json!({"tool": "read_file", "status": "success", "result": {"size": 1}})
+            json!({"tool": "read_file", "status": "success", "result": {"size": 1},
+                   "warnings": ["wrote .envrc"]})
         );
         assert_eq!(
             results(&envelope, &answers[1..]),

@@ -27,11 +27,15 @@ fn result(answer: &Answer) -> Map<String, Value> {
         Outcome::Executed(output) => ("success", "result", output.clone()),
         Outcome::Failed(failure) => ("error", "error", error(failure)),
     };
-    Map::from_iter([
+    let mut result = Map::from_iter([
         (KEY.to_owned(), answer.tool.clone().into()),
         ("status".to_owned(), status.into()),
         (key.to_owned(), value),
-    ])
+    ]);
+    if !answer.warnings.is_empty() {
+        result.insert("warnings".to_owned(), answer.warnings.clone().into());
+    }
+    result
 }
 
 fn error(failure: &Failure) -> Value {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::run::cancelled;
+use super::run::{Performed, cancelled};
 use super::{Host, RunOptions};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
@@ -126,14 +126,14 @@ impl Host {
         &self,
         approved: &Approved,
         asks_agents: bool,
-        run: impl Future<Output = Outcome>,
-    ) -> Result<Outcome, Failure> {
+        run: impl Future<Output = Performed>,
+    ) -> Result<Performed, Failure> {
         self.check_unchanged(approved).await?;
-        let outcome = run.await;
-        if !asks_agents && matches!(outcome, Outcome::Executed(_)) {
+        let performed = run.await;
+        if !asks_agents && matches!(performed.outcome, Outcome::Executed(_)) {
             self.check_unchanged(approved).await?;
         }
-        Ok(outcome)
+        Ok(performed)
     }
 
     async fn check_unchanged(&self, approved: &Approved) -> Result<(), Failure> {

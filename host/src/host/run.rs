@@ -2,13 +2,14 @@
 //! transaction if it may change anything, and recorded.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::approval::Approved;
+use super::executed::{named, not_written};
 use super::{Approver, Host};
 use crate::capability::{Contacts, Usage};
 use crate::dispatch::{self, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
@@ -16,10 +17,10 @@ use crate::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, Record};
 use crate::line::Client;
 use crate::outcome::{Failure, Outcome, Status};
-use crate::policy::{Files, LimitSettings, Role, Scope};
+use crate::policy::{Executed, Files, LimitSettings, Role, Scope};
 use crate::runtime::{Observer, blocking};
 use crate::telemetry::Origin;
-use crate::workspace::{KeptOutput, Transaction};
+use crate::workspace::{ExecutedFile, KeptOutput, Transaction};
 
 /// How an envelope is run.
 #[derive(Debug, Clone, Default)]
@@ -84,6 +85,28 @@ pub(super) struct Ended {
     is_staged: bool,
 }
 
+/// How a call that was made has ended.
+pub(super) struct Performed {
+    pub(super) outcome: Outcome,
+    commit: Option<String>,
+    /// What it wrote that other programs execute by its name.
+    executed: Vec<ExecutedFile>,
+    /// How long a person took who was asked about that.
+    asked: Duration,
+}
+
+impl From<Outcome> for Performed {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, commit: None, executed: Vec::new(), asked: Duration::ZERO }
+    }
+}
+
+impl From<Failure> for Performed {
+    fn from(failure: Failure) -> Self {
+        Outcome::Failed(failure).into()
+    }
+}
+
 impl Run {
     /// The result document, in the envelope's dialect.
     pub fn document(&self) -> Value {
@@ -94,6 +117,9 @@ impl Run {
         document
     }
 }
+
+/// How a call runs: by what, under which id, and what it has to do with others.
+type Work<'a> = (&'a Executor<'a>, &'a str, &'a Arc<Contacts>);
 
 impl Host {
     /// Decodes an envelope and checks everything that can be checked without running it.
@@ -304,12 +330,12 @@ impl Host {
         let tool = Arc::clone(call.tool());
         let contacts: Arc<Contacts> = Arc::default();
         let mut cancel = options.cancel.clone();
-        let (outcome, commit) = if skip || is_cancelled(cancel.as_ref()) {
+        let performed: Performed = if skip || is_cancelled(cancel.as_ref()) {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
-            (Outcome::Failed(Failure::new(Status::Skipped, "Skipped", why)), None)
+            Failure::new(Status::Skipped, "Skipped", why).into()
         } else {
             match self.allow(call, role, options, scope, shared.is_some()) {
-                Err(failure) => (Outcome::Failed(failure), None),
+                Err(failure) => failure.into(),
                 Ok(granted) => {
                     let executor = self.executor(options);
                     let approved = self.approved(&executor, &id, &granted, options).await;
@@ -320,20 +346,21 @@ impl Host {
                         (Ok(approved), Some(transaction)) => {
                             let cancelled = cancelled(&mut cancel);
                             let asks_agents = granted.asks_agents();
-                            let staged =
-                                stage(&executor, &id, granted, transaction, &contacts, cancelled);
-                            let staged = self.as_approved(&approved, asks_agents, staged).await;
-                            staged.map(|outcome| (outcome, None))
+                            let work = (&executor, &*id, &contacts);
+                            let staged = self.stage(work, options, granted, transaction, cancelled);
+                            self.as_approved(&approved, asks_agents, staged).await
                         }
                         (Ok(approved), None) => {
                             let work = (&executor, &*id, &contacts);
-                            self.perform(work, granted, approved, cancel).await
+                            self.perform(work, options, granted, approved).await
                         }
                     };
-                    performed.unwrap_or_else(|failure| (Outcome::Failed(failure), None))
+                    performed.unwrap_or_else(Performed::from)
                 }
             }
         };
+        let Performed { outcome, commit, executed, asked } = performed;
+        started += asked;
         let latency = started.elapsed().as_secs_f64() * 1000.0;
         let role = options.role.as_deref();
         let mut record = Record::new(&id, &tool.qualified_name(), role, &outcome, latency);
@@ -346,9 +373,11 @@ impl Host {
         record.written_bytes = written;
         let outputs = contacts.outputs();
         record.outputs.clone_from(&outputs);
+        let warnings = named(&executed);
+        record.executed.clone_from(&warnings);
         let executed = record.outcome() == Status::Executed;
         let is_staged = shared.is_some() && executed && tool.tool().effects == Files::Write;
-        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome };
+        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
         if shared.is_some() {
             return Ended { answer, outputs, record: Some(record), is_staged };
         }
@@ -379,19 +408,22 @@ impl Host {
     /// was shown, if one was asked, or it fails. Answers the commit as well.
     async fn perform(
         &self,
-        (executor, id, contacts): (&Executor<'_>, &str, &Arc<Contacts>),
+        work: Work<'_>,
+        options: &RunOptions,
         call: GrantedCall,
         approved: Approved,
-        cancel: Option<watch::Receiver<bool>>,
-    ) -> Result<(Outcome, Option<String>), Failure> {
-        let mut waits = cancel.clone();
+    ) -> Result<Performed, Failure> {
+        let (executor, id, contacts) = work;
+        let mut waits = options.cancel.clone();
         let cancelled = cancelled(&mut waits);
         let asks_agents = call.asks_agents();
         if !call.may_write() {
             let tree = self.standing.workspace.plain();
-            let run = executor.execute(id, call, tree, contacts, cancelled);
-            return Ok((self.as_approved(&approved, asks_agents, run).await?, None));
+            let run = async { executor.execute(id, call, tree, contacts, cancelled).await.into() };
+            return self.as_approved(&approved, asks_agents, run).await;
         }
+        let asks = self.executed(options) == Executed::Ask && !call.needs_approval();
+        let asks = asks.then(|| call.clone());
         let mut cancelled = std::pin::pin!(cancelled);
         let transaction = tokio::select! {
             begun = self.begin(executor.client, call.time()) => {
@@ -402,22 +434,55 @@ impl Host {
             }
         };
         let tree = Arc::clone(transaction.overlay());
-        let run = executor.execute(id, call, &tree, contacts, &mut cancelled);
-        match self.as_approved(&approved, asks_agents, run).await? {
+        let run =
+            async { executor.execute(id, call, &tree, contacts, &mut cancelled).await.into() };
+        let performed = self.as_approved(&approved, asks_agents, run).await?;
+        match performed.outcome {
             Outcome::Executed(output) => {
                 let transaction = match approved.diff {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };
-                // Whoever cancels it later hears what it has done.
-                if is_cancelled(cancel.as_ref()) {
+                let executed = transaction.executed(None);
+                let approved =
+                    self.approved_files(transaction, &executed, asks.as_ref(), options).await;
+                let (transaction, asked) = approved?;
+                // A call that is cancelled from here on is committed and answered.
+                if is_cancelled(options.cancel.as_ref()) {
                     return Err(dispatch::cancelled());
                 }
                 let commit = self.commit(transaction, vec![id.to_owned()]).await?;
-                Ok((Outcome::Executed(output), commit))
+                Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
             }
-            failed => Ok((failed, None)),
+            failed => Ok(failed.into()),
         }
+    }
+
+    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+    async fn stage(
+        &self,
+        (executor, id, contacts): Work<'_>,
+        options: &RunOptions,
+        call: GrantedCall,
+        transaction: &Transaction,
+        cancelled: impl Future<Output = ()>,
+    ) -> Performed {
+        let savepoint = call.may_write().then(|| transaction.savepoint());
+        let tree = transaction.overlay();
+        let mut performed: Performed =
+            executor.execute(id, call, tree, contacts, cancelled).await.into();
+        let Some(savepoint) = savepoint else { return performed };
+        if let Outcome::Executed(_) = performed.outcome {
+            performed.executed = transaction.executed(Some(&savepoint));
+            let mode = self.executed(options);
+            if mode != Executed::Named && !performed.executed.is_empty() {
+                performed = not_written(mode, &performed.executed).into();
+            }
+        }
+        if let Outcome::Failed(_) = performed.outcome {
+            transaction.roll_back(savepoint);
+        }
+        performed
     }
 
     fn executor<'a>(&'a self, options: &'a RunOptions) -> Executor<'a> {
@@ -436,23 +501,6 @@ impl Host {
     }
 }
 
-/// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
-async fn stage(
-    executor: &Executor<'_>,
-    id: &str,
-    call: GrantedCall,
-    transaction: &Transaction,
-    contacts: &Arc<Contacts>,
-    cancelled: impl Future<Output = ()>,
-) -> Outcome {
-    let savepoint = call.may_write().then(|| transaction.savepoint());
-    let outcome = executor.execute(id, call, transaction.overlay(), contacts, cancelled).await;
-    if let (Some(savepoint), Outcome::Failed(_)) = (savepoint, &outcome) {
-        transaction.roll_back(savepoint);
-    }
-    outcome
-}
-
 /// The calls whose changes wait for the commit.
 pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, &mut Record)> {
     ended.iter_mut().filter(|ended| ended.is_staged).filter_map(|ended| {
@@ -465,6 +513,8 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());
+        answer.warnings.clear();
+        record.executed.clear();
         record.end(&answer.outcome);
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::envelope::size;
 use crate::outcome::{Failure, Outcome, Status, neutralise, shorten};
+use crate::policy::executed_by;
 use crate::workspace::{KeptOutput, Manifest, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
@@ -202,6 +203,9 @@ pub struct CommitRecord {
     /// What somebody else had changed before it was recovered, and what therefore was left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
+    /// The first of the files that other programs execute by their names, and which programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub executed: Vec<String>,
 }
 
 /// What happened to one path.
@@ -221,6 +225,10 @@ impl CommitRecord {
             path: (*path).to_owned(),
             change: (*change).to_owned(),
         };
+        let executed = |(path, change): &(&str, &str)| {
+            let by = executed_by(path).filter(|_| *change != "removed")?;
+            Some(neutralise(&format!("wrote {path}, which {by}")))
+        };
         Self {
             timestamp: manifest.time,
             commit: manifest.id.clone(),
@@ -230,6 +238,7 @@ impl CommitRecord {
             paths: summary.len(),
             changes: summary.iter().take(MAX_CHANGES).map(change).collect(),
             conflicts: manifest.conflicts.clone(),
+            executed: summary.iter().filter_map(executed).take(MAX_CHANGES).collect(),
         }
     }
 }
@@ -283,6 +292,9 @@ pub struct Record {
     /// What its programs printed and is kept as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<KeptOutput>,
+    /// What it wrote that other programs execute by its name, and which programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub executed: Vec<String>,
     /// The linear memory of its largest instance, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub memory_bytes: u64,
@@ -324,6 +336,7 @@ impl Record {
             hosts: Vec::new(),
             agents: Vec::new(),
             outputs: Vec::new(),
+            executed: Vec::new(),
             memory_bytes: 0,
             host_calls: 0,
             written_bytes: 0,

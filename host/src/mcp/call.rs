@@ -130,6 +130,10 @@ impl Server {
                 results.failure(tool, role, format!("{code}: {message}"), detail, most)
             }
         };
+        if !single.answer.warnings.is_empty() {
+            let warnings = single.answer.warnings.join("\n");
+            result.content.push(ContentBlock::text(format!("[Warning: {warnings}]")));
+        }
         results.add_outputs(&mut result, role, single.outputs, most);
         result
     }

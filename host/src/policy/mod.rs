@@ -8,6 +8,8 @@ mod agents;
 mod backends;
 mod capabilities;
 mod capability;
+mod executed;
+pub mod git;
 mod limits;
 mod origin;
 mod origin_settings;
@@ -26,6 +28,7 @@ pub use agents::{
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use capability::{Capability, CapabilityError};
+pub use executed::{Executed, executed_by};
 pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
@@ -49,6 +52,7 @@ pub struct Policy {
     programs: ProgramSettings,
     agents: BTreeMap<String, Agent>,
     ask: Vec<Pattern>,
+    executed: Executed,
 }
 
 /// Settings that make no sense.
@@ -143,6 +147,7 @@ impl Policy {
             programs: ProgramSettings::default(),
             agents: BTreeMap::new(),
             ask: Vec::new(),
+            executed: Executed::default(),
         };
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
@@ -155,6 +160,7 @@ impl Policy {
                     message: Pattern::complaint(text),
                 })?);
             }
+            policy.executed = policy.executed.max(layer.executed);
             policy.limits = policy.limits.with(&layer.limits)?;
             policy.retention = policy.retention.with(&layer.history);
             policy.choices = policy.choices.with(layer);
@@ -217,6 +223,12 @@ impl Policy {
     /// The tools of which each call needs a person's yes: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
+    }
+
+    /// What becomes of calls under a role that write files which other programs execute by name:
+    /// the stricter of what the settings and the role say.
+    pub fn executed(&self, role: Option<&Role>) -> Executed {
+        role.map_or(self.executed, |role| self.executed.max(role.executed()))
     }
 
     /// Which of [`Self::ask`] fit none of `tools`, which are plugins and short names.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::pattern::{Pattern, without_tools};
-use super::{LimitSettings, PolicyError, RoleSettings, Scope};
+use super::{Executed, LimitSettings, PolicyError, RoleSettings, Scope};
 
 /// A named set of tools, paths and limits.
 #[derive(Debug, Clone)]
@@ -19,6 +19,7 @@ pub struct Role {
     scope: Scope,
     limits: LimitSettings,
     contract: Option<String>,
+    executed: Executed,
 }
 
 impl Role {
@@ -55,6 +56,7 @@ impl Role {
                 .map_err(|error| wrong("scope", error.to_string()))?,
             limits: settings.limits,
             contract: settings.contract.clone(),
+            executed: settings.executed,
         })
     }
 
@@ -81,6 +83,11 @@ impl Role {
     /// The contract that the answers of its agents keep to.
     pub fn contract(&self) -> Option<&str> {
         self.contract.as_deref()
+    }
+
+    /// What becomes of its calls that write files which other programs execute by name.
+    pub fn executed(&self) -> Executed {
+        self.executed
     }
 
     /// Whether the role includes a tool.

@@ -80,41 +80,41 @@ impl Scope {
 }
 
 /// The host's own directory in a workspace. No call sees it: it holds what other roles' calls and
-/// other plugins have read and written.
+/// other plugins have read and written. One in a directory below is that of a nested workspace.
 pub const OWN: &str = ".cofferdam";
 
-/// Whether `path` is the host's own, however it is spelled.
+/// Whether `path` is the host's own, in this workspace or in a nested one, however it is spelled.
 pub fn is_own(path: &str) -> bool {
-    let mut names = path.split('/').filter(|name| !matches!(*name, "" | "."));
-    let first = names.next().unwrap_or_default();
     // Most names are not: only characters beyond ASCII go when a name is folded.
-    first.starts_with(|c: char| c == '.' || !c.is_ascii()) && folded(first) == OWN
+    let could_be = |name: &&str| name.starts_with(|c: char| c == '.' || !c.is_ascii());
+    path.split('/').filter(could_be).any(|name| folded(name) == OWN)
 }
 
-/// Why no call may change `path`, if that is so: it steers the host, or what git does later.
+/// Why no call may change `path`, if its name says so: it steers the host, or what git does later.
+/// What git takes for a repository by its content is [`super::git`]'s to say.
 ///
 /// Names are compared as file systems that fold case or drop invisible characters would
 /// (CVE-2014-9390 lists the variants of `.git`).
 pub fn protected(path: &str) -> Option<&'static str> {
-    let mut names = path.split('/').filter(|name| !matches!(*name, "" | ".")).map(folded);
-    let first = names.next().unwrap_or_default();
-    match first.as_str() {
-        OWN => return Some("the host's own records"),
-        "cofferdam.toml" | "cofferdam.lock" => {
-            return Some("the host's policy, which only a person changes");
+    let names = path.split('/').filter(|name| !matches!(*name, "" | ".")).map(folded);
+    for (depth, name) in names.enumerate() {
+        match name.as_str() {
+            OWN if depth == 0 => return Some("the host's own records"),
+            OWN => return Some("the host's own records of a nested workspace"),
+            // Those of a nested workspace count only once a person has accepted them.
+            "cofferdam.toml" | "cofferdam.lock" if depth == 0 => {
+                return Some("the host's policy, which only a person changes");
+            }
+            ".git" | "git~1" => return Some("git's control files"),
+            _ => {}
         }
-        _ => {}
     }
-    (is_git(&first) || names.any(|name| is_git(&name))).then_some("git's control files")
-}
-
-fn is_git(name: &str) -> bool {
-    matches!(name, ".git" | "git~1")
+    None
 }
 
 /// A name without case, without characters that HFS+ ignores, and without the trailing dots,
 /// spaces and stream names that NTFS ignores.
-fn folded(name: &str) -> String {
+pub(super) fn folded(name: &str) -> String {
     let name = name.split(':').next().unwrap_or_default();
     name.chars()
         .filter(|character| {
@@ -188,6 +188,8 @@ mod tests {
             "COFFERDAM.TOML",
             "cofferdam.lock",
             "./.cofferdam/x",
+            "sub/.cofferdam",
+            "sub/deep/.Cofferdam/kept/x",
             ".//cofferdam.toml",
         ] {
             assert!(protected(path).is_some(), "{path}");

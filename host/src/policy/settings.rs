@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    BackendKind, Capabilities, Files, HistorySettings, LimitSettings, Origin, OriginSettings,
+    BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings, Origin,
+    OriginSettings,
 };
 
 /// The settings of a workspace or of a user.
@@ -35,6 +36,10 @@ pub struct Settings {
     /// Tools of which each call needs the yes of a person, who is asked by the MCP client: `*`,
     /// `plugin.*` or `plugin.tool`. Where nobody can be asked, such a call is denied.
     pub ask: Vec<String>,
+    /// What becomes of calls that write files which other programs execute by name, such as
+    /// `.envrc`: they are named in the answer and the journal (`named`, the default), a person is
+    /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.
+    pub executed: Executed,
     /// Absolute directories with contracts of the person's own, beside those that are built in. A
     /// later one replaces an earlier one for the same agent.
     pub contracts: Vec<PathBuf>,
@@ -183,6 +188,10 @@ pub struct RoleSettings {
     /// The contract that the answers of its agents keep to.
     #[serde(default)]
     pub contract: Option<String>,
+    /// What becomes of its calls that write files which other programs execute by name, where that
+    /// is stricter than the settings' own `executed`: `named`, `ask` or `refused`.
+    #[serde(default)]
+    pub executed: Executed,
 }
 
 /// An agent that can be asked. It gets a prompt on its standard input and answers on its standard

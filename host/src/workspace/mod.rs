@@ -69,7 +69,7 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use history::{History, HistoryError, summary};
 pub(crate) use kept::Shelf;
 pub use manifest::{Change, Image, Kind, Manifest};
-pub use outside::{Means, Shown, View};
+pub use outside::{Means, Protected, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use own::Secret;
 pub(crate) use own::{Found, NOT_MADE_HERE, Own, SET_ASIDE};
@@ -145,6 +145,21 @@ impl std::error::Error for Refused {}
 /// Who writes down that there was a commit. The second argument: whether it was begun by a process
 /// that died, which may have written it down before.
 pub type Recorder = Box<dyn Fn(&Manifest, bool) + Send + Sync>;
+
+/// A file that a program of the person executes, and not because anybody asked for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutedFile {
+    /// Relative to the workspace.
+    pub path: String,
+    /// Which program, and when.
+    pub by: String,
+}
+
+impl fmt::Display for ExecutedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, which {}", self.path, self.by)
+    }
+}
 
 /// An open directory and its name.
 pub struct Workspace {

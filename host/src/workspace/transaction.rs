@@ -33,7 +33,7 @@ use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
 use super::store::Store;
-use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed, stamp, writers};
+use super::{DIFF_TIME, ExecutedFile, Workspace, diff, disk, outside, own, sealed, stamp, writers};
 use crate::line::{Client, Turn};
 
 /// How often a locked workspace is tried again.
@@ -118,6 +118,14 @@ pub enum CommitError {
     /// Somebody else changed what the transaction has read or wanted to change.
     #[error("changed by somebody else meanwhile: {}", .0.join(", "))]
     Conflict(Vec<String>),
+    /// A place that no call may change.
+    #[error("{place} is protected: {why}")]
+    Protected {
+        /// Where.
+        place: String,
+        /// Which rule says so.
+        why: String,
+    },
     /// The system said no.
     #[error("{place}: {source}")]
     Io {
@@ -238,7 +246,8 @@ impl Transaction {
         let id = stamp::new_id();
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
-        let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
+        let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make)
+            .at(workspace.path().to_owned());
         let (workspace, overlay) = (Arc::clone(workspace), Arc::new(overlay));
         Self { workspace, overlay, id, store, is_handed_over: false, _lock: lock, _turn: None }
     }
@@ -256,6 +265,12 @@ impl Transaction {
     /// Drops what was changed since.
     pub fn roll_back(&self, savepoint: Savepoint) {
         self.overlay.roll_back(savepoint);
+    }
+
+    /// What was written, since the savepoint if there is one, that other programs execute by its
+    /// name.
+    pub fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
+        self.overlay.executed(since)
     }
 
     /// What would be committed, as a unified diff.
@@ -292,6 +307,11 @@ impl Transaction {
         let (mut changes, mut directories) = plan(&self.overlay)?;
         if changes.is_empty() {
             return Ok(None);
+        }
+        if let Some((place, why)) =
+            self.overlay.refused(changes.iter().map(|change| change.path.as_str()))
+        {
+            return Err(CommitError::Protected { place, why });
         }
         let stage = self.overlay.stage().map_err(own)?;
         settle(self.overlay.disk(), stage, &mut changes)?;

@@ -194,12 +194,17 @@ impl FileState {
                 scope.paths().join(", ")
             )));
         }
-        if (access.changes() || is_own(place))
-            && let Some(why) = protected(place)
-        {
-            return Err(Refused::denied(format!("{path} is protected: {why}")));
+        let why = if access.changes() {
+            tree.refusal(place)
+        } else if is_own(place) {
+            protected(place).map(str::to_owned)
+        } else {
+            None
+        };
+        match why {
+            Some(why) => Err(Refused::denied(format!("{path} is protected: {why}"))),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether a new link at `place` may point to `target`: not out of the workspace or the

@@ -361,7 +361,7 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let (tree, _) = self.directory(&fd)?;
         let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
-        if place.is_empty() && Arc::ptr_eq(&tree, self.state.tree()) {
+        if Arc::ptr_eq(&tree, self.state.tree()) {
             entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
         }
         let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;

@@ -12,8 +12,9 @@ use super::super::copying::{copy_file, copy_permissions};
 use super::super::disk::{self, Listed, Spot};
 use super::super::overlay::Overlay;
 use super::super::path::join;
-use super::super::{OWN, Refused, Workspace};
+use super::super::{Refused, Workspace};
 use super::{Record, Records, about, check};
+use crate::policy::is_own;
 
 /// How much is copied at most. A run waits for it.
 const MAX_FILES: usize = 200_000;
@@ -67,7 +68,7 @@ impl Copy<'_> {
             check(stop)?;
             let Some(name) = name.to_str() else { continue };
             let below = join(place, name);
-            if below == OWN {
+            if is_own(name) {
                 continue;
             }
             let record = self.entry(&to, name, &below, kind);

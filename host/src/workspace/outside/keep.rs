@@ -14,8 +14,9 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
 use super::super::disk::{self, Listed, Spot};
 use super::super::path::{self, MAX_PATH, join};
-use super::super::{OWN, Overlay, Quota, Refused};
+use super::super::{Overlay, Quota, Refused};
 use super::{Record, Records, about, attributes};
+use crate::policy::is_own;
 
 /// Permissions that a program can give.
 const PERMISSIONS: u32 = 0o777;
@@ -58,7 +59,7 @@ impl Keep<'_> {
             let below = join(place, name);
             let was_shown = match self.records.get(&below) {
                 Some(record) => *record != Record::Substitute,
-                None => is_opaque && below != OWN,
+                None => is_opaque && !is_own(&below),
             };
             if was_shown {
                 self.remove(&below)?;
@@ -76,7 +77,7 @@ impl Keep<'_> {
     /// Takes in one entry of a directory; answers whether it is a directory itself.
     fn entry(&self, directory: &OwnedFd, name: &str, place: &str) -> io::Result<bool> {
         let record = self.records.get(place);
-        if place == OWN || record == Some(&Record::Substitute) {
+        if is_own(place) || record == Some(&Record::Substitute) {
             return Ok(false);
         }
         path::check_length(place).map_err(|_| {

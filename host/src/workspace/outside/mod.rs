@@ -29,6 +29,7 @@ mod copy;
 mod keep;
 #[cfg(target_os = "linux")]
 mod mount;
+mod protect;
 mod run;
 
 #[cfg(all(test, target_os = "linux"))]
@@ -42,6 +43,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Stat;
 
 use super::{Overlay, Quota, Workspace, disk, stamp};
+pub use protect::Protected;
 pub(super) use run::Run;
 
 pub(super) use run::{DIRECTORY, sweep};

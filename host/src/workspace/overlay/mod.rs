@@ -12,7 +12,9 @@
 //! | [`staging`] | files, directories and links as inodes of the transaction's own |
 //! | [`names`] | names that come, go and move |
 //! | [`resolve`] | which place a path stands for |
+//! | [`guard`] | which places git takes for its own |
 
+mod guard;
 mod names;
 mod resolve;
 mod staging;
@@ -48,6 +50,7 @@ pub struct Overlay {
     is_changed: AtomicBool,
     is_closed: AtomicBool,
     state: Mutex<State>,
+    guard: guard::Guard,
 }
 
 /// Where staged inodes are kept.
@@ -120,6 +123,7 @@ impl Overlay {
             is_changed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             state: Mutex::default(),
+            guard: guard::Guard::default(),
         }
     }
 

@@ -1,0 +1,338 @@
+//! What git would take for its own, asked of a tree: repositories wherever they lie, and the files
+//! that a repository's configuration names. Which names and contents count is decided by
+//! [`crate::policy::git`]; here they are looked at.
+//!
+//! A place is asked about before it is changed, so that the tool hears why not, and all changed
+//! places once more before they are committed: several changes, or what is written to a file that
+//! is open, can make a repository that none of them makes alone.
+
+use std::collections::HashMap;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FileType, OFlags};
+
+use super::super::ExecutedFile;
+use super::super::disk::{self, Listed};
+use super::super::path::{MAX_PATH, join, link_target};
+use super::{Entry, Found, Overlay, Savepoint};
+use crate::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
+use crate::policy::{executed_by, protected};
+
+/// The largest file of git's configuration that is looked at, in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// How many files of one repository's configuration are looked at.
+const MAX_CONFIGS: usize = 32;
+
+const GIT: &str = ".git";
+
+/// What is known of the directories of one tree.
+#[derive(Default)]
+pub(super) struct Guard {
+    /// The tree's absolute path, since git's files may name places by theirs.
+    top: PathBuf,
+    known: Mutex<HashMap<String, Arc<Known>>>,
+}
+
+/// A directory as git sees it.
+#[derive(Default)]
+struct Known {
+    /// It is a repository by its content.
+    is_repository: bool,
+    /// Its `.git`.
+    control: Option<Control>,
+}
+
+/// What a `.git` in the directory above leads to.
+#[derive(Debug, Default)]
+struct Control {
+    /// The repository, and the one that it shares with other working trees, where they are not
+    /// `.git` itself.
+    roots: Vec<String>,
+    /// Files that are part of its configuration.
+    configs: Vec<String>,
+    /// Directories of hooks.
+    hooks: Vec<String>,
+    /// Words of commands in its configuration, as places.
+    commands: Vec<String>,
+}
+
+impl Guard {
+    fn known(&self, tree: &Overlay, directory: &str) -> Arc<Known> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(directory) {
+            return Arc::clone(found);
+        }
+        let found = Arc::new(Known {
+            is_repository: tree.is_repository(directory),
+            control: tree.control(directory),
+        });
+        // A tree that can't be changed may stay for long.
+        if tree.is_writable() {
+            known().insert(directory.to_owned(), Arc::clone(&found));
+        }
+        found
+    }
+}
+
+impl Overlay {
+    /// The tree of a workspace with this absolute path.
+    pub(in crate::workspace) fn at(mut self, top: PathBuf) -> Self {
+        self.guard.top = top;
+        self
+    }
+
+    /// Why nothing may be changed at a place, if that is so.
+    pub fn refusal(&self, place: &str) -> Option<String> {
+        self.refusal_where(place, "is")
+    }
+
+    fn refusal_where(&self, place: &str, is: &str) -> Option<String> {
+        if let Some(why) = protected(place) {
+            return Some(why.to_owned());
+        }
+        // Between the place and a repository may be a working tree with a `.git` of its own.
+        let mut has_git = false;
+        for directory in above(place) {
+            let known = self.guard.known(self, directory);
+            if known.is_repository && !has_git {
+                return Some(format!(
+                    "{} {is} a git repository (HEAD, objects, refs)",
+                    shown(directory)
+                ));
+            }
+            let Some(control) = &known.control else { continue };
+            has_git = true;
+            if control.roots.iter().any(|root| is_within(place, root)) {
+                return Some(format!(
+                    "git's control files, to which {} leads",
+                    join(directory, GIT)
+                ));
+            }
+            if control.configs.iter().any(|config| is_within(place, config)) {
+                return Some(format!("part of git's configuration in {}", join(directory, GIT)));
+            }
+        }
+        let (directory, name) = disk::split(place);
+        let mark = Mark::of(name)?;
+        let mut marks = self.marks(directory);
+        if mark != Mark::Head {
+            marks.push(mark);
+        }
+        git::is_repository(&marks).then(|| {
+            format!("{} would be a git repository (HEAD, objects, refs)", shown(directory))
+        })
+    }
+
+    /// The first of the places that may not be changed as they are now, and why.
+    pub(in crate::workspace) fn refused<'a>(
+        &self,
+        places: impl Iterator<Item = &'a str>,
+    ) -> Option<(String, String)> {
+        // What was looked at before may be something else by now.
+        self.guard.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut refused = places
+            .filter_map(|place| Some((place.to_owned(), self.refusal_where(place, "would be")?)));
+        refused.next()
+    }
+
+    /// What was written since the savepoint, or at all, that other programs execute by its name or
+    /// because git's configuration says so.
+    pub(in crate::workspace) fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
+        let is_new = |place: &str, entry: &Entry| {
+            matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory)
+                && since.is_none_or(|since| since.entries.get(place) != Some(entry))
+        };
+        let entries = self.entries();
+        let written = entries.iter().filter(|(place, entry)| is_new(place, entry));
+        let found = written.filter_map(|(place, _)| {
+            let by = executed_by(place).map(str::to_owned).or_else(|| self.run_by_git(place))?;
+            Some(ExecutedFile { path: place.clone(), by })
+        });
+        found.collect()
+    }
+
+    /// Whether git's configuration or a link of its hooks names a file.
+    fn run_by_git(&self, place: &str) -> Option<String> {
+        above(place).find_map(|directory| {
+            let known = self.guard.known(self, directory);
+            let control = known.control.as_ref()?;
+            let parent = disk::split(place).0;
+            let is_hook = control
+                .hooks
+                .iter()
+                .any(|hooks| hooks == place || !hooks.is_empty() && hooks == parent);
+            let git = join(directory, GIT);
+            if is_hook {
+                Some(format!("git runs as a hook (by {git})"))
+            } else {
+                let is_named = control.commands.iter().any(|command| command == place);
+                is_named.then(|| format!("git runs (by the configuration in {git})"))
+            }
+        })
+    }
+
+    /// The places that the `.git` of a directory leads to, and the files that are part of git's
+    /// configuration by it, where they are not in the `.git` itself.
+    pub(in crate::workspace) fn led_to(&self, directory: &str) -> Vec<String> {
+        let control = self.control(directory).unwrap_or_default();
+        let mut places = control.roots;
+        places.extend(control.configs);
+        places.retain(|place| self.stat(place).is_ok());
+        places
+    }
+
+    /// Whether git takes a directory, in which this is, for a repository.
+    pub(in crate::workspace) fn has_repository(&self, directory: &str, entries: &[Listed]) -> bool {
+        git::is_repository(&self.marks_in(directory, entries))
+    }
+
+    /// Whether git takes a directory itself for a repository.
+    fn is_repository(&self, directory: &str) -> bool {
+        // Only a file system that folds case has others, and there this one is found.
+        self.stat(&join(directory, "HEAD")).is_ok() && git::is_repository(&self.marks(directory))
+    }
+
+    /// What of a repository is in a directory.
+    fn marks(&self, directory: &str) -> Vec<Mark> {
+        self.list(directory).map(|entries| self.marks_in(directory, &entries)).unwrap_or_default()
+    }
+
+    fn marks_in(&self, directory: &str, entries: &[Listed]) -> Vec<Mark> {
+        let names = entries.iter().filter_map(|entry| entry.name.to_str());
+        let marks = names.filter_map(|name| Some((name, Mark::of(name)?)));
+        let counts = |(name, mark): &(&str, Mark)| {
+            *mark != Mark::Head || self.is_head(&join(directory, name))
+        };
+        marks.filter(counts).map(|(_, mark)| mark).collect()
+    }
+
+    /// Whether git takes what is at a place for a `HEAD`. So it is where nobody can say.
+    fn is_head(&self, place: &str) -> bool {
+        let Ok(stat) = self.stat(place) else { return true };
+        match disk::file_type(&stat) {
+            FileType::Symlink => {
+                self.read_link(place).map_or(true, |target| git::is_head_link(&target))
+            }
+            FileType::RegularFile => {
+                self.content(place, HEAD_SIZE as u64).map_or(true, |content| git::is_head(&content))
+            }
+            _ => false,
+        }
+    }
+
+    /// The beginning of a file. Nothing is noted as seen by the transaction.
+    fn content(&self, place: &str, most: u64) -> io::Result<Vec<u8>> {
+        let file = match self.find(place)? {
+            Found::Nothing => return Err(io::ErrorKind::NotFound.into()),
+            Found::Staged(id, _) => {
+                disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?
+            }
+            Found::Disk => disk::open(&*self.disk, place, OFlags::RDONLY)?,
+        };
+        let file = std::fs::File::from(file);
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut content = Vec::new();
+        file.take(most).read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    fn text(&self, place: &str, most: u64) -> Option<String> {
+        let content = self.content(place, most).ok()?;
+        Some(String::from_utf8_lossy(&content).into_owned())
+    }
+
+    /// The place that a path means which one of git's files names. None for one elsewhere.
+    fn named(&self, directory: &str, path: &str) -> Option<String> {
+        let (directory, path) = match path.strip_prefix('/') {
+            None => (directory, path.to_owned()),
+            Some(_) => {
+                let inside = std::path::Path::new(path).strip_prefix(&self.guard.top).ok()?;
+                ("", inside.to_str()?.to_owned())
+            }
+        };
+        let place = link_target(&join(directory, GIT), path.trim()).ok()?;
+        if place.is_empty() {
+            return Some(place);
+        }
+        Some(self.resolve("", &place, true).unwrap_or(place))
+    }
+
+    /// What the `.git` of a directory leads to, if there is one.
+    fn control(&self, directory: &str) -> Option<Control> {
+        let git = join(directory, GIT);
+        let kind = self.kind(&git).ok()??;
+        let repository = match kind {
+            FileType::Directory => Some(git.clone()),
+            FileType::Symlink => self.resolve("", &git, true).ok(),
+            _ => self
+                .text(&git, MAX_PATH as u64)
+                .and_then(|text| self.named(directory, text.strip_prefix(LEADS_TO)?.trim())),
+        };
+        // It leads out of the workspace: nothing here can be changed by a call.
+        let Some(repository) = repository else { return Some(Control::default()) };
+        let shared = self.text(&join(&repository, "commondir"), MAX_PATH as u64);
+        let shared = shared.and_then(|path| self.named(&repository, path.trim()));
+        let mut control = Control::default();
+        for root in [Some(&repository), shared.as_ref()].into_iter().flatten() {
+            for name in ["config", "config.worktree"] {
+                self.add_config(directory, &join(root, name), &mut control);
+            }
+            self.add_hooks(&join(root, "hooks"), &mut control);
+            if !root.is_empty() && *root != git {
+                control.roots.push(root.clone());
+            }
+        }
+        control.configs.retain(|config| !is_within(config, &git));
+        Some(control)
+    }
+
+    /// Adds what a file of configuration names, and what those name that it includes.
+    fn add_config(&self, top: &str, config: &str, control: &mut Control) {
+        let mut waiting = vec![config.to_owned()];
+        while let Some(config) = waiting.pop() {
+            if control.configs.len() >= MAX_CONFIGS || control.configs.contains(&config) {
+                continue;
+            }
+            let real = self.resolve("", &config, true).unwrap_or_else(|_| config.clone());
+            let text = self.text(&real, MAX_CONFIG);
+            control.configs.extend([config, real.clone()]);
+            let named = text.map(|text| git::named_by(&text)).unwrap_or_default();
+            let above = disk::split(&real).0;
+            waiting.extend(named.includes.iter().filter_map(|path| self.named(above, path)));
+            control.hooks.extend(named.hooks.iter().filter_map(|path| self.named(top, path)));
+            control.commands.extend(named.words.iter().filter_map(|path| self.named(top, path)));
+        }
+    }
+
+    /// Adds what the directory of hooks, or links in it, lead to.
+    fn add_hooks(&self, hooks: &str, control: &mut Control) {
+        let Ok(real) = self.resolve("", hooks, true) else { return };
+        let entries = self.list(&real).unwrap_or_default();
+        let links = entries.iter().filter(|entry| entry.kind == FileType::Symlink);
+        let links = links
+            .filter_map(|entry| self.resolve("", &join(&real, entry.name.to_str()?), true).ok());
+        control.hooks.extend(links);
+        if real != hooks {
+            control.hooks.push(real);
+        }
+    }
+}
+
+/// The directories above a place, the nearest first.
+fn above(place: &str) -> impl Iterator<Item = &str> {
+    let ends = place.rmatch_indices('/').map(|(end, _)| &place[..end]);
+    ends.chain([""]).filter(move |_| !place.is_empty())
+}
+
+fn is_within(place: &str, directory: &str) -> bool {
+    place.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn shown(directory: &str) -> String {
+    if directory.is_empty() { "the workspace".to_owned() } else { format!("{directory}/") }
+}

@@ -1,0 +1,157 @@
+//! Files that other programs execute by their names: named, asked about or refused, whatever writes
+//! them.
+
+use serde_json::{Value, json};
+
+use crate::mcp::server::{Request, Server};
+use crate::support::{Ended, Place};
+use crate::trial::configure;
+
+const PATCH: &str = "diff --git a/.husky/pre-commit b/.husky/pre-commit\n--- a/.husky/pre-commit\n\
+                     +++ b/.husky/pre-commit\n@@ -1 +1 @@\n-before\n+after\n";
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"type": "write_file", "path": path, "content": content})
+}
+
+fn run(place: &Place, options: &[&str], actions: &[Value]) -> (Ended, Vec<Value>) {
+    let args = [&["run"], options].concat();
+    let ended = place.run_with(&args, &json!({ "actions": actions }).to_string());
+    let results = ended.json()["results"].as_array().unwrap().clone();
+    (ended, results)
+}
+
+fn place(settings: &str) -> Place {
+    let place = Place::new();
+    configure(&place, settings);
+    place.write(".husky/pre-commit", "before\n");
+    place
+}
+
+#[test]
+fn what_is_executed_by_name_is_named() {
+    let place = place("");
+    let actions = [
+        write(".envrc", "x\n"),
+        json!({"type": "apply_patch", "patch": PATCH}),
+        write("src/plain", "x\n"),
+    ];
+    let (_, results) = run(&place, &[], &actions);
+    let direnv = "wrote .envrc, which direnv runs when the directory is entered";
+    let hook = "wrote .husky/pre-commit, which git runs as hooks, on a commit and the like";
+    assert_eq!(results[0]["warnings"], json!([direnv]));
+    assert_eq!(results[1]["warnings"], json!([hook]));
+    assert_eq!(results[2].get("warnings"), None, "{results:?}");
+    let log = place.run(&["log", "--format", "text"]);
+    assert_eq!(log.stdout.matches(direnv).count(), 1, "{log:?}");
+    let records = place.run(&["log", "--commits"]).json();
+    let commits = records["records"].as_array().unwrap();
+    let named = |what: &str| commits.iter().any(|commit| commit["executed"] == json!([what]));
+    assert!(named(direnv) && named(hook), "{records}");
+    // An undo brings the old one back, which is as good.
+    let undone = place.run(&["undo", "--format", "text"]);
+    assert!(!undone.stdout.contains("wrote"), "{undone:?}");
+    let undone = place.run(&["undo", "--format", "text"]);
+    assert!(undone.stdout.contains(hook), "{undone:?}");
+    // A call by itself says so beside its answer.
+    let args = json!({"path": ".vscode/tasks.json", "content": "{}"}).to_string();
+    let called = place.run(&["call", "files.write_file", &args]);
+    assert!(
+        called.stderr.contains("warning: wrote .vscode/tasks.json, which VS Code"),
+        "{called:?}"
+    );
+    // Within one transaction, each call has its own; of one that is discarded nothing is said.
+    let actions = [write("a", ""), write(".envrc", "y\n"), write(".idea/x", "")];
+    let (_, results) = run(&place, &["--atomic"], &actions);
+    let count = |result: &Value| result["warnings"].as_array().map_or(0, Vec::len);
+    assert_eq!(results.iter().map(count).collect::<Vec<_>>(), [0, 1, 1], "{results:?}");
+    let (_, results) = run(&place, &["--atomic"], &[write(".envrc", "z"), write(".git/x", "")]);
+    assert_eq!(results[0].get("warnings"), None, "{results:?}");
+}
+
+#[test]
+fn what_gits_configuration_runs_is_named() {
+    let place = place("");
+    place.with_git(&["init", "-q"]);
+    for (key, value) in [
+        ("core.hooksPath", "tools/hooks"),
+        ("filter.x.clean", "sh tools/clean.sh %f"),
+        ("commit.template", "tools/template"),
+    ] {
+        place.with_git(&["config", key, value]);
+    }
+    std::fs::remove_dir_all(place.workspace().join(".git/hooks")).unwrap();
+    std::os::unix::fs::symlink("../scripts", place.workspace().join(".git/hooks")).unwrap();
+    std::fs::create_dir(place.workspace().join("scripts")).unwrap();
+    for (path, wanted) in [
+        ("tools/hooks/pre-commit", Some("git runs as a hook (by .git)")),
+        ("scripts/post-merge", Some("git runs as a hook (by .git)")),
+        ("tools/clean.sh", Some("git runs (by the configuration in .git)")),
+        ("tools/template", None),
+        ("tools/other.sh", None),
+    ] {
+        let (_, results) = run(&place, &[], &[write(path, "x\n")]);
+        let wanted = wanted.map(|wanted| json!([format!("wrote {path}, which {wanted}")]));
+        assert_eq!(results[0].get("warnings"), wanted.as_ref(), "{results:?}");
+    }
+}
+
+#[test]
+fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
+    let role = "[roles.careful]\ntools = ['*']\nexecuted = 'refused'\n";
+    let place = place(role);
+    for action in [write(".envrc", "x\n"), json!({"type": "apply_patch", "patch": PATCH})] {
+        for options in [&["--role", "careful"][..], &["--role", "careful", "--atomic"]] {
+            let (_, results) = run(&place, options, std::slice::from_ref(&action));
+            assert_eq!(results[0]["metadata"]["outcome"], "denied", "{results:?}");
+            assert_eq!(results[0]["metadata"]["code"], "PermissionError", "{results:?}");
+            let reason = results[0]["metadata"]["reason"].as_str().unwrap();
+            assert!(reason.contains("which"), "{reason}");
+        }
+    }
+    assert!(!place.workspace().join(".envrc").exists());
+    assert_eq!(place.read(".husky/pre-commit"), "before\n");
+    let (_, results) = run(&place, &["--role", "careful"], &[write("plain", "x")]);
+    assert_eq!(results[0]["status"], "executed", "{results:?}");
+    // A role is never laxer than the settings.
+    configure(&place, "executed = 'refused'\n[roles.lax]\ntools = ['*']\nexecuted = 'named'\n");
+    for options in [&["--role", "lax"][..], &[]] {
+        let (_, results) = run(&place, options, &[write(".envrc", "x")]);
+        assert_eq!(results[0]["metadata"]["outcome"], "denied", "{results:?}");
+    }
+    configure(&place, "executed = 'sometimes'\n");
+    let ended = place.run(&["policy", "show"]);
+    assert!(ended.stderr.contains("refused"), "{ended:?}");
+}
+
+#[test]
+fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
+    let place = place("executed = 'ask'\n");
+    for options in [&[][..], &["--atomic"], &["--dry-run"]] {
+        let (_, results) = run(&place, options, &[write(".envrc", "x\n")]);
+        assert_eq!(results[0]["metadata"]["code"], "ApprovalNeeded", "{results:?}");
+        let reason = results[0]["metadata"]["reason"].as_str().unwrap();
+        assert!(reason.contains(".envrc, which direnv runs"), "{reason}");
+    }
+    assert!(!place.workspace().join(".envrc").exists());
+    let (_, results) = run(&place, &[], &[write("plain", "x")]);
+    assert_eq!(results[0]["status"], "executed", "{results:?}");
+}
+
+/// A client of MCP hears of it after the answer, or is refused.
+#[test]
+fn clients_of_mcp_hear_what_is_executed_by_name() {
+    for (settings, wanted) in [
+        ("", "[Warning: wrote .envrc, which direnv runs when the directory is entered]"),
+        ("executed = 'refused'\n", "PermissionError: nothing was changed"),
+        ("executed = 'ask'\n", "this call needs the yes of a person"),
+    ] {
+        let place = place(settings);
+        let server = Server::new(&place, &[]);
+        let arguments = json!({"path": ".envrc", "content": "x\n"});
+        let params = json!({"name": "files.write_file", "arguments": arguments});
+        let (_, _, body) = server.ask(&Request::post("/mcp", "tools/call", &params));
+        assert!(body.contains(wanted), "{settings}: {body}");
+        assert_eq!(place.workspace().join(".envrc").exists(), settings.is_empty());
+    }
+}

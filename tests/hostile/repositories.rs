@@ -1,0 +1,423 @@
+//! What git would take for a repository, wherever it lies and however it comes about: no call makes
+//! one or changes one. Each attempt plants a command that real git would run, and git is asked.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use cofferdam::outcome::{Outcome, Status};
+use cofferdam::workspace::Workspace;
+
+use super::component::Packed;
+use crate::support::Place;
+use crate::trial::{ALL, Trial};
+
+/// What a planted command leaves behind, outside of the workspace.
+pub struct Canary {
+    marker: PathBuf,
+    pub config: String,
+}
+
+impl Canary {
+    pub fn new(place: &Place) -> Self {
+        let marker = place.home_file("marker");
+        let command = place.script("canary", &format!("touch {}", marker.display()));
+        let config = format!(
+            "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\t\
+             fsmonitor = {command}\n"
+        );
+        Self { marker, config }
+    }
+
+    /// Has git look from each directory of the workspace, and says whether the command ran.
+    pub fn ran(&self, place: &Place) -> bool {
+        let mut waiting = vec![place.workspace()];
+        while let Some(directory) = waiting.pop() {
+            if directory.ends_with(".git") || directory.ends_with(".cofferdam") {
+                continue;
+            }
+            git_at(&directory, &["status"]);
+            for entry in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() {
+                    waiting.push(entry.path());
+                }
+            }
+        }
+        let ran = self.marker.exists();
+        let _ = fs::remove_file(&self.marker);
+        ran
+    }
+}
+
+/// Runs git in a directory, and answers whether it was content.
+#[expect(clippy::disallowed_methods, reason = "git is what the host is compared with")]
+fn git_at(directory: &Path, args: &[&str]) -> bool {
+    let mut git = Command::new("git");
+    git.args(args).current_dir(directory);
+    for (name, value) in [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")] {
+        git.env(name, value);
+    }
+    git.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap());
+    git.output().unwrap().status.success()
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"type": "write_file", "path": path, "content": content})
+}
+
+/// The results of an envelope of calls.
+fn run(place: &Place, options: &[&str], actions: &[Value]) -> Vec<Value> {
+    let args = [&["run"], options].concat();
+    let ended = place.run_with(&args, &json!({ "actions": actions }).to_string());
+    ended.json()["results"].as_array().unwrap_or_else(|| panic!("{ended:?}")).clone()
+}
+
+#[track_caller]
+fn assert_protected(result: &Value, why: &str) {
+    assert_eq!(result["metadata"]["outcome"], "denied", "{result}");
+    assert_eq!(result["metadata"]["code"], "PermissionError", "{result}");
+    assert!(result["metadata"]["reason"].as_str().unwrap().contains(why), "{result}");
+}
+
+/// A patch that creates files.
+fn creating(files: &[(&str, &str)]) -> Value {
+    let file = |(path, text): &(&str, &str)| {
+        let lines: String = text.lines().map(|line| format!("+{line}\n")).collect();
+        let count = text.lines().count();
+        format!(
+            "diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n\
+             @@ -0,0 +1,{count} @@\n{lines}"
+        )
+    };
+    json!({"type": "apply_patch", "patch": files.iter().map(file).collect::<String>()})
+}
+
+/// `.git` is a file that leads to a repository in the workspace.
+#[test]
+fn what_a_git_file_leads_to_is_not_changed() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    place.with_git(&["init", "-q", "--bare", ".bare"]);
+    place.write(".git", "gitdir: .bare\n");
+    let before = place.read(".bare/config");
+    let attempts = [
+        write(".bare/config", &canary.config),
+        write(".bare/config.worktree", &canary.config),
+        write(".bare/hooks/post-index-change", "#!/bin/sh\n"),
+        write("./x/../.bare/config", &canary.config),
+        creating(&[(".bare/config.worktree", &canary.config)]),
+        creating(&[("fine", "fine\n"), (".bare/info/attributes", "* filter=x\n")]),
+    ];
+    for attempt in attempts {
+        let results = run(&place, &[], std::slice::from_ref(&attempt));
+        assert_protected(&results[0], ".bare/ is a git repository (HEAD, objects, refs)");
+        assert!(!canary.ran(&place), "{attempt}");
+    }
+    assert_eq!(place.read(".bare/config"), before);
+    assert!(!place.workspace().join("fine").exists());
+    // Reading goes on, and so does what lies beside it.
+    let read = json!({"type": "read_file", "path": ".bare/config"});
+    let results = run(&place, &[], &[read, write("src/config", "fine\n")]);
+    assert!(results.iter().all(|result| result["status"] == "executed"), "{results:?}");
+    // The command would have run.
+    place.write(".bare/config", &canary.config);
+    assert!(canary.ran(&place));
+}
+
+/// Four files make any directory a repository, whichever comes last, in one call or in several.
+#[test]
+fn no_call_makes_a_directory_a_repository() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    let files = [
+        ("docs/config", canary.config.as_str()),
+        ("docs/HEAD", "ref: refs/heads/main\n"),
+        ("docs/objects/x", "x\n"),
+        ("docs/refs/x", "x\n"),
+    ];
+    let docs = place.workspace().join("docs");
+    for last in 1..files.len() {
+        let mut ordered = files.to_vec();
+        let completing = ordered.remove(last);
+        ordered.push(completing);
+        let actions: Vec<Value> =
+            ordered.iter().map(|(path, content)| write(path, content)).collect();
+        for options in [&["--atomic"][..], &[]] {
+            let results = run(&place, options, &actions);
+            let denied = results.iter().filter(|result| result["metadata"]["outcome"] == "denied");
+            assert!(denied.count() >= 1, "{results:?}");
+            if options.is_empty() {
+                assert_protected(&results[3], "docs/ would be a git repository");
+            }
+            assert!(!canary.ran(&place), "{last} {options:?}");
+            assert_eq!(docs.exists(), options.is_empty());
+            let _ = fs::remove_dir_all(&docs);
+        }
+        let results = run(&place, &[], &[creating(&ordered)]);
+        assert_protected(&results[0], "docs/");
+        assert!(!docs.exists());
+    }
+    let linked = [files[1], files[0], ("docs/commondir", "../src\n")];
+    assert_protected(&run(&place, &[], &[creating(&linked)])[0], "docs/ would be");
+    for (path, content) in files {
+        place.write(path, content);
+    }
+    assert!(canary.ran(&place));
+}
+
+/// The same by renames, links and handles that stay open.
+#[test]
+fn no_rename_or_link_completes_a_repository() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    place.write("head/x", "ref: refs/heads/main\n");
+    place.write("head/commit", "0123456789012345678901234567890123456789\n");
+    place.write("other/objects/x", "");
+    place.write("other/refs/x", "");
+    place.write("config", &canary.config);
+    symlink("refs/heads/main", place.workspace().join("head/link")).unwrap();
+    let trial = Trial::of_guest(place, ALL);
+    let place = &trial.place;
+    let attempt = |what: &str, path: &str, target: &str| {
+        trial.call("hostile.attempt", json!({"what": what, "path": path, "target": target}))
+    };
+    attempt("rename", "config", "other/config");
+    for (what, path, target) in [
+        ("rename", "head/x", "other/HEAD"),
+        ("rename", "head/commit", "other/HEAD"),
+        ("rename", "head/link", "other/HEAD"),
+        ("rename", "head/x", "other/head"),
+        ("symlink", "refs/heads/main", "other/HEAD"),
+    ] {
+        match attempt(what, path, target) {
+            Outcome::Failed(failure) => {
+                assert_eq!((failure.status, &*failure.code), (Status::Denied, "PermissionError"));
+                let wanted = "other/ would be a git repository (HEAD, objects, refs)";
+                assert!(failure.message.contains(wanted), "{}", failure.message);
+            }
+            Outcome::Executed(output) => assert_eq!(output["ok"], false, "{what} {path} {target}"),
+        }
+        assert!(fs::symlink_metadata(place.workspace().join("other/HEAD")).is_err());
+        assert!(!canary.ran(place), "{what} {path} {target}");
+    }
+    // One by one, the directory under another name, and with links in place of directories.
+    let workspace = place.workspace();
+    fs::rename(workspace.join("head/x"), workspace.join("head/HEAD")).unwrap();
+    attempt("rename", "other/config", "head/config");
+    attempt("rename", "other/objects", "head/objects");
+    assert!(workspace.join("head/objects").is_dir());
+    for (what, path, target) in [
+        ("rename", "other/refs", "head/refs"),
+        ("symlink", "../other/refs", "head/refs"),
+        ("symlink", ".", "head/Refs"),
+        ("mkdir", "head/refs", ""),
+        ("write", "head/refs", ""),
+        ("write", "head/commondir", ""),
+    ] {
+        let refused = match attempt(what, path, target) {
+            Outcome::Executed(output) => output["ok"] == false,
+            Outcome::Failed(failure) => failure.status == Status::Denied,
+        };
+        assert!(refused, "{what} {path} {target}");
+        assert!(!canary.ran(place), "{what} {path} {target}");
+    }
+    // The parts by themselves go where they are no repository.
+    attempt("rename", "head", "moved");
+    assert!(workspace.join("moved/objects").is_dir());
+}
+
+/// A repository that is checked in as a fixture is read, and neither changed nor moved; nor is a
+/// directory above it. A working tree in one is a working tree.
+#[test]
+fn repositories_that_lie_open_stay_as_they_are() {
+    let place = Place::new();
+    place.with_git(&["init", "-q", "--bare", "testdata/repo.git"]);
+    place.with_git(&["init", "-q", "--bare", "-b", "main", "trees"]);
+    place.write("trees/main/.git", "gitdir: ../worktrees/main\n");
+    place.write("trees/main/file", "before\n");
+    place.write("trees/worktrees/main/gitdir", "../../main/.git\n");
+    place.write("src/objects/a", "");
+    place.write("src/refs/a", "");
+    place.write("src/HEAD", "not git's\n");
+    let trial = Trial::of_guest(place, ALL);
+    let attempt =
+        |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
+    for (what, path, target) in [
+        ("write", "testdata/repo.git/config", ""),
+        ("write", "testdata/repo.git/new", ""),
+        ("append", "testdata/repo.git/HEAD", ""),
+        ("unlink", "testdata/repo.git/HEAD", ""),
+        ("rename", "testdata/repo.git", "moved"),
+        ("rename", "testdata", "moved"),
+        ("rename", "testdata/repo.git/refs", "moved"),
+        ("rename", "src/HEAD", "testdata/repo.git/HEAD"),
+        ("mkdir", "testdata/repo.git/modules", ""),
+        ("write", "trees/config", ""),
+        ("write", "trees/worktrees/main/config.worktree", ""),
+    ] {
+        let reason = trial.reason(what, path, target);
+        assert!(reason.contains("git"), "{what} {path}: {reason}");
+    }
+    assert!(trial.reason("write", "testdata/repo.git/config", "").ends_with(
+        "testdata/repo.git/config is protected: testdata/repo.git/ is a git repository \
+             (HEAD, objects, refs)"
+    ));
+    assert!(attempt("read", "testdata/repo.git/HEAD", "").unwrap().starts_with("ref:"));
+    for path in ["testdata/other", "src/objects/b", "src/refs/b", "src/config", "trees/main/file"] {
+        attempt("write", path, "").unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+}
+
+/// Files that git's configuration includes are part of it.
+#[test]
+fn what_gits_configuration_includes_is_not_changed() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    place.with_git(&["init", "-q"]);
+    place.with_git(&["config", "include.path", "../.gitshared"]);
+    place.write(".gitshared", "[include]\n\tpath = more/inc\n");
+    for path in [".gitshared", "more/inc"] {
+        let results = run(&place, &[], &[write(path, &canary.config)]);
+        assert_protected(&results[0], "part of git's configuration in .git");
+        assert!(!canary.ran(&place));
+    }
+    place.write(".gitshared", canary.config.replace("worktree", "x"));
+    assert!(canary.ran(&place));
+}
+
+/// What is taken back does not make a repository either.
+#[test]
+fn an_undo_does_not_complete_a_repository() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    let gone = "diff --git a/x/HEAD b/x/HEAD\ndeleted file mode 100644\n--- a/x/HEAD\n\
+                +++ /dev/null\n@@ -1 +0,0 @@\n-ref: refs/heads/main\n";
+    for action in [
+        write("x/HEAD", "ref: refs/heads/main\n"),
+        json!({"type": "apply_patch", "patch": gone}),
+        write("x/config", &canary.config),
+        write("x/objects/a", ""),
+        write("x/refs/a", ""),
+    ] {
+        let results = run(&place, &[], &[action]);
+        assert_eq!(results[0]["status"], "executed", "{results:?}");
+    }
+    let log = place.run(&["log", "--commits"]).json();
+    let commits: Vec<&Value> = log["records"].as_array().unwrap().iter().collect();
+    let removed = |commit: &&&Value| commit["changes"][0]["change"] == "removed";
+    let commit = commits.iter().find(removed).unwrap()["commit"].as_str().unwrap();
+    let ended = place.run(&["undo", commit]);
+    assert_ne!(ended.status, 0, "{ended:?}");
+    assert!(ended.stderr.contains("x/ would be a git repository"), "{ended:?}");
+    assert!(!place.workspace().join("x/HEAD").exists());
+    assert!(!canary.ran(&place));
+}
+
+/// A nested workspace's records are neither read nor changed.
+#[test]
+fn a_nested_workspaces_records_are_its_own() {
+    let place = Place::new();
+    place.write("sub/.cofferdam/journal.jsonl", "secret\n");
+    place.write("sub/file", "plain\n");
+    let trial = Trial::with(place, vec![Packed::guest("hostile")], ALL);
+    let attempt =
+        |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
+    for (what, path, target) in [
+        ("read", "sub/.cofferdam/journal.jsonl", ""),
+        ("list", "sub/.cofferdam", ""),
+        ("write", "sub/.cofferdam/journal.jsonl", ""),
+        ("write", "sub/.Cofferdam/kept/x", ""),
+        ("mkdir", "other/.cofferdam", ""),
+        ("mkdir", "sub/deep/../.cofferdam", ""),
+        ("rename", "sub", "moved"),
+        ("symlink", "sub/.cofferdam", "link"),
+    ] {
+        assert!(attempt(what, path, target).is_err(), "{what} {path}");
+    }
+    for (what, path) in
+        [("list", "sub"), ("scan", ""), ("scan-following", ""), ("write-and-scan", "")]
+    {
+        let told = attempt(what, path, "following").unwrap();
+        assert!(told.contains("file") && !told.contains(".cofferdam"), "{what} {path}: {told}");
+    }
+    assert_eq!(trial.place.read("sub/.cofferdam/journal.jsonl"), "secret\n");
+    // Its settings count only once a person has accepted them.
+    attempt("write", "sub/cofferdam.toml", "").unwrap();
+}
+
+/// The next number of a sequence that is the same in each run.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// One of the things that `HEAD`, `objects`, `refs` and `commondir` can be.
+fn plant(directory: &Path, name: &str, kind: u64, state: &mut u64) {
+    let path = directory.join(name);
+    const CONTENTS: [&str; 9] = [
+        "ref: refs/heads/main\n",
+        "ref:refs/heads/x",
+        "ref: \t\n refs/x",
+        "ref: heads/main\n",
+        "0123456789abcdef0123456789ABCDEF01234567\n",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        "012345",
+        "../shared\n",
+        "",
+    ];
+    match kind {
+        0 => {}
+        1 | 2 => fs::create_dir(path).unwrap(),
+        3 => {
+            let targets = ["refs/heads/main", "../shared", "../shared/objects", "other", "."];
+            let target = targets[next(state) as usize % targets.len()];
+            symlink(target, path).unwrap();
+        }
+        _ => {
+            use std::os::unix::fs::PermissionsExt as _;
+            fs::write(&path, CONTENTS[next(state) as usize % CONTENTS.len()]).unwrap();
+            let mode = if next(state).is_multiple_of(2) { 0o755 } else { 0o644 };
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+}
+
+/// Whatever git takes for a repository, of several hundred directories that look more or less like
+/// one, is one here.
+#[test]
+fn all_that_git_takes_for_a_repository_is_one_here() {
+    let place = Place::new();
+    for shared in ["shared/objects", "shared/refs"] {
+        fs::create_dir_all(place.workspace().join(shared)).unwrap();
+    }
+    let mut state = 19;
+    let mut names = BTreeSet::new();
+    for number in 0..500 {
+        let name = format!("d{number}");
+        let directory = place.workspace().join(&name);
+        fs::create_dir(&directory).unwrap();
+        for (name, usual) in [("HEAD", 4), ("objects", 1), ("refs", 1), ("commondir", 0)] {
+            // Half of them are as they should be.
+            let kind =
+                if next(&mut state).is_multiple_of(2) { usual } else { next(&mut state) % 6 };
+            plant(&directory, name, kind, &mut state);
+        }
+        names.insert(name);
+    }
+    let workspace = Workspace::open(&place.workspace()).unwrap();
+    let (mut gits, mut ours) = (0, 0);
+    for name in &names {
+        let is_gits = git_at(&place.workspace().join(name), &["rev-parse", "--git-dir"]);
+        let is_ours = workspace.plain().refusal(&format!("{name}/config")).is_some();
+        assert!(is_ours || !is_gits, "{name}");
+        gits += usize::from(is_gits);
+        ours += usize::from(is_ours);
+    }
+    println!("git: {gits}, here: {ours}, of {}", names.len());
+    // Neither takes everything for one.
+    assert!((50..=ours).contains(&gits) && ours < 400, "{gits} {ours}");
+}
