@@ -23,17 +23,17 @@ use crate::trial::configure;
 const ORDINARY: u32 = 65_534;
 
 /// A place whose programs run in one kind of sandbox, for one user.
-struct Scene {
-    place: Place,
+pub struct Scene {
+    pub place: Place,
     user: Option<u32>,
-    tier: &'static str,
+    pub tier: &'static str,
     /// The command and the guest, where every user can read them.
     open: Rc<TempDir>,
 }
 
 impl Scene {
     /// Each kind of sandbox for each user.
-    fn all() -> Vec<Self> {
+    pub fn all() -> Vec<Self> {
         let mut users = vec![None];
         if rustix::process::geteuid().is_root() {
             users.push(Some(ORDINARY));
@@ -62,7 +62,7 @@ impl Scene {
     }
 
     /// Makes the user the owner of everything beneath a directory.
-    fn give(&self, path: &Path) {
+    pub fn give(&self, path: &Path) {
         let Some(user) = self.user else { return };
         chown(path, Some(user), Some(user)).unwrap();
         if path.is_dir() {
@@ -72,7 +72,7 @@ impl Scene {
         }
     }
 
-    fn command(&self, args: &Value) -> std::process::Command {
+    pub fn command(&self, args: &Value) -> std::process::Command {
         let guest = self.open.path().join("runner.wasm");
         let args = args.to_string();
         let mut command = self.place.command_at(
@@ -86,7 +86,7 @@ impl Scene {
     }
 
     /// What came of a run.
-    fn run(&self, args: &Value) -> Value {
+    pub fn run(&self, args: &Value) -> Value {
         let output = self.command(args).output().unwrap();
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{self}: {error}: {output:?}"))
