@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libc::{EBADF, EFAULT, EINVAL, ENOLCK, ENOMEM, EPERM};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_NOW, fchmod, fstat, futimens};
@@ -26,10 +26,22 @@ use super::tree;
 /// Locks that are waited for at a time.
 const MOST_WAITING: usize = 256;
 
+/// Where files are that the program may write: in these places, but for what is in others.
+pub(super) struct Own {
+    pub(super) places: Vec<PathBuf>,
+    pub(super) others: Vec<PathBuf>,
+}
+
+impl Own {
+    fn holds(&self, path: &Path) -> bool {
+        let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+        is_in(&self.places) && !is_in(&self.others)
+    }
+}
+
 /// What is known about the calls of a run.
 pub(super) struct Requests {
-    /// Where files are that the program may write.
-    own: Vec<PathBuf>,
+    own: Own,
     waiting: Vec<Waiting>,
     suspects: Vec<(Pid, OwnedFd)>,
 }
@@ -41,8 +53,7 @@ struct Waiting {
 }
 
 impl Requests {
-    /// For a program that may write in some places.
-    pub(super) fn new(own: Vec<PathBuf>) -> Self {
+    pub(super) fn new(own: Own) -> Self {
         Self { own, waiting: Vec::new(), suspects: Vec::new() }
     }
 
@@ -156,7 +167,7 @@ impl Requests {
             let descriptor = call.arguments[0] as i32;
             let file = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
             let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-            let is_own = path.is_ok_and(|path| self.own.iter().any(|own| path.starts_with(own)));
+            let is_own = path.is_ok_and(|path| self.own.holds(&path));
             Ok((file, is_own))
         };
         let found = found();
@@ -230,7 +241,7 @@ fn times(call: &Asked) -> Option<Timestamps> {
 
 /// Whether a process has a lock of its own on a file that it can't write: proc(5),
 /// `/proc/pid/fdinfo`. None if it can't be looked at.
-fn locks_what_is_not_its_own(pid: Pid, own: &[PathBuf]) -> Option<bool> {
+fn locks_what_is_not_its_own(pid: Pid, own: &Own) -> Option<bool> {
     let process = format!("/proc/{}", tree::status(pid)?.thread.as_raw_nonzero());
     for entry in fs::read_dir(format!("{process}/fdinfo")).ok()? {
         let Ok(entry) = entry else { return None };
@@ -245,7 +256,7 @@ fn locks_what_is_not_its_own(pid: Pid, own: &[PathBuf]) -> Option<bool> {
         let Ok(path) = fs::read_link(PathBuf::from(format!("{process}/fd")).join(name)) else {
             continue;
         };
-        if !own.iter().any(|own| path.starts_with(own)) {
+        if !own.holds(&path) {
             return Some(true);
         }
     }

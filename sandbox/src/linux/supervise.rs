@@ -16,7 +16,7 @@ use super::gate::{self, Asked, Gate, Reply};
 use super::groups::Groups;
 use super::memory::Memory;
 use super::mounts;
-use super::requests::Requests;
+use super::requests::{Own, Requests};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
@@ -96,16 +96,17 @@ pub(super) fn run(
 }
 
 /// Where the program may write.
-fn writable(command: &Command, tier: Tier, temporary: &Path) -> Vec<PathBuf> {
-    let granted = command.writable.iter().cloned();
+fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
     let private: Vec<PathBuf> = match tier {
-        Tier::A => {
-            let shown = command.overlay.iter().map(|overlay| overlay.lower.clone());
-            mounts::private(command).map(PathBuf::from).chain(shown).collect()
-        }
+        Tier::A => mounts::private(command).map(PathBuf::from).collect(),
         Tier::B => vec![temporary.to_owned()],
     };
-    granted.chain(private).collect()
+    let shown = command.overlay.iter().map(|overlay| overlay.lower.clone());
+    let beneath = |path: &&Path| private.iter().any(|private| path.starts_with(private));
+    let read_only = command.read_only().filter(beneath).map(Path::to_owned);
+    let others = command.protected.iter().cloned().chain(read_only).collect();
+    let places = command.writable.iter().cloned().chain(shown);
+    Own { others, places: places.chain(private.iter().cloned()).collect() }
 }
 
 fn memory(command: &Command, tier: Tier) -> Memory {

@@ -223,11 +223,23 @@ pub fn nothing_is_taken_that_others_wait_for(setting: &Setting) {
 
 pub fn locks_do_not_reach_files_of_others(setting: &Setting) {
     let (place, real) = place_with_real(setting);
+    lock_beside(&place, &real, &place.outside());
+    // A grant beneath the program's own directory for temporary files.
+    let temporary = tempfile::tempdir_in("/tmp").unwrap();
+    let real = temporary.path().join("real");
+    write(&real, "the user's");
+    lock_beside(&Place::new(setting), real.to_str().unwrap(), temporary.path());
+}
+
+/// A program locks a file that it can only read; the test locks it meanwhile.
+fn lock_beside(place: &Place, real: &str, readable: &Path) {
     let own = place.workspace().join("own");
-    let arguments = ["locks", real.as_str(), own.to_str().unwrap()];
-    let running = place.start(command(&place, &arguments));
+    let arguments = ["locks", real, own.to_str().unwrap()];
+    let mut command = place.command(&arguments);
+    command.readable.push(readable.to_owned());
+    let running = place.start(command);
     wait_for(&place.workspace().join("ready"));
-    let file = fs::File::options().read(true).write(true).open(&real).unwrap();
+    let file = fs::File::options().read(true).write(true).open(real).unwrap();
     flock(&file, libc::LOCK_EX | libc::LOCK_NB).unwrap();
     lock(&file, libc::F_OFD_SETLK, libc::F_WRLCK).unwrap();
     // Those on a file of its own are real.
