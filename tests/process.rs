@@ -2,6 +2,7 @@
 //! and can do, what is kept of it. Each test runs in both kinds of sandbox. What programs can't
 //! break out of is tested with more attacks in the crate `cofferdam-sandbox`.
 
+mod beyond;
 mod changes;
 mod children;
 mod disk;

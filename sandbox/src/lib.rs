@@ -75,6 +75,12 @@ pub use run::{Canceller, Helper, Running, Sandbox};
 pub use usage::{Usage, usage};
 pub use worker::{Bounds, WorkError, work_if_asked};
 
+/// Every system call that a program may make and every other one that is known, each with the
+/// reason, as a Markdown document: made from the tables of the filter. Empty where there is none.
+pub fn system_calls() -> String {
+    system::reference()
+}
+
 /// The first argument of a helper process.
 const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
 

@@ -11,6 +11,11 @@ pub(crate) fn own_executable() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
+/// There is no filter.
+pub(crate) fn reference() -> String {
+    String::new()
+}
+
 /// Limits this process. Nothing more is available here.
 ///
 /// # Errors

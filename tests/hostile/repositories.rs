@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use cofferdam::outcome::{Outcome, Status};
-use cofferdam::workspace::Workspace;
+use cofferdam::workspace::{Secret, Workspace};
 
 use super::component::Packed;
 use crate::support::Place;
@@ -408,7 +408,7 @@ fn all_that_git_takes_for_a_repository_is_one_here() {
         }
         names.insert(name);
     }
-    let workspace = Workspace::open(&place.workspace()).unwrap();
+    let workspace = Workspace::open(&place.workspace(), Secret::OfProcess).unwrap();
     let (mut gits, mut ours) = (0, 0);
     for name in &names {
         let is_gits = git_at(&place.workspace().join(name), &["rev-parse", "--git-dir"]);

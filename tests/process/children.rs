@@ -62,7 +62,7 @@ impl Scene {
     }
 
     /// Makes the user the owner of everything beneath a directory.
-    fn give(&self, path: &Path) {
+    pub fn give(&self, path: &Path) {
         let Some(user) = self.user else { return };
         chown(path, Some(user), Some(user)).unwrap();
         if path.is_dir() {

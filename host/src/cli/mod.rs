@@ -105,6 +105,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Completions(args) => generate::completions(args, output),
         Command::Man(args) => generate::man(args, output),
         Command::Reference => generate::reference(output),
+        Command::SystemCalls => generate::system_calls(output),
     }
 }
 

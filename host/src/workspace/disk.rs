@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
@@ -46,6 +48,11 @@ pub(super) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<Ow
     }
 }
 
+/// How long opening waits before each further try, in milliseconds; then it fails. Together this is
+/// short enough for a walk over many such files.
+#[cfg(target_os = "linux")]
+const PAUSES: [u64; 6] = [0, 1, 2, 4, 4, 4];
+
 fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
     if place.is_empty() {
         return Ok(rustix::fs::openat(root, ".", flags, Mode::empty())?);
@@ -57,10 +64,15 @@ fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         // No link is followed anyway; with NOFOLLOW, one at the end would be ENOTDIR for some.
         let flags = flags.difference(OFlags::NOFOLLOW);
+        let mut pauses = PAUSES.into_iter();
         loop {
             match rustix::fs::openat2(root, place, flags, Mode::empty(), resolve) {
-                // Something was renamed while the kernel looked.
-                Err(Errno::AGAIN | Errno::INTR) => {}
+                // Something was renamed while the kernel looked; or another program has a lease
+                // on the file (F_SETLEASE) and is asked to let go of it, which may take a minute.
+                Err(Errno::AGAIN | Errno::INTR) => match pauses.next() {
+                    Some(pause) => std::thread::sleep(Duration::from_millis(pause)),
+                    None => return Err(Errno::AGAIN.into()),
+                },
                 // Kernels before 5.6, and sandboxes that don't know the call.
                 Err(Errno::NOSYS) => break,
                 opened => return Ok(opened?),

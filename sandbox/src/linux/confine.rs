@@ -35,6 +35,12 @@ pub(super) fn forget_the_caller() {
 /// Those of a run that are not the program's.
 const OTHER_PROCESSES: u64 = 16;
 
+/// Signals that wait, and timers, of all processes of the user.
+const SIGNALS: u64 = 1024;
+
+/// Memory that is kept from being swapped out, in bytes.
+const LOCKED: u64 = 8 << 20;
+
 /// The last steps before a program is executed.
 pub(super) struct Confinement {
     limits: Limits,
@@ -54,11 +60,11 @@ impl Confinement {
         Self { limits: limits.clone(), tier, ruleset: Some(ruleset), filters }
     }
 
-    /// Confines the calling process, for good. Gives what [`Filters::apply`] gives.
+    /// Confines the calling process, for good. Returns what [`Filters::apply`] returns.
     ///
     /// # Errors
     /// A step that the system refuses, or a second call.
-    pub(super) fn apply(&mut self) -> io::Result<Option<OwnedFd>> {
+    pub(super) fn apply(&mut self) -> io::Result<OwnedFd> {
         umask(Mode::WGRP | Mode::WOTH);
         close_from(3, libc::CLOSE_RANGE_CLOEXEC);
         self.limit()?;
@@ -85,6 +91,13 @@ impl Confinement {
         set(Resource::Nofile, open_files, open_files)?;
         // Not 0: where dumps go to a program of the system, that runs at 0 and is left out at 1.
         set(Resource::Core, 1, 1)?;
+        // What the user has one number of for all processes: a run must not take it all.
+        set(Resource::Sigpending, SIGNALS, SIGNALS)?;
+        set(Resource::Memlock, LOCKED, LOCKED)?;
+        set(Resource::Msgqueue, 0, 0)?;
+        // No priority over the user's other programs.
+        set(Resource::Rtprio, 0, 0)?;
+        set(Resource::Nice, 0, 0)?;
         if let Some(bytes) = address_space {
             set(Resource::As, bytes, bytes)?;
         }

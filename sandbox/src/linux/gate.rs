@@ -1,6 +1,7 @@
-//! In tier B, a call that makes a process group waits until the supervisor has let it through
-//! (seccomp's user notification, seccomp_unotify(2)). Once nobody is let through, no
-//! [groups](super::groups) are added.
+//! A call that the supervisor decides about waits until it has been answered (seccomp's user
+//! notification, seccomp_unotify(2)): those of [`requests`](super::requests) in both tiers, and in
+//! tier B the calls that make a process group. Once the gate is closed, no [groups](super::groups)
+//! are added.
 //!
 //! Calls that fork do not wait. A signal takes back a call that waits and that the supervisor has
 //! not seen yet; a fork then fails in a program whose handler does not restart calls, and dash,
@@ -18,19 +19,27 @@ use rustix::net::{
 use rustix::process::Pid;
 use seccompiler::{BpfProgramRef, sock_filter};
 
-use super::tree;
-
-/// The calls that ask.
-pub(super) const ASKS: [c_long; 2] = [libc::SYS_setpgid, libc::SYS_setsid];
-
 /// The supervisor's side. Dropping it closes the gate: every later call fails.
 pub(super) struct Gate(OwnedFd);
 
 /// A call that waits.
 pub(super) struct Asked {
     id: u64,
-    /// The process that becomes the first of a group, if one is made.
-    pub(super) first: Option<Pid>,
+    /// The thread that makes the call.
+    pub(super) thread: Pid,
+    pub(super) call: c_long,
+    pub(super) arguments: [u64; 6],
+}
+
+/// What becomes of a call that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The kernel executes it.
+    Continue,
+    /// It is answered with success, and not executed.
+    Done,
+    /// It fails with this error.
+    Failed(i32),
 }
 
 impl Gate {
@@ -53,33 +62,41 @@ impl Gate {
                 error => Err(error),
             };
         }
-        // setpgid(2) makes a group only for the process that it moves, which is its first argument.
-        let moved = match c_long::from(call.data.nr) {
-            libc::SYS_setpgid => Pid::from_raw(call.data.args[0] as i32),
-            _ => None,
-        };
-        let caller = || Pid::from_raw(call.pid as i32).and_then(tree::process_of);
-        Ok(Some(Asked { id: call.id, first: moved.or_else(caller) }))
+        let Some(thread) = Pid::from_raw(call.pid.cast_signed()) else { return Ok(None) };
+        let (number, arguments) = (c_long::from(call.data.nr), call.data.args);
+        Ok(Some(Asked { id: call.id, thread, call: number, arguments }))
     }
 
-    /// Lets a call through that waits.
+    /// Whether a call still waits. If so, what was read of its thread before is of this thread.
+    pub(super) fn still_waits(&self, call: &Asked) -> bool {
+        // SAFETY: the call reads one number.
+        unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _,
+                &raw const call.id,
+            ) == 0
+        }
+    }
+
+    /// Answers a call that waits.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn let_through(&self, call: &Asked) -> io::Result<()> {
-        let mut answer = libc::seccomp_notif_resp {
-            id: call.id,
-            val: 0,
-            error: 0,
-            flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+    pub(super) fn answer(&self, call: &Asked, reply: Reply) -> io::Result<()> {
+        let (error, flags) = match reply {
+            Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Reply::Done => (0, 0),
+            Reply::Failed(error) => (-error, 0),
         };
-        // SAFETY: the structure is the one that the call reads. Only numbers were looked at, and
-        // none of the program's memory, which could have changed meanwhile.
+        let mut answer = libc::seccomp_notif_resp { id: call.id, val: 0, error, flags };
+        // SAFETY: the structure is the one that the call reads.
         let sent = unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut answer)
         };
         match io::Error::last_os_error() {
             _ if sent == 0 => Ok(()),
+            // Who waited is dead.
             error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             error => Err(error),
         }
@@ -133,17 +150,15 @@ pub(super) fn way() -> io::Result<(Sender, Receiver)> {
 pub(super) struct Sender(OwnedFd);
 
 impl Sender {
-    /// Says that this process is confined, and hands over what [`install`] gave, if anything.
+    /// Says that this process is confined, and hands over what [`install`] returned.
     ///
     /// # Errors
     /// The receiver is gone.
-    pub(super) fn send(&self, listener: Option<&OwnedFd>) -> io::Result<()> {
+    pub(super) fn send(&self, listener: &OwnedFd) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let descriptors: Vec<BorrowedFd<'_>> = listener.map(AsFd::as_fd).into_iter().collect();
-        if !descriptors.is_empty() {
-            ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-        }
+        let descriptors = [listener.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         sendmsg(&self.0, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty())?;
         Ok(())
     }
@@ -156,19 +171,19 @@ impl Receiver {
     ///
     /// # Errors
     /// Nothing was sent.
-    pub(super) fn receive(&self) -> io::Result<Option<Gate>> {
+    pub(super) fn receive(&self) -> io::Result<Gate> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, flags)?;
-        if received.bytes == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
         let listener = ancillary.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        Ok(listener.map(Gate))
+        match listener {
+            Some(listener) if received.bytes > 0 => Ok(Gate(listener)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }

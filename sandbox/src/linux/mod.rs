@@ -5,8 +5,10 @@ mod confine;
 mod disk;
 mod gate;
 mod groups;
+mod memory;
 mod mounts;
 mod namespaces;
+mod requests;
 mod rules;
 mod seclude;
 mod supervise;
@@ -31,6 +33,7 @@ use syscalls::Filters;
 use tree::Tree;
 
 pub(crate) use seclude::seclude;
+pub(crate) use syscalls::reference;
 
 /// See [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {

@@ -22,6 +22,23 @@ use crate::{Command, Overlay, SandboxError};
 /// Directories that every program gets for itself.
 pub(super) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
 
+/// Those that a program gets: a grant of the same path replaces one.
+pub(super) fn private(command: &Command) -> impl Iterator<Item = &'static Path> {
+    let granted = |path: &Path| {
+        command.writable.iter().chain(&command.readable).any(|granted| granted == path)
+    };
+    PRIVATE.iter().map(Path::new).filter(move |path| !granted(path))
+}
+
+/// Limits that hold for what is in the run's own namespaces, of what the user has one number of,
+/// or the machine: inotify(7), tcp(7). The program can't write them.
+const OWN_LIMITS: [(&str, &str); 4] = [
+    ("sys/user/max_inotify_instances", "16"),
+    ("sys/user/max_inotify_watches", "32768"),
+    ("sys/net/ipv4/tcp_rmem", "4096 65536 262144"),
+    ("sys/net/ipv4/tcp_wmem", "4096 65536 262144"),
+];
+
 /// No programs that run as their owner, no devices.
 const PLAIN: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
@@ -86,10 +103,10 @@ impl Sources {
     /// A mount that the system refuses.
     pub(super) fn enter(self, command: &Command) -> Result<(), SandboxError> {
         let mut pieces = self.0;
-        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        pieces.push(new_piece("/proc", "proc", &[], PLAIN | read_only)?);
+        pieces.push(processes()?);
         pieces.push(new_piece("/dev", "tmpfs", &[("size", "64k"), ("mode", "755")], PLAIN)?);
-        let size = command.limits.temporary;
+        // It counts as memory.
+        let size = command.limits.temporary.min(command.limits.memory);
         // A file costs memory even if it is empty.
         let (size, files) = (size.to_string(), (size / 4096).max(1024).to_string());
         for target in PRIVATE {
@@ -129,6 +146,26 @@ impl Sources {
         }
         Ok(())
     }
+}
+
+/// A `/proc` of this process namespace, read-only after the limits are written.
+fn processes() -> Result<Piece, SandboxError> {
+    let attributes = PLAIN | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let proc = new_mount("proc", &[], attributes).map_err(|error| setup("/proc", error))?;
+    for (name, value) in OWN_LIMITS {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        match openat(&proc, name, flags, Mode::empty()) {
+            Ok(limit) => {
+                rustix::io::write(&limit, value.as_bytes()).map_err(|error| setup(name, error))?;
+            }
+            // A kernel without it.
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(setup(name, error)),
+        }
+    }
+    set_attributes(&proc, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
+        .map_err(|error| setup("/proc", error))?;
+    Ok(Piece { target: "/proc".into(), content: Content::Mount(proc, true) })
 }
 
 /// Keeps mounts of this namespace from showing up in the host's, and the other way round.

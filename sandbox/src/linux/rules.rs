@@ -21,7 +21,7 @@ const NEEDED_IN_A: u32 = 2;
 /// What tier B needs: all of files, TCP, abstract sockets and signals.
 const NEEDED_IN_B: u32 = 6;
 
-/// What everybody may read and write.
+/// What everybody may read and, but for `/dev/zero`, write.
 pub(super) const DEVICES: [&str; 5] =
     ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
@@ -84,9 +84,7 @@ pub(super) fn inside(
 ) -> Result<RulesetCreated, SandboxError> {
     let mut rules = Rules::new(Tier::A)?;
     rules.add(open(Path::new("/"))?, AccessFs::from_read(RIGHTS))?;
-    for path in DEVICES.iter().map(Path::new) {
-        rules.add(open(path)?, AccessFs::ReadFile | AccessFs::WriteFile)?;
-    }
+    rules.add_devices()?;
     for path in command.writable.iter().chain(writable) {
         rules.add(open(path)?, AccessFs::from_all(RIGHTS))?;
     }
@@ -117,9 +115,7 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
             rules.add(file, AccessFs::ReadFile.into())?;
         }
     }
-    for path in DEVICES.iter().map(Path::new) {
-        rules.add(open(path)?, AccessFs::ReadFile | AccessFs::WriteFile)?;
-    }
+    rules.add_devices()?;
     for path in &command.writable {
         rules.add_unprotected(path, &command.protected)?;
     }
@@ -172,6 +168,17 @@ impl Rules {
             .create()
         };
         create().map(Self).map_err(setup)
+    }
+
+    /// Mapped for writing, `/dev/zero` would be shared memory that the supervisor is not asked for.
+    fn add_devices(&mut self) -> Result<(), SandboxError> {
+        DEVICES.iter().try_for_each(|path| {
+            let rights = match *path {
+                "/dev/zero" => AccessFs::ReadFile.into(),
+                _ => AccessFs::ReadFile | AccessFs::WriteFile,
+            };
+            self.add(open(Path::new(path))?, rights)
+        })
     }
 
     fn add(&mut self, file: OwnedFd, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {

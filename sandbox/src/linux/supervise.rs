@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,20 @@ use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
 use super::disk::Watch;
-use super::gate::{self, Gate};
+use super::gate::{self, Asked, Gate, Reply};
 use super::groups::Groups;
+use super::memory::Memory;
+use super::mounts;
+use super::requests::{Own, Requests};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
 /// How often memory, and the number of processes, are looked at.
 const WATCH: Duration = Duration::from_millis(10);
+
+/// How often a lock is tried that is not free.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// How much is read at a time.
 const PIECE: usize = 64 << 10;
@@ -55,14 +61,17 @@ pub(super) fn run(
     };
     let start = Instant::now();
     let (child, gate) = spawn(command, temporary, confinement)?;
+    let own = writable(command, run.tier, temporary);
     let mut supervisor = Supervisor {
         tree,
+        memory: memory(command, run.tier),
+        requests: Requests::new(own),
         limits: &command.limits,
         deadline: start + command.limits.wall,
         groups: Groups::new(Pid::from_child(&child), command.limits.processes),
         program: Pid::from_child(&child),
         status: None,
-        gate,
+        gate: Some(gate),
         stdin: child.stdin.map(|pipe| (pipe, run.input, 0)),
         stdout: Source { stream: Stream::Stdout, pipe: child.stdout, capture: run.stdout },
         stderr: Source { stream: Stream::Stderr, pipe: child.stderr, capture: run.stderr },
@@ -89,12 +98,34 @@ pub(super) fn run(
     Ok(Report { end, tier: run.tier, stdout, stderr, wall: start.elapsed(), killed })
 }
 
+/// Where the program may write.
+fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
+    let private: Vec<PathBuf> = match tier {
+        Tier::A => mounts::private(command).map(PathBuf::from).collect(),
+        Tier::B => vec![temporary.to_owned()],
+    };
+    let shown = command.overlay.iter().map(|overlay| overlay.lower.clone());
+    let beneath = |path: &&Path| private.iter().any(|private| path.starts_with(private));
+    let read_only = command.read_only().filter(beneath).map(Path::to_owned);
+    let others = command.protected.iter().cloned().chain(read_only).collect();
+    let places = command.writable.iter().cloned().chain(shown);
+    Own { others, places: places.chain(private.iter().cloned()).collect() }
+}
+
+fn memory(command: &Command, tier: Tier) -> Memory {
+    let directories = match tier {
+        Tier::A => mounts::private(command).map(PathBuf::from).collect(),
+        Tier::B => Vec::new(), // On disk.
+    };
+    Memory::new(command.limits.memory, directories, tier == Tier::A)
+}
+
 #[expect(clippy::disallowed_methods, reason = "the one place where a sandboxed program is started")]
 fn spawn(
     command: &Command,
     temporary: &Path,
     mut confinement: Confinement,
-) -> Result<(std::process::Child, Option<Gate>), SandboxError> {
+) -> Result<(std::process::Child, Gate), SandboxError> {
     let setup = |error: io::Error| SandboxError::Setup(error.to_string());
     let (sender, receiver) = gate::way().map_err(setup)?;
     let mut program = std::process::Command::new(&command.program);
@@ -114,7 +145,7 @@ fn spawn(
         program.pre_exec(move || {
             // A group of its own: a signal that the program sends to its group stays there.
             setsid()?;
-            sender.send(confinement.apply()?.as_ref())
+            sender.send(&confinement.apply()?)
         })
     };
     // When this returns, the program has been executed, or nothing.
@@ -158,8 +189,10 @@ struct Supervisor<'a> {
     program: Pid,
     groups: Groups,
     status: Option<WaitStatus>,
-    /// None in tier A, and when it is closed.
+    /// None when it is closed.
     gate: Option<Gate>,
+    memory: Memory,
+    requests: Requests,
     /// The pipe, what goes into it, how much has gone.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
@@ -235,7 +268,9 @@ impl Supervisor<'_> {
                 // With many processes, looking takes a while; it should not take all the time.
                 next_look = Instant::now() + WATCH.max(now.elapsed() * 4);
             }
-            if let Some(end) = self.wait(program.as_fd(), self.deadline.min(next_look))? {
+            let next =
+                if self.requests.is_waiting() { next_look.min(now + RETRY) } else { next_look };
+            if let Some(end) = self.wait(program.as_fd(), self.deadline.min(next))? {
                 return Ok(Some(end));
             }
             let (of, status) = (self.program, &mut self.status);
@@ -263,16 +298,42 @@ impl Supervisor<'_> {
         if !fds[0].revents().is_empty() {
             return Ok(Some(End::Cancelled));
         }
-        if let (Some(gate), Some(asked)) = (&self.gate, fds.last())
-            && asked.revents().contains(PollFlags::IN)
-        {
-            let Some(call) = gate.asked()? else { return Ok(None) };
-            if call.first.is_some_and(|first| !self.groups.admit(first)) {
-                return Ok(Some(End::Limit(Limit::Processes)));
-            }
-            gate.let_through(&call)?;
+        let asked = fds.last().is_some_and(|gate| gate.revents().contains(PollFlags::IN));
+        let Some(gate) = &self.gate else { return Ok(None) };
+        self.requests.retry(gate)?;
+        if asked && let Some(call) = gate.asked()? {
+            return self.decide(call);
         }
         Ok(None)
+    }
+
+    /// Answers a call that waits. Says whether the run must end.
+    fn decide(&mut self, call: Asked) -> io::Result<Option<End>> {
+        let Some(gate) = &self.gate else { return Ok(None) };
+        if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
+            // setpgid(2) makes a group only for the process that it moves, its first argument.
+            let moved = match call.call {
+                libc::SYS_setpgid => Pid::from_raw(call.arguments[0] as i32),
+                _ => None,
+            };
+            let caller = || tree::status(call.thread).map(|status| status.process);
+            if moved.or_else(caller).is_some_and(|first| !self.groups.admit(first)) {
+                return Ok(Some(End::Limit(Limit::Processes)));
+            }
+            gate.answer(&call, Reply::Continue)?;
+            return Ok(None);
+        }
+        let (tree, most) = (self.tree, self.most_members());
+        let members = || tree.members(most);
+        if let Some((call, reply)) = self.requests.decide(gate, call, &mut self.memory, members) {
+            gate.answer(&call, reply)?;
+        }
+        Ok(None)
+    }
+
+    /// How many processes are looked at: more than there may be, since some may have ended.
+    fn most_members(&self) -> usize {
+        usize::try_from(self.limits.processes.saturating_mul(2)).unwrap_or(usize::MAX)
     }
 
     /// Gives the program what it takes of its input.
@@ -298,17 +359,16 @@ impl Supervisor<'_> {
 
     /// Looks at what nobody tells.
     fn look(&mut self) -> io::Result<Option<Limit>> {
-        // Twice as many: some may have ended.
-        let most = usize::try_from(self.limits.processes.saturating_mul(2));
-        let members = self.tree.members(most.unwrap_or(usize::MAX))?;
-        if Tree::threads(&members) > self.limits.processes {
+        self.requests.verify();
+        let pids = self.tree.members(self.most_members())?;
+        let members: Vec<_> = pids.iter().filter_map(|&pid| tree::status(pid)).collect();
+        if members.iter().map(|status| status.threads).sum::<u64>() > self.limits.processes {
             return Ok(Some(Limit::Processes));
         }
-        let memory = Tree::memory(&members, self.limits.memory);
-        if memory > self.limits.memory {
+        if self.memory.is_exceeded(&members) {
             return Ok(Some(Limit::Memory));
         }
-        self.disks.look(&members, false)
+        self.disks.look(&pids, false)
     }
 
     /// Kills what is left, and takes the last of the output. Says whether there was any.

@@ -1,7 +1,7 @@
 //! The processes of a run: finding them, and killing them until none is left.
 
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::iter;
 use std::time::Duration;
 
@@ -88,21 +88,6 @@ impl Tree {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-
-    /// How many threads some processes have together.
-    pub(super) fn threads(pids: &[Pid]) -> u64 {
-        // proc(5), /proc/pid/stat: `num_threads` is the 20th field.
-        let threads = |pid: &Pid| u64::try_from(field(*pid, 20)?).ok();
-        pids.iter().filter_map(threads).sum()
-    }
-
-    /// The resident memory of processes, in bytes, each page counted once. Exact only above
-    /// `enough`; up to there, a sum that is quick and never too small.
-    pub(super) fn memory(pids: &[Pid], enough: u64) -> u64 {
-        let sum = |of: fn(Pid) -> Option<u64>| pids.iter().copied().filter_map(of).sum();
-        let quick: u64 = sum(resident);
-        if quick <= enough { quick } else { sum(|pid| proportional(pid).or_else(|| resident(pid))) }
-    }
 }
 
 /// Reaps what has ended, without waiting.
@@ -128,10 +113,61 @@ pub(super) fn is_descendant(pid: Pid) -> bool {
     iter::successors(parent(pid), up).any(|parent| parent == own)
 }
 
-/// The process that a thread belongs to.
-pub(super) fn process_of(thread: Pid) -> Option<Pid> {
+/// What the kernel says of a process or a thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Status {
+    /// The process that it belongs to.
+    pub(super) process: Pid,
+    /// One of its threads that has memory and descriptors: the first one may have ended before
+    /// the others, and then has none.
+    pub(super) thread: Pid,
+    pub(super) threads: u64,
+    /// Resident memory in bytes.
+    pub(super) resident: u64,
+    /// The tables for its addresses, in bytes.
+    pub(super) tables: u64,
+}
+
+/// The status of a process or thread: proc(5), `/proc/pid/status`. None when there is no such
+/// process any more.
+pub(super) fn status(pid: Pid) -> Option<Status> {
+    let (status, has_memory) = status_of(pid)?;
+    if has_memory || status.threads < 2 {
+        return Some(status);
+    }
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
+    let threads = threads.flatten().filter_map(|entry| parse(entry.file_name().to_str()?));
+    let alive = threads.filter_map(status_of).find(|(_, has_memory)| *has_memory);
+    Some(alive.map_or(status, |(status, _)| status))
+}
+
+/// The same of just this thread, and whether it has memory.
+fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
-    text.lines().find_map(|line| parse(line.strip_prefix("Tgid:")?.trim()))
+    let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };
+    let mut has_memory = false;
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        match name {
+            "Tgid" => status.process = parse(value.trim())?,
+            "VmRSS" => {
+                has_memory = true;
+                status.resident = kilobytes(value).unwrap_or(0);
+            }
+            "VmPTE" => status.tables = kilobytes(value).unwrap_or(0),
+            "Threads" => {
+                status.threads = value.trim().parse().ok()?;
+                break; // The last of these.
+            }
+            _ => {}
+        }
+    }
+    Some((status, has_memory))
+}
+
+/// A number of kilobytes as the kernel writes it, in bytes.
+pub(super) fn kilobytes(value: &str) -> Option<u64> {
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|number| number * 1024)
 }
 
 /// A number from `/proc/pid/stat`, proc(5). Fields count from 1; the second is the name of the
@@ -151,27 +187,4 @@ fn children(process: &str) -> io::Result<Vec<Pid>> {
         pids.extend(list.split_ascii_whitespace().filter_map(parse));
     }
     Ok(pids)
-}
-
-/// The second field of `/proc/pid/statm`: resident pages.
-fn resident(pid: Pid) -> Option<u64> {
-    let mut text = String::new();
-    let path = format!("/proc/{}/statm", pid.as_raw_nonzero());
-    fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)).ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
-}
-
-/// The line `Pss` of `/proc/pid/smaps_rollup`: resident memory, shared pages divided by those who
-/// share them.
-fn proportional(pid: Pid) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
-    let kilobytes = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    kilobytes
-        .trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kilobytes| kilobytes * 1024)
 }

@@ -17,6 +17,7 @@ use libtest_mimic::Trial;
 use crate::disk;
 use crate::support::{HOST_ARGUMENT, Place, Setting, write};
 use crate::worker;
+use crate::{beyond, held};
 
 type Case = fn(&Setting);
 
@@ -64,6 +65,20 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("what_is_within_the_bounds_is_fine", disk::what_is_within_the_bounds_is_fine),
         ("memory_is_counted_over_all_processes", memory_is_counted_over_all_processes),
         ("shared_memory_is_counted_once", shared_memory_is_counted_once),
+        ("memory_is_counted_whatever_holds_it", held::memory_is_counted_whatever_holds_it),
+        ("some_shared_memory_is_fine", held::some_shared_memory_is_fine),
+        ("nothing_is_taken_that_others_wait_for", beyond::nothing_is_taken_that_others_wait_for),
+        ("locks_do_not_reach_files_of_others", beyond::locks_do_not_reach_files_of_others),
+        ("programs_take_turns_by_locks", beyond::programs_take_turns_by_locks),
+        (
+            "a_file_exchanged_for_another_is_not_locked",
+            beyond::a_file_exchanged_for_another_is_not_locked,
+        ),
+        ("open_files_of_others_are_not_changed", beyond::open_files_of_others_are_not_changed),
+        (
+            "the_users_inotify_instances_are_not_taken",
+            beyond::the_users_inotify_instances_are_not_taken,
+        ),
         ("protected_paths_stay", protected_paths_stay),
         ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),
         ("only_three_descriptors_are_inherited", only_three_descriptors_are_inherited),

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use libc::c_long;
 
+use crate::{beyond, held};
+
 /// The first argument of the hostile program. The second is a mark that it does not look at.
 pub const ARGUMENT: &str = "--hostile";
 
@@ -53,6 +55,14 @@ pub fn attack(arguments: &[&str]) {
         ["plant", workspace] => plant(Path::new(workspace)),
         ["set-id", path] => set_id(path),
         ["calls"] => calls(),
+        ["leases", path] => beyond::leases(path),
+        ["locks", real, own] => beyond::locks(real, own),
+        ["turns", path] => beyond::turns(path),
+        ["lock-race", real, own] => beyond::lock_race(real, own),
+        ["metadata", path] => beyond::metadata(path),
+        ["inotify"] => beyond::inotify(),
+        ["hold", way] => held::hold(way),
+        ["some-shared", kind] => held::some_shared(kind),
         ["state"] => state(),
         ["probe"] => probe(),
         ["signal", number] => {
@@ -78,7 +88,7 @@ fn print(bytes: usize) {
     out.write_all(b"last").unwrap();
 }
 
-fn say<T>(what: &str, result: io::Result<T>) {
+pub fn say<T>(what: &str, result: io::Result<T>) {
     match result {
         Ok(_) => println!("{what}: DONE"),
         Err(error) => println!("{what}: refused: {error}"),
@@ -172,11 +182,11 @@ fn set_time(path: &Path) -> c_long {
     unsafe { libc::utimensat(libc::AT_FDCWD, c_path(path).as_ptr(), times.as_ptr(), 0) }.into()
 }
 
-fn check(status: c_long) -> io::Result<()> {
+pub fn check(status: c_long) -> io::Result<()> {
     if status == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn fork() -> i32 {
+pub fn fork() -> i32 {
     // SAFETY: this program has one thread.
     unsafe { libc::fork() }
 }
@@ -442,12 +452,21 @@ fn set_id(path: &str) {
 /// arguments make no sense: so what they fail with is printed.
 fn calls() {
     let table: &[(&str, c_long, [c_long; 4])] = &[
+        ("add_key", libc::SYS_add_key, [0; 4]),
         ("bpf", libc::SYS_bpf, [0; 4]),
         ("clone with a user namespace", libc::SYS_clone, [libc::CLONE_NEWUSER.into(), 0, 0, 0]),
         ("clone3", libc::SYS_clone3, [0; 4]),
+        ("clone with descriptors", libc::SYS_clone, [libc::CLONE_FILES.into(), 0, 0, 0]),
+        ("fanotify_init", libc::SYS_fanotify_init, [0; 4]),
+        ("file_setattr", 469, [0; 4]),
+        ("io_setup", libc::SYS_io_setup, [1, 0, 0, 0]),
         ("io_uring_setup", libc::SYS_io_uring_setup, [0; 4]),
         ("keyctl", libc::SYS_keyctl, [0; 4]),
         ("mount", libc::SYS_mount, [0; 4]),
+        ("large pages", libc::SYS_mmap, [0, 1 << 21, 3, 0x4_0022]),
+        ("memfd_create", libc::SYS_memfd_create, [0; 4]),
+        ("mq_open", libc::SYS_mq_open, [0; 4]),
+        ("name_to_handle_at", libc::SYS_name_to_handle_at, [0; 4]),
         ("openat2", libc::SYS_openat2, [0; 4]),
         ("perf_event_open", libc::SYS_perf_event_open, [0; 4]),
         ("personality", libc::SYS_personality, [0x0040_0000, 0, 0, 0]),
@@ -458,6 +477,8 @@ fn calls() {
         ("terminal input, high bits", libc::SYS_ioctl, [0, 0x5412 | 1 << 40, 0, 0]),
         ("unshare", libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), 0, 0, 0]),
         ("userfaultfd", libc::SYS_userfaultfd, [0; 4]),
+        ("vmsplice", libc::SYS_vmsplice, [0; 4]),
+        ("verity", libc::SYS_ioctl, [0, 0x4080_6685, 0, 0]),
         ("a later one", 467, [0; 4]),
         #[cfg(target_arch = "x86_64")]
         ("x32 getpid", 0x4000_0000 + libc::SYS_getpid, [0; 4]),

@@ -9,9 +9,13 @@
 #![expect(clippy::disallowed_methods, reason = "it plays the host, and the program")]
 
 #[cfg(target_os = "linux")]
+mod beyond;
+#[cfg(target_os = "linux")]
 mod cases;
 #[cfg(target_os = "linux")]
 mod disk;
+#[cfg(target_os = "linux")]
+mod held;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]

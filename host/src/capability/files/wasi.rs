@@ -185,6 +185,7 @@ fn changes(create: types::OpenFlags, flags: types::DescriptorFlags) -> bool {
 fn fs_error(error: io::Error) -> FsError {
     match Errno::from_io_error(&error) {
         _ if Refused::of(&error).is_some() => ErrorCode::NotPermitted.into(),
+        Some(Errno::AGAIN) => ErrorCode::WouldBlock.into(),
         Some(Errno::DQUOT) => ErrorCode::Quota.into(),
         Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
         Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),

@@ -291,6 +291,9 @@ Examples:
     /// Print this help of every command as one Markdown document
     #[command(hide = true)]
     Reference,
+    /// Print what a native program may ask of the kernel as one Markdown document
+    #[command(hide = true)]
+    SystemCalls,
 }
 
 impl Command {
@@ -326,7 +329,8 @@ impl Command {
             | Self::Schema(_)
             | Self::Completions(_)
             | Self::Man(_)
-            | Self::Reference => Format::Json,
+            | Self::Reference
+            | Self::SystemCalls => Format::Json,
         }
     }
 }

@@ -88,6 +88,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use super::super::super::Secret;
     use super::*;
 
     #[test]
@@ -122,7 +123,7 @@ mod tests {
         write("plain/refs/x", "");
         fs::create_dir(top.join("soft")).unwrap();
         symlink("../data", top.join("soft/.git")).unwrap();
-        let found = Workspace::open(&top).unwrap().protected().unwrap();
+        let found = Workspace::open(&top, Secret::OfProcess).unwrap().protected().unwrap();
         let expected = [
             ".git",
             "a/b/.git",

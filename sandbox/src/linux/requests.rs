@@ -1,0 +1,264 @@
+//! What the supervisor decides about calls of the program that wait: see [`gate`](super::gate).
+//!
+//! A lock on a file, and a change of an open file's mode, owner or times, is for files that the
+//! program may write. On others it would reach beyond the run: other programs of the user wait for
+//! a lock. No filter can look at a file, so the supervisor does, and either does what was asked
+//! instead of the program, on the very file that it has looked at, or lets the kernel do it: where
+//! the process has one thread, nothing can exchange the file meanwhile.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use libc::{EBADF, EFAULT, EINVAL, ENOLCK, ENOMEM, EPERM};
+use rustix::fs::{Mode, Timespec, Timestamps, UTIME_NOW, fchmod, fstat, futimens};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, geteuid, pidfd_getfd, pidfd_open, pidfd_send_signal,
+};
+
+use super::gate::{Asked, Gate, Reply};
+use super::memory::Memory;
+use super::tree;
+
+/// Locks that are waited for at a time.
+const MOST_WAITING: usize = 256;
+
+/// Where files are that the program may write: in these places, but for what is in others.
+pub(super) struct Own {
+    pub(super) places: Vec<PathBuf>,
+    pub(super) others: Vec<PathBuf>,
+}
+
+impl Own {
+    fn holds(&self, path: &Path) -> bool {
+        let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+        is_in(&self.places) && !is_in(&self.others)
+    }
+}
+
+/// What is known about the calls of a run.
+pub(super) struct Requests {
+    own: Own,
+    waiting: Vec<Waiting>,
+    suspects: Vec<(Pid, OwnedFd)>,
+}
+
+/// A `flock` that is not free yet.
+struct Waiting {
+    call: Asked,
+    file: OwnedFd,
+}
+
+impl Requests {
+    pub(super) fn new(own: Own) -> Self {
+        Self { own, waiting: Vec::new(), suspects: Vec::new() }
+    }
+
+    /// Decides about a call. None if it goes on waiting, or waits no more.
+    pub(super) fn decide(
+        &mut self,
+        gate: &Gate,
+        call: Asked,
+        memory: &mut Memory,
+        members: impl FnOnce() -> io::Result<Vec<Pid>>,
+    ) -> Option<(Asked, Reply)> {
+        let reply = match call.call {
+            libc::SYS_mmap => match memory.share(call.arguments[1], members) {
+                true => Reply::Continue,
+                false => Reply::Failed(ENOMEM),
+            },
+            libc::SYS_flock => return self.flock(gate, call),
+            libc::SYS_fcntl => self.lock(gate, &call)?,
+            _ => match self.open_file(gate, &call)? {
+                Ok((file, true)) => change(&call, &file),
+                Ok((_, false)) => Reply::Failed(EPERM),
+                Err(error) => Reply::Failed(error),
+            },
+        };
+        Some((call, reply))
+    }
+
+    /// Whether locks are waited for.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Tries the locks again that were not free.
+    ///
+    /// # Errors
+    /// The kernel refuses an answer.
+    pub(super) fn retry(&mut self, gate: &Gate) -> io::Result<()> {
+        for waiting in std::mem::take(&mut self.waiting) {
+            match take(&waiting.file, &waiting.call) {
+                Some(reply) => gate.answer(&waiting.call, reply)?,
+                None if gate.still_waits(&waiting.call) => self.waiting.push(waiting),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills each process that has exchanged a file between the look at it and the kernel's lock,
+    /// and so has one on a file that it can't write.
+    pub(super) fn verify(&mut self) {
+        let own = &self.own;
+        self.suspects.retain(|(pid, process)| match locks_what_is_not_its_own(*pid, own) {
+            Some(false) => true,
+            // It can't be looked at any more, which is the same.
+            Some(true) | None => {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+                false
+            }
+        });
+    }
+
+    /// Answers a `flock`, which belongs to the open file: so it can be done here.
+    fn flock(&mut self, gate: &Gate, call: Asked) -> Option<(Asked, Reply)> {
+        let reply = match self.open_file(gate, &call)? {
+            Err(EBADF) => Reply::Failed(EBADF),
+            Err(_) => Reply::Failed(ENOLCK),
+            Ok((_, false)) => Reply::Done,
+            Ok((file, true)) => match take(&file, &call) {
+                Some(reply) => reply,
+                // A signal may end this wait, and not one here.
+                None if has_one_thread(call.thread) => Reply::Continue,
+                None if self.waiting.len() < MOST_WAITING => {
+                    self.waiting.push(Waiting { call, file });
+                    return None;
+                }
+                None => Reply::Failed(ENOLCK),
+            },
+        };
+        Some((call, reply))
+    }
+
+    /// Decides about a lock that belongs to a process, and can't be taken for it.
+    fn lock(&mut self, gate: &Gate, call: &Asked) -> Option<Reply> {
+        Some(match self.open_file(gate, call)? {
+            Err(EBADF) => Reply::Failed(EBADF),
+            Err(_) => Reply::Failed(ENOLCK),
+            Ok((_, false)) => Reply::Done,
+            Ok((_, true)) if has_one_thread(call.thread) => Reply::Continue,
+            Ok((_, true)) => match self.suspect(call.thread) {
+                Some(()) => Reply::Continue,
+                None => Reply::Failed(ENOLCK),
+            },
+        })
+    }
+
+    /// Has a process looked at again.
+    fn suspect(&mut self, thread: Pid) -> Option<()> {
+        let process = tree::status(thread)?.process;
+        if !self.suspects.iter().any(|(known, _)| *known == process) {
+            self.suspects.push((process, pidfd_open(process, PidfdFlags::empty()).ok()?));
+        }
+        Some(())
+    }
+
+    /// The file that the first argument of a call is, and whether the program may write it; or
+    /// the error that the call gets. None if nobody waits for an answer any more.
+    fn open_file(&self, gate: &Gate, call: &Asked) -> Option<Result<(OwnedFd, bool), i32>> {
+        let found = || -> rustix::io::Result<(OwnedFd, bool)> {
+            let process = tree::status(call.thread).ok_or(Errno::SRCH)?.process;
+            let process = pidfd_open(process, PidfdFlags::empty())?;
+            let descriptor = call.arguments[0] as i32;
+            let file = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
+            let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            let is_own = path.is_ok_and(|path| self.own.holds(&path));
+            Ok((file, is_own))
+        };
+        let found = found();
+        // If so, it was this process all the time, and not a later one of the same number.
+        gate.still_waits(call).then(|| found.map_err(Errno::raw_os_error))
+    }
+}
+
+/// Whether the process of a thread has no other.
+fn has_one_thread(thread: Pid) -> bool {
+    tree::status(thread).is_some_and(|status| status.threads == 1)
+}
+
+/// Does a `flock`. None if it was to wait and is not free.
+fn take(file: &OwnedFd, call: &Asked) -> Option<Reply> {
+    let operation = call.arguments[1] as i32;
+    // SAFETY: no pointers.
+    let status = unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) };
+    if status == 0 {
+        return Some(Reply::Done);
+    }
+    let error = io::Error::last_os_error().raw_os_error().unwrap_or(ENOLCK);
+    (error != libc::EWOULDBLOCK || operation & libc::LOCK_NB != 0).then_some(Reply::Failed(error))
+}
+
+/// Changes the mode or the times of a file that the program may write; nobody's owner is changed.
+/// As the kernel would, only for the owner: the supervisor may have more rights than the program.
+fn change(call: &Asked, file: &OwnedFd) -> Reply {
+    let done = |result: rustix::io::Result<()>| match result {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Failed(error.raw_os_error()),
+    };
+    let stat = match fstat(file) {
+        Ok(stat) if stat.st_uid == geteuid().as_raw() => stat,
+        _ => return Reply::Failed(EPERM),
+    };
+    match call.call {
+        libc::SYS_fchmod => {
+            done(fchmod(file, Mode::from_raw_mode(call.arguments[1] as u32 & 0o1777)))
+        }
+        libc::SYS_fchown => {
+            let stays = |asked: u64, is: u32| [is, u32::MAX].contains(&(asked as u32));
+            if stays(call.arguments[1], stat.st_uid) && stays(call.arguments[2], stat.st_gid) {
+                Reply::Done
+            } else {
+                Reply::Failed(EPERM)
+            }
+        }
+        libc::SYS_utimensat if call.arguments[3] as u32 == 0 => match times(call) {
+            Some(times) => done(futimens(file, &times)),
+            None => Reply::Failed(EFAULT),
+        },
+        _ => Reply::Failed(EINVAL),
+    }
+}
+
+/// The times that `utimensat` gets: two pairs of numbers in the caller's memory, or none for now.
+fn times(call: &Asked) -> Option<Timestamps> {
+    let address = call.arguments[2];
+    if address == 0 {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        return Some(Timestamps { last_access: now, last_modification: now });
+    }
+    let memory = fs::File::open(format!("/proc/{}/mem", call.thread.as_raw_nonzero())).ok()?;
+    let mut bytes = [0; 32];
+    memory.read_exact_at(&mut bytes, address).ok()?;
+    let number = |at: usize| Some(i64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let time = |at: usize| Some(Timespec { tv_sec: number(at)?, tv_nsec: number(at + 8)? as _ });
+    Some(Timestamps { last_access: time(0)?, last_modification: time(16)? })
+}
+
+/// Whether a process has a lock of its own on a file that it can't write: proc(5),
+/// `/proc/pid/fdinfo`. None if it can't be looked at.
+fn locks_what_is_not_its_own(pid: Pid, own: &Own) -> Option<bool> {
+    let process = format!("/proc/{}", tree::status(pid)?.thread.as_raw_nonzero());
+    for entry in fs::read_dir(format!("{process}/fdinfo")).ok()? {
+        let Ok(entry) = entry else { return None };
+        let name = entry.file_name();
+        // One that was closed meanwhile has no locks.
+        let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+        let is_locked =
+            text.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"));
+        if !is_locked {
+            continue;
+        }
+        let Ok(path) = fs::read_link(PathBuf::from(format!("{process}/fd")).join(name)) else {
+            continue;
+        };
+        if !own.holds(&path) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
