@@ -51,15 +51,15 @@ struct Requests {
 
 /// A request that has not ended; it stands among its own extensions.
 ///
-/// The library forgets a request that its client cancels, and drops whatever is answered. But what a
-/// call has done may not be kept from its client, so cancellations are not the library's business.
+/// The library forgets a request that its client cancels, and drops its answer. But a client
+/// must be told what a call has done, so cancellations are handled here and not by the library.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Request {
     /// Cancelled when the client does not want it any more.
     pub cancelled: CancellationToken,
     /// Whether it is about changes: it ends by being cancelled, and the library sees to that.
     listens: bool,
-    /// Whether it is answered nevertheless: it was done by then.
+    /// Whether the answer is sent although it was cancelled: it was done by then.
     is_done: Arc<AtomicBool>,
     /// Cancelled when it has ended.
     ended: CancellationToken,
@@ -101,7 +101,7 @@ impl Connection {
         Self { id: next_id(), ..Self::default() }
     }
 
-    /// The same with what waits to be read by its client, in bytes.
+    /// Adds what waits to be read by its client, in bytes.
     #[must_use]
     pub fn of_reader(self, unread: watch::Receiver<usize>) -> Self {
         Self { unread: Some(unread), ..self }

@@ -55,11 +55,11 @@ enum Stage {
     Idle,
     /// A request is coming.
     Receiving,
-    /// It hears what happens, for as long as it wants.
+    /// It has an open stream of notifications.
     Listening,
     /// A request is being answered.
     Working,
-    /// Nobody has looked yet whether anything has come.
+    /// Its first bytes have not been looked for yet.
     New,
 }
 
