@@ -415,6 +415,10 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
                 "MemoryLimit" => {
                     format!("the plugin wanted more than {} MiB of memory", limits.memory >> 20)
                 }
+                "HostMemoryLimit" => {
+                    "all calls together wanted more memory than they may have; try again later"
+                        .to_owned()
+                }
                 "TableLimit" => format!(
                     "the plugin wanted a table of more than {} elements",
                     limits.table_elements

@@ -56,12 +56,12 @@ impl<T> Line<T> {
         }
     }
 
-    /// How much waits.
+    /// The number of items that wait.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing waits.
+    /// Whether no item waits.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

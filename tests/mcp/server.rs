@@ -78,7 +78,7 @@ impl Server {
         self.try_send(request).unwrap()
     }
 
-    /// The same; none where nobody listens any more.
+    /// Sends a request; none where the server has ended.
     pub fn try_send(&self, request: &Request) -> Option<BufReader<TcpStream>> {
         request.try_send(self.address)
     }
@@ -181,13 +181,13 @@ impl Request {
         self
     }
 
-    /// The same with one more header, even if it has one of that name.
+    /// Adds a header, even if the request has one of that name.
     pub fn and(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The same to another address.
+    /// Changes the request's target.
     pub fn to(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self

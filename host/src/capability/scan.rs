@@ -8,11 +8,14 @@ mod reader;
 mod rules;
 mod tree;
 
+use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
+use crate::outcome::NO_DESCRIPTOR;
 use crate::runtime::CallState;
 use crate::runtime::wit::host::scan::{Batch, Error, File, Host, HostScanner, Query};
 
@@ -49,6 +52,10 @@ impl HostScanner for CallState {
                 let scanner = self.table.push(scanner)?;
                 self.scanners += 1;
                 Ok(Ok(scanner))
+            }
+            // The call ends: that is not about what was asked for.
+            Err(Error::Invalid(why)) if why == NO_DESCRIPTOR => {
+                Err(io::Error::from(Errno::MFILE).into())
             }
             Err(error) => Ok(Err(error)),
         }

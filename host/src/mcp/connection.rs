@@ -51,16 +51,26 @@ struct Requests {
 
 /// A request that has not ended; it stands among its own extensions.
 ///
-/// The library forgets a request that its client cancels, and drops whatever is answered. But what a
-/// call has done may not be kept from its client, so cancellations are not the library's business.
+/// The library forgets a request that its client cancels, and drops its answer. But a client
+/// must be told what a call has done, so cancellations are handled here and not by the library.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Request {
     /// Cancelled when the client does not want it any more.
     pub cancelled: CancellationToken,
-    /// Whether it is answered nevertheless: it was done by then.
+    /// Whether it is about changes: it ends by being cancelled, and the library sees to that.
+    listens: bool,
+    /// Whether the answer is sent although it was cancelled: it was done by then.
     is_done: Arc<AtomicBool>,
     /// Cancelled when it has ended.
     ended: CancellationToken,
+}
+
+/// What a message cancels.
+#[derive(Debug)]
+pub(super) enum Cancelled {
+    /// No request that is known.
+    Nothing,
+    Request(Request),
 }
 
 impl Request {
@@ -91,7 +101,7 @@ impl Connection {
         Self { id: next_id(), ..Self::default() }
     }
 
-    /// The same with what waits to be read by its client, in bytes.
+    /// Adds what waits to be read by its client, in bytes.
     #[must_use]
     pub fn of_reader(self, unread: watch::Receiver<usize>) -> Self {
         Self { unread: Some(unread), ..self }
@@ -105,14 +115,12 @@ impl Connection {
     /// Tells a request of it.
     pub fn stamp(&self, message: &mut ClientJsonRpcMessage) {
         let JsonRpcMessage::Request(message) = message else { return };
+        let listens = matches!(message.request, ClientRequest::SubscriptionsListenRequest(_));
+        let request = Request { listens, ..Request::default() };
         let extensions = message.request.extensions_mut();
         extensions.insert(self.clone());
-        // These end by being cancelled, and the library sees to that.
-        if !matches!(message.request, ClientRequest::SubscriptionsListenRequest(_)) {
-            let request = Request::default();
-            message.request.extensions_mut().insert(request.clone());
-            self.open().insert(message.id.clone(), request);
-        }
+        extensions.insert(request.clone());
+        self.open().insert(message.id.clone(), request);
     }
 
     /// One more request that listens; none, where too many do.
@@ -138,15 +146,26 @@ impl Connection {
         }
     }
 
-    /// The request that a message cancels, if it does and there is one.
-    pub fn cancelled_by(&self, message: &ClientJsonRpcMessage) -> Option<Request> {
+    /// What a message cancels. None where that is not what it says, or is the library's business.
+    pub fn cancelled_by(&self, message: &ClientJsonRpcMessage) -> Option<Cancelled> {
         let JsonRpcMessage::Notification(message) = message else { return None };
         let ClientNotification::CancelledNotification(cancelled) = &message.notification else {
             return None;
         };
-        let request = self.open().get(cancelled.params.request_id.as_ref()?).cloned()?;
-        request.cancelled.cancel();
-        Some(request)
+        let Some(id) = &cancelled.params.request_id else { return Some(Cancelled::Nothing) };
+        let mut open = self.open();
+        match open.get(id) {
+            // The library must not hear of it: the request may be on its way.
+            None => Some(Cancelled::Nothing),
+            Some(request) if request.listens => {
+                open.remove(id);
+                None
+            }
+            Some(request) => {
+                request.cancelled.cancel();
+                Some(Cancelled::Request(request.clone()))
+            }
+        }
     }
 
     /// Notes what is answered. Says whether it is to be sent: the protocol wants no answer to a

@@ -3,9 +3,11 @@
 //! There are fewer than the process may have descriptors, so that calls have some. Where there are as
 //! many as there may be, one that does nothing makes room for a new one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,7 +18,9 @@ use axum::response::Response;
 use axum::serve::Listener;
 use axum::{Extension, Router};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -33,25 +37,30 @@ const HEAD: Duration = Duration::from_secs(30);
 /// How long a connection may be open before a request has come that is let in.
 const STRANGER: Duration = Duration::from_secs(5);
 
+/// How long a new connection waits for what others that are new have to say.
+const MOMENT: Duration = Duration::from_millis(20);
+
 /// How many connections there may be.
 const CONNECTIONS: usize = 1024;
 
 /// How many files this process may have open, where the system lets it choose.
 const FILES: u64 = 65_536;
 
-/// How far a connection is; those of lower stages make room first.
+/// How far a connection is; those of lower stages make room first, and the last two never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Nothing has come that was let in.
+    /// What has come of it is no request that was let in.
     Strange,
     /// Its requests are answered.
     Idle,
     /// A request is coming.
     Receiving,
-    /// It hears what happens, for as long as it wants.
+    /// It has an open stream of notifications.
     Listening,
     /// A request is being answered.
     Working,
+    /// Its first bytes have not been looked for yet.
+    New,
 }
 
 /// A connection, as its requests know it.
@@ -66,13 +75,21 @@ pub(super) struct Peer {
 impl Peer {
     fn new(address: IpAddr) -> Self {
         let client = Client { address: Some(address), id: next_id() };
-        let stage = Mutex::new((Stage::Strange, Instant::now()));
+        let stage = Mutex::new((Stage::New, Instant::now()));
         Self { client, stage, closing: CancellationToken::new() }
     }
 
     /// A request has come that is let in.
     pub fn let_in(&self) {
         self.set(Stage::Receiving);
+    }
+
+    /// Nothing has come yet that is let in.
+    fn looked_at(&self) {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if stage.0 == Stage::New {
+            *stage = (Stage::Strange, Instant::now());
+        }
     }
 
     fn set(&self, stage: Stage) {
@@ -114,22 +131,31 @@ impl Drop for Answered {
 
 /// The connections that are open.
 struct Open {
-    peers: Mutex<HashMap<u64, Arc<Peer>>>,
+    peers: Mutex<Peers>,
     most: usize,
+}
+
+#[derive(Default)]
+struct Peers {
+    /// By number, so the oldest first.
+    all: BTreeMap<u64, Arc<Peer>>,
+    /// How many each address has.
+    of: HashMap<IpAddr, usize>,
 }
 
 impl Open {
     /// A place for one more connection; none, where all others are at work.
     fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let mut peers = self.peers();
-        let of_address = |peer: &Arc<Peer>| peer.client.address == Some(address);
-        if peers.len() >= self.most {
-            free(&mut peers, |_| true)?;
-        } else if peers.values().filter(|peer| of_address(peer)).count() >= self.share() {
-            free(&mut peers, of_address)?;
+        if peers.all.len() >= self.most {
+            peers.free(|_| true)?;
+        } else if peers.of.get(&address).is_some_and(|own| *own >= self.share()) {
+            peers.free(|peer| peer.client.address == Some(address))?;
         }
         let peer = Arc::new(Peer::new(address));
-        peers.insert(peer.client.id, Arc::clone(&peer));
+        peers.all.insert(peer.client.id, Arc::clone(&peer));
+        *peers.of.entry(address).or_default() += 1;
+        drop(peers);
         Some(Place { open: Arc::clone(self), peer })
     }
 
@@ -138,20 +164,44 @@ impl Open {
         (self.most - self.most / 4).max(1)
     }
 
-    fn peers(&self) -> MutexGuard<'_, HashMap<u64, Arc<Peer>>> {
+    fn peers(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Closes one of these connections: the one that is least far, for the longest time.
-fn free(peers: &mut HashMap<u64, Arc<Peer>>, of: impl Fn(&Arc<Peer>) -> bool) -> Option<()> {
-    let all = peers.values().filter(|peer| of(peer)).map(|peer| (peer.stage(), peer.client.id));
-    let ((stage, _), id) = all.min()?;
-    if stage == Stage::Working {
-        return None;
+impl Peers {
+    /// Closes one of these connections: the one that is least far, for the longest time.
+    fn free(&mut self, of: impl Fn(&Peer) -> bool) -> Option<()> {
+        let mut least: Option<((Stage, Instant), u64)> = None;
+        for (id, peer) in self.all.iter().filter(|(_, peer)| of(peer)) {
+            let stage = peer.stage();
+            if least.is_none_or(|(known, _)| stage < known) {
+                least = Some((stage, *id));
+            }
+            // Strangers stay as they are: those that come later are later.
+            if stage.0 == Stage::Strange {
+                break;
+            }
+        }
+        let ((stage, _), id) = least?;
+        if stage >= Stage::Working {
+            return None;
+        }
+        self.remove(id)?.closing.cancel();
+        Some(())
     }
-    peers.remove(&id)?.closing.cancel();
-    Some(())
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Peer>> {
+        let peer = self.all.remove(&id)?;
+        let address = peer.client.address?;
+        if let Some(own) = self.of.get_mut(&address) {
+            *own -= 1;
+            if *own == 0 {
+                self.of.remove(&address);
+            }
+        }
+        Some(peer)
+    }
 }
 
 /// The place of a connection, until it is dropped.
@@ -162,7 +212,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.open.peers().remove(&self.peer.client.id);
+        self.open.peers().remove(self.peer.client.id);
     }
 }
 
@@ -184,7 +234,7 @@ impl Connections {
                 () = stopping.cancelled() => return Self(connections),
                 Some(_) = connections.join_next() => {}
                 // It waits where the system has no more of them.
-                (stream, from) = Listener::accept(&mut listener) => match open.take(from.ip()) {
+                (stream, from) = Listener::accept(&mut listener) => match place(&open, from).await {
                     Some(place) => {
                         let router = router.clone();
                         connections.spawn(serve(stream, from, router, place, stopping.clone()));
@@ -202,6 +252,16 @@ impl Connections {
             tracing::debug!("{} connections are still open", self.0.len());
         }
     }
+}
+
+/// A place for a connection, which may take a moment to become free.
+async fn place(open: &Arc<Open>, from: SocketAddr) -> Option<Place> {
+    let place = open.take(from.ip());
+    if place.is_some() {
+        return place;
+    }
+    tokio::time::sleep(MOMENT).await;
+    open.take(from.ip())
 }
 
 /// How many connections there may be where this many files may be open: calls have the other half.
@@ -239,15 +299,25 @@ async fn serve(
     // the first. A socket that can't be told so only takes longer.
     let _ = stream.set_nodelay(true);
     let peer = Arc::clone(&place.peer);
-    let router = router
-        .layer(Extension(ConnectInfo(from)))
-        .layer(Extension(peer.client))
-        .layer(Extension(Arc::clone(&peer)));
+    let service = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        let extensions = request.extensions_mut();
+        extensions.insert(ConnectInfo(from));
+        extensions.insert(peer.client);
+        extensions.insert(Arc::clone(&peer));
+        service.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
+    // What has come by now is looked at before the connection makes room for another one.
+    let looked = poll_fn(|context| Poll::Ready(connection.as_mut().poll(context))).await;
+    if looked.is_ready() {
+        return;
+    }
+    peer.looked_at();
     let stranger = async {
         tokio::time::sleep(STRANGER).await;
         if peer.stage().0 != Stage::Strange {
@@ -314,18 +384,26 @@ mod tests {
             std::mem::forget(new);
         }
         assert!(open.take(THERE).is_none());
+        // Nor does one that nobody has looked at.
+        places[0].peer.set(Stage::New);
+        assert!(open.take(THERE).is_none());
         assert!(!places[0].peer.closing.is_cancelled());
     }
 
     #[test]
     fn an_address_leaves_connections_to_others() {
         let open = open(8);
-        let here: Vec<Place> = (0..8).map(|_| open.take(HERE).unwrap()).collect();
-        assert_eq!(open.peers().len(), 6);
-        let there: Vec<Place> = (0..2).map(|_| open.take(THERE).unwrap()).collect();
+        let take = |address| {
+            let place = open.take(address).unwrap();
+            place.peer.looked_at();
+            place
+        };
+        let here: Vec<Place> = (0..8).map(|_| take(HERE)).collect();
+        assert_eq!(open.peers().all.len(), 6);
+        let there: Vec<Place> = (0..2).map(|_| take(THERE)).collect();
         assert!(here[2..].iter().all(|place| !place.peer.closing.is_cancelled()));
-        assert_eq!(open.peers().len(), 8);
+        assert_eq!(open.peers().all.len(), 8);
         drop((here, there));
-        assert!(open.peers().is_empty());
+        assert!(open.peers().all.is_empty() && open.peers().of.is_empty());
     }
 }

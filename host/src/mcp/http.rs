@@ -86,7 +86,6 @@ pub enum HttpError {
 ///
 /// # Errors
 /// See [`HttpError`].
-#[expect(clippy::disallowed_methods, reason = "clients connect to it, if the operator says so")]
 pub async fn serve_http(
     server: Server,
     address: SocketAddr,
@@ -114,6 +113,7 @@ pub async fn serve_http(
 }
 
 /// Listens on an address, where a crowd may come at once.
+#[expect(clippy::disallowed_methods, reason = "clients connect to it, if the operator says so")]
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
 
-use super::connection::{self, Connection};
+use super::connection::{self, Cancelled, Connection};
 
 /// How many sessions there may be at a time, under all roles.
 pub(super) const SESSIONS: usize = 1024;
@@ -252,8 +252,10 @@ impl SessionManager for Sessions {
     ) -> Result<(), SessionError> {
         let cancelled =
             self.places.heard(id, |session| session.connection.cancelled_by(&message)).flatten();
-        let Some(request) = cancelled else {
-            return Ok(self.library.accept_message(id, message).await?);
+        let request = match cancelled {
+            None => return Ok(self.library.accept_message(id, message).await?),
+            Some(Cancelled::Nothing) => return Ok(()),
+            Some(Cancelled::Request(request)) => request,
         };
         let (library, id) = (Arc::clone(&self.library), id.clone());
         tokio::spawn(async move {

@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
@@ -31,6 +31,37 @@ pub struct Engine {
     engine: wasmtime::Engine,
     clock: Arc<Clock>,
     running: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
+}
+
+/// The linear memory that all instances together may have.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// What is left, in bytes.
+    left: AtomicUsize,
+}
+
+/// How many calls can have as much memory as a call may have, at the same time.
+const CALLS: usize = 8;
+
+impl Memory {
+    /// Enough for so many calls at a time. More of them run where some take long, but few of those
+    /// need as much.
+    pub fn for_calls(calls: usize) -> Arc<Self> {
+        let left = calls.max(CALLS).saturating_mul(Limits::DEFAULT.memory);
+        Arc::new(Self { left: AtomicUsize::new(left) })
+    }
+
+    /// Takes some. Says whether there was so much.
+    pub fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// Gives back what was taken.
+    pub fn give(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -41,7 +72,19 @@ impl Engine {
     pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
         let engine = wasmtime::Engine::new(&config(workers))?;
         let running = clock.add(&engine);
-        Ok(Self { engine, clock: Arc::clone(clock), running })
+        let memory = Memory::for_calls(workers);
+        Ok(Self { engine, clock: Arc::clone(clock), running, memory })
+    }
+
+    /// Counts its memory together with that of other engines.
+    #[must_use]
+    pub(super) fn sharing(self, memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), ..self }
+    }
+
+    /// What its instances may have of memory.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// To be held while it runs something that has a deadline.

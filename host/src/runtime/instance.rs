@@ -175,6 +175,7 @@ pub(super) fn in_instance<T>(
     let lane = prepared.lane();
     let _running = lane.engine.run();
     let mut store = Store::new(&lane.engine, CallState::new(rights, surroundings));
+    store.data_mut().meter.share(lane.engine.memory());
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(surroundings.limits.transfer);
     store.call_hook(|mut store, hook| match hook {

@@ -52,6 +52,7 @@ use bindings::linter::LinterBackendPre;
 use bindings::test_runner::TestBackendPre;
 pub use clock::Clock;
 pub use engine::Engine;
+use engine::Memory;
 use typed::Tools;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
@@ -309,8 +310,9 @@ impl Runtime {
     pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
         let count = workers.clamp(1, MAX_LANES);
         let clock = Clock::start().map_err(|error| RuntimeError(error.to_string()))?;
+        let memory = Memory::for_calls(workers);
         let lane = |_| {
-            let engine = Engine::new(workers.div_ceil(count), &clock)?;
+            let engine = Engine::new(workers.div_ceil(count), &clock)?.sharing(&memory);
             let mut linker = Linker::new(&engine);
             capability::add_to_linker(&mut linker)?;
             Ok(Lane { engine, linker })

@@ -117,7 +117,7 @@ impl<T> Queue<T> {
         self.state().running.get(&client).is_none_or(|running| *running < self.each)
     }
 
-    /// Whether nothing waits.
+    /// Whether no item waits for a thread.
     pub fn is_empty(&self) -> bool {
         self.length.load(Ordering::Acquire) == 0
     }

@@ -8,6 +8,7 @@ use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::engine::Memory;
 use super::instance::{Rights, Stop, Surroundings};
 use crate::capability::{self, FileState, HttpState, Messages, Usage};
 use crate::policy::Limits;
@@ -209,6 +210,9 @@ impl WasiView for CallState {
 /// Counts what a call uses, and remembers which limit it ran into first.
 pub(super) struct Meter {
     memory_left: usize,
+    /// What other calls have a share of, and what this one has of it.
+    shared: Option<Arc<Memory>>,
+    memory: usize,
     table_elements: usize,
     instances: usize,
     tables: usize,
@@ -220,12 +224,19 @@ impl Meter {
     fn new(limits: &Limits) -> Self {
         Self {
             memory_left: limits.memory,
+            shared: None,
+            memory: 0,
             table_elements: limits.table_elements,
             instances: limits.instances,
             tables: limits.tables,
             host_calls_left: limits.host_calls,
             reached: None,
         }
+    }
+
+    /// Counts the memory together with that of other calls.
+    pub(super) fn share(&mut self, memory: &Arc<Memory>) {
+        self.shared = Some(Arc::clone(memory));
     }
 
     /// The first limit that was reached.
@@ -245,6 +256,14 @@ impl Meter {
     }
 }
 
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.give(self.memory);
+        }
+    }
+}
+
 impl ResourceLimiter for Meter {
     fn memory_growing(
         &mut self,
@@ -254,8 +273,13 @@ impl ResourceLimiter for Meter {
     ) -> wasmtime::Result<bool> {
         let more = desired.saturating_sub(current);
         match self.memory_left.checked_sub(more) {
+            Some(_) if self.shared.as_ref().is_some_and(|shared| !shared.take(more)) => {
+                self.reached.get_or_insert("HostMemoryLimit");
+                Ok(false)
+            }
             Some(left) => {
                 self.memory_left = left;
+                self.memory += more;
                 Ok(true)
             }
             None => {
@@ -286,5 +310,33 @@ impl ResourceLimiter for Meter {
     }
     fn memories(&self) -> usize {
         self.tables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn the_memory_of_all_calls_is_bounded() {
+        let memory = Memory::for_calls(1);
+        let limits = Limits::DEFAULT;
+        let all = |number: usize| {
+            let meters = (0..number).map(|_| {
+                let mut meter = Meter::new(&limits);
+                meter.share(&memory);
+                let grows = meter.memory_growing(0, limits.memory, None).unwrap();
+                (meter, grows)
+            });
+            meters.collect::<Vec<_>>()
+        };
+        for _ in 0..3 {
+            let meters = all(9);
+            assert!(meters[..8].iter().all(|(_, grows)| *grows));
+            let (last, grows) = &meters[8];
+            assert_eq!((*grows, last.reached()), (false, Some("HostMemoryLimit")));
+        }
+        assert!(all(8).iter().all(|(_, grows)| *grows));
     }
 }

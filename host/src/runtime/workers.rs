@@ -273,9 +273,9 @@ mod priority {
     #[cfg(not(target_os = "linux"))]
     pub(super) type Thread = std::thread::ThreadId;
 
-    /// As little as the system knows.
+    /// A tenth of what others get: enough to end in time beside other programs of the machine.
     #[cfg(target_os = "linux")]
-    const LEAST: i32 = 19;
+    const LOW: i32 = 10;
 
     pub(super) fn this_thread() -> Thread {
         #[cfg(target_os = "linux")]
@@ -287,7 +287,7 @@ mod priority {
     /// Other threads go first from now on. Without that, it only takes more of their time.
     pub(super) fn lower(thread: Thread) {
         #[cfg(target_os = "linux")]
-        let _ = rustix::process::setpriority_process(Some(thread), LEAST);
+        let _ = rustix::process::setpriority_process(Some(thread), LOW);
         #[cfg(not(target_os = "linux"))]
         let _ = thread;
     }

@@ -190,8 +190,8 @@ impl Transaction {
         Self::begin_for(workspace, Client::default(), patience).await
     }
 
-    /// The same for one of several clients of this process, which take turns: `patience` is how long
-    /// a turn of another one may last.
+    /// Begins a transaction for one of several clients of this process, which take turns: `patience`
+    /// is how long a turn of another one may last.
     ///
     /// # Errors
     /// As of [`Transaction::begin`].

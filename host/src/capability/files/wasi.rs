@@ -190,6 +190,8 @@ fn fs_error(error: io::Error) -> FsError {
         Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
         Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),
         Some(Errno::XDEV) => ErrorCode::CrossDevice.into(),
+        // That is the host's shortage: the call ends, and is not told of a broken file.
+        Some(Errno::MFILE | Errno::NFILE) => FsError::trap(error),
         _ => error.into(),
     }
 }

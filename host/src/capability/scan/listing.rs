@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ignore::overrides::{Override, OverrideBuilder};
@@ -15,6 +15,7 @@ use super::merged::{Problem, Walk};
 use super::rules::Rules;
 use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
+use crate::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use crate::policy::is_own;
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
@@ -109,6 +110,7 @@ fn walk_disk(
     let start = workspace.path().join(root);
     let found = Mutex::new(Vec::new());
     let count = AtomicUsize::new(0);
+    let is_short = AtomicBool::new(false);
     let mut walker = walker(query, &start, follow)?;
     let rules = Rules::new(workspace);
     if query.ignore_files {
@@ -121,9 +123,16 @@ fn walk_disk(
     }
     walker.build_parallel().run(|| {
         let mut batch = Batch { paths: Vec::new(), found: &found };
-        let (count, control) = (&count, control);
+        let (count, is_short, control) = (&count, &is_short, control);
         Box::new(move |entry| {
-            let Ok(entry) = entry else { return WalkState::Continue };
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if lacks_descriptors(&error.to_string()) => {
+                    is_short.store(true, Ordering::Relaxed);
+                    return WalkState::Quit;
+                }
+                Err(_) => return WalkState::Continue,
+            };
             if entry.path_is_symlink() && !follow {
                 return WalkState::Skip;
             }
@@ -147,6 +156,8 @@ fn walk_disk(
         })
     });
     match rules.problem() {
+        // What was found is not all.
+        _ if is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
         Some(problem) => Err(Error::Invalid(problem)),
         None => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
     }
@@ -248,6 +259,7 @@ fn is_too_large(query: &Query, entry: &DirEntry) -> bool {
 
 fn root_error(query: &Query, error: &io::Error) -> Error {
     match error.kind() {
+        _ if lacks_descriptors(&error.to_string()) => Error::Invalid(NO_DESCRIPTOR.to_owned()),
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             Error::Denied(error.to_string())
         }

@@ -1,0 +1,384 @@
+//! A hostile client beside a legitimate one: it may have what nobody else needs, and no more. Each
+//! test says what `tools/list` and `read_file` took beside it, and what memory the server had.
+//!
+//! The bounds here are generous, for machines that are busy with other tests. The figures that are
+//! promised (100 ms, 300 MiB) are checked where `COFFERDAM_STRICT` is set: see CONTRIBUTING.md.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::mcp::http::{call, list, result};
+use crate::mcp::server::{Request, Server};
+use crate::support::Place;
+use crate::trial::{ALL, configure, peak_memory};
+
+/// The token of those who may call.
+const TOKEN: &str = "a-long-secret";
+
+/// How long the two are beside each other.
+fn time() -> Duration {
+    Duration::from_secs(if is_strict() { 15 } else { 2 })
+}
+
+/// How many requests of a kind the legitimate client makes at least.
+const REQUESTS: usize = 30;
+
+/// Held by the test that is under way: its hostile clients are beside no other one's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn is_strict() -> bool {
+    std::env::var_os("COFFERDAM_STRICT").is_some()
+}
+
+/// What 99 of 100 requests of the legitimate client have to be answered within.
+fn bound() -> Duration {
+    Duration::from_millis(if is_strict() { 100 } else { 1_000 })
+}
+
+/// The memory that the server may have, in MiB.
+const MEMORY: u64 = 300;
+
+/// A server with some files, and clients of its own who misbehave until they are dropped.
+struct Beside {
+    _alone: MutexGuard<'static, ()>,
+    place: Place,
+    server: Arc<Server>,
+    over: Arc<AtomicBool>,
+    hostile: Vec<thread::JoinHandle<()>>,
+    done: Arc<AtomicUsize>,
+}
+
+impl Beside {
+    fn new(settings: &str, options: &[&str]) -> Self {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = Place::new();
+        configure(&place, settings);
+        place.write("small.txt", "small\n".repeat(100));
+        // All clients of these tests are in one process.
+        let limit = getrlimit(Resource::Nofile);
+        let most = limit.maximum.map_or(20_000, |most| most.min(20_000));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).unwrap();
+        let server = Arc::new(Server::new(&place, options));
+        let (over, done) = (Arc::default(), Arc::default());
+        Self { _alone: alone, place, server, over, hostile: Vec::new(), done }
+    }
+
+    /// Some clients that do the same again and again.
+    fn clients(
+        &mut self,
+        number: usize,
+        act: impl Fn(&Server, &AtomicBool) + Clone + Send + 'static,
+    ) {
+        for _ in 0..number {
+            let (server, over) = (Arc::clone(&self.server), Arc::clone(&self.over));
+            let (act, done) = (act.clone(), Arc::clone(&self.done));
+            self.hostile.push(thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    act(&server, &over);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+        }
+    }
+
+    /// What the legitimate client sees of it.
+    fn bear(self, kind: &str, authorize: impl Fn(Request) -> Request) {
+        // The others have begun.
+        thread::sleep(Duration::from_millis(500));
+        let (mut lists, mut reads) = (Vec::new(), Vec::new());
+        let began = Instant::now();
+        while began.elapsed() < time() || lists.len() < REQUESTS {
+            lists.push(self.takes(&authorize(list("/mcp")), "tools"));
+            let small = json!({"path": "small.txt"});
+            reads.push(self.takes(&authorize(call("/mcp", "files__read_file", &small)), "small"));
+            thread::sleep(Duration::from_millis(2));
+        }
+        let memory = peak_memory(Path::new(&format!("/proc/{}/status", self.server.id()))).unwrap();
+        self.over.store(true, Ordering::Relaxed);
+        let done = self.done.load(Ordering::Relaxed);
+        let [list, read] = [&mut lists, &mut reads].map(|times| percentiles(times));
+        println!(
+            "{kind}: tools/list {list:?}, read_file {read:?} (p50, p99, most; {} of each), {memory} \
+             MiB; {done} hostile requests",
+            lists.len(),
+        );
+        assert!(list[1] < bound() && read[1] < bound(), "{kind}");
+        assert!(memory <= MEMORY, "{kind}: {memory} MiB");
+        // Whatever waits for an answer still ends with the server.
+        self.server.kill();
+        // One that failed has said why.
+        self.hostile.into_iter().for_each(|client| client.join().unwrap());
+    }
+
+    /// How long a request takes, whose answer has this word.
+    fn takes(&self, request: &Request, word: &str) -> Duration {
+        let began = Instant::now();
+        let (status, _, body) = self.server.ask(request);
+        let took = began.elapsed();
+        assert_eq!(status, 200, "{body}");
+        let answer = result(&body);
+        assert!(answer["isError"] != true && answer.to_string().contains(word), "{answer}");
+        took
+    }
+}
+
+/// The median, what 99 of 100 are within, and the longest.
+fn percentiles(times: &mut [Duration]) -> [Duration; 3] {
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
+    [at(50), at(99), at(100)]
+}
+
+/// Sends a request and waits for whatever comes.
+fn ask(server: &Server, request: &Request) {
+    if let Some(mut stream) = server.try_send(request) {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }
+}
+
+fn with_token() -> (Place, String) {
+    let place = Place::new();
+    let file = place.home_file("token.txt");
+    std::fs::write(&file, TOKEN).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    (place, file)
+}
+
+fn authorized(request: Request) -> Request {
+    request.with("Authorization", &format!("Bearer {TOKEN}"))
+}
+
+fn unchanged(request: Request) -> Request {
+    request
+}
+
+/// Keeps so many connections open, each of which has said so much, until it is `over`.
+fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
+    let open = || {
+        let mut stream = TcpStream::connect(server.address).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        let _ = stream.write(said.as_bytes());
+        Some(stream)
+    };
+    let mut streams: Vec<Option<TcpStream>> = (0..number).map(|_| open()).collect();
+    while !over.load(Ordering::Relaxed) {
+        for stream in &mut streams {
+            // Something more of it, so that it never ends.
+            let is_open = stream.as_mut().is_some_and(|stream| {
+                let rest = stream.read(&mut [0; 1024]);
+                let is_open =
+                    rest.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+                is_open && (said.is_empty() || stream.write(b"x").is_ok())
+            });
+            if !is_open {
+                *stream = open();
+            }
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Connections that say nothing, and have no token.
+#[test]
+fn idle_connections_without_a_token_keep_nobody_out() {
+    let (_place, token) = with_token();
+    let mut beside = Beside::new("", &["--token-file", &token]);
+    beside.clients(2, |server, over| crowd(server, over, 700, ""));
+    beside.bear("1,400 idle connections", authorized);
+}
+
+/// Heads and bodies that never end, of clients that may call.
+#[test]
+fn requests_that_drip_keep_nobody_out() {
+    let mut beside = Beside::new("", &[]);
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Filler: ";
+    beside.clients(1, |server, over| crowd(server, over, 700, head));
+    let body = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Accept: application/json, text/event-stream\r\nContent-Length: 1000000\r\n\r\n{";
+    beside.clients(1, move |server, over| crowd(server, over, 700, body));
+    beside.bear("1,400 requests that drip", unchanged);
+}
+
+#[test]
+fn sessions_without_end_keep_nobody_out() {
+    let mut beside = Beside::new("", &[]);
+    beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
+    beside.bear("sessions without end", unchanged);
+}
+
+#[test]
+fn resources_without_end_delay_nobody() {
+    let mut beside = Beside::new("", &[]);
+    for number in 0..2_000 {
+        beside.place.write(&format!("many/{}/{number}.txt", number % 50), "x");
+    }
+    beside.clients(300, |server, _| {
+        ask(server, &Request::post("/mcp", "resources/list", &json!({})));
+    });
+    beside.bear("300 clients that list resources", unchanged);
+}
+
+#[test]
+fn looping_calls_delay_nobody() {
+    let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
+    beside.clients(16, |server, _| {
+        ask(server, &call("/mcp", "conformance__wait", &json!({"how": "compute"})));
+    });
+    beside.bear("16 clients that loop", unchanged);
+}
+
+#[test]
+fn looping_calls_of_a_session_delay_nobody() {
+    let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
+    let session = crate::mcp::sessions::session(&beside.server);
+    let ids = Arc::new(AtomicUsize::new(1));
+    beside.clients(16, move |server, _| {
+        let wait = json!({"name": "conformance__wait", "arguments": {"how": "compute"}});
+        let id = ids.fetch_add(1, Ordering::Relaxed);
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": wait});
+        ask(server, &crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session));
+    });
+    beside.bear("16 calls of a session that loop", unchanged);
+}
+
+/// They all write, and none of them hears that others do.
+#[test]
+fn writers_wait_in_turn() {
+    let mut beside = Beside::new("", &[]);
+    let number = AtomicUsize::new(0);
+    let number = Arc::new(number);
+    beside.clients(16, move |server, over| {
+        let path = format!("file{}.txt", number.fetch_add(1, Ordering::Relaxed) % 64);
+        let write = json!({"path": path, "content": "x"});
+        let mut stream = match server.try_send(&call("/mcp", "files__write_file", &write)) {
+            Some(stream) => stream,
+            None => return,
+        };
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        if !over.load(Ordering::Relaxed) {
+            read.unwrap();
+            assert!(answer.contains("bytes_written"), "{answer}");
+        }
+    });
+    beside.bear("16 clients that write", unchanged);
+}
+
+/// One that holds the workspace keeps others waiting, but whoever waits is not sent away: the turn
+/// comes.
+#[test]
+fn writers_that_take_long_do_not_send_others_away() {
+    let place = Place::new();
+    configure(&place, &format!("[limits]\ncall-ms = 2000\n{ALL}"));
+    let guest = crate::support::guest("hostile");
+    let server = Arc::new(Server::new(&place, &["--plugin", guest.to_str().unwrap()]));
+    let writers: Vec<_> = (0..6)
+        .map(|number| {
+            let server = Arc::clone(&server);
+            thread::spawn(move || {
+                let spoil = json!({"paths": [format!("a{number}")], "then": "loop"});
+                let (_, _, body) = server.ask(&call("/mcp", "hostile__spoil", &spoil));
+                result(&body)["content"][0]["text"].as_str().unwrap().to_owned()
+            })
+        })
+        .collect();
+    let ends: Vec<String> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    // Each had its turn, and its time.
+    assert!(ends.iter().all(|end| end.starts_with("WallClockLimit")), "{ends:?}");
+}
+
+/// The host's own shortage is not the plugin's fault, wherever it comes up.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the shell lowers the limit for the command")]
+fn a_shortage_of_descriptors_is_no_crash() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+    let place = Place::new();
+    place.write("small.txt", "small");
+    let mut codes = std::collections::BTreeSet::new();
+    for files in 8..64 {
+        let limited = format!("ulimit -n {files} && exec \"$0\" serve --quiet");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited]).arg(crate::support::built().join("cofferdam"));
+        command.current_dir(place.workspace()).env_clear().env("HOME", place.home());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        for (id, (tool, args)) in [
+            ("files__read_file", json!({"path": "small.txt"})),
+            ("grep__grep", json!({"pattern": "small"})),
+            ("files__write_file", json!({"path": "new.txt", "content": "x"})),
+            ("files__read_file", json!({"path": "small.txt"})),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let call = json!({"name": tool, "arguments": args});
+            let mut call = crate::mcp::server::message("tools/call", call);
+            call["id"] = json!(id);
+            // A server that could not begin has ended.
+            let _ = writeln!(stdin, "{call}");
+        }
+        drop(stdin);
+        for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["result"]["isError"] == true {
+                let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+                let code = text.split(':').next().unwrap().to_owned();
+                println!("{files}: {text}");
+                assert!(!["PluginCrashed", "InvalidComponent", "WrongWorld"].contains(&&*code));
+                codes.insert(code);
+            }
+        }
+        child.wait().unwrap();
+    }
+    assert!(codes.contains("DescriptorShortage"), "{codes:?}");
+}
+
+/// A client on standard input that asks without end has what it can read, and no more.
+#[test]
+fn a_flood_on_standard_input_is_bounded() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+    let place = Place::new();
+    for number in 0..500 {
+        place.write(&format!("many/{number}.txt"), "x");
+    }
+    let mut child = place.command(&["serve"]).stdin(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let writer = thread::spawn(move || {
+        for id in 1.. {
+            let mut list = crate::mcp::server::message("resources/list", json!({}));
+            list["id"] = json!(id);
+            if writeln!(stdin, "{list}").is_err() {
+                return;
+            }
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut answers = BufReader::new(stdout).lines();
+    let (mut heard, began) = (0, Instant::now());
+    while began.elapsed() < time() {
+        let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
+        assert!(answer["id"].is_u64(), "{answer}");
+        heard += 1;
+    }
+    let memory = peak_memory(Path::new(&status)).unwrap();
+    let sent = sent.load(Ordering::Relaxed);
+    println!("standard input: {sent} requests sent, {heard} answers read, {memory} MiB");
+    assert!(memory <= MEMORY, "{memory} MiB");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    writer.join().unwrap();
+}
