@@ -46,6 +46,12 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
+/// The library's way recurses with depth.
+#[expect(clippy::disallowed_methods, reason = "as a person removes a directory")]
+fn remove(directory: &Path) {
+    assert!(Command::new("rm").arg("-rf").arg(directory).status().unwrap().success());
+}
+
 /// What was set aside, as paths.
 fn set_aside(workspace: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(workspace.join(OWN).join("set-aside"));
@@ -239,11 +245,13 @@ fn directories_that_nest_without_end_are_removed_or_set_aside() {
     for emptied in ["staging", "runs"] {
         assert_eq!(fs::read_dir(own.join(emptied)).unwrap().count(), 0, "{emptied}");
     }
+    remove(&own);
     let place = Place::new();
     let own = place.workspace().join(OWN);
     nest(&own.join("staging"), DEPTH);
     write_in(&place, &place.workspace(), "a", "1");
     assert_eq!(set_aside(&place.workspace()).len(), 1);
+    remove(&own);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
 };
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 /// Flags with which opening never waits and never follows.
 const CALM: OFlags = BARE.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -239,7 +240,12 @@ pub(super) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io:
 
 /// Gives something another name in the same directory, or in another one, in place of what may
 /// be there.
-pub(super) fn rename(from: impl AsFd, name: &str, to: impl AsFd, new_name: &str) -> io::Result<()> {
+pub(super) fn rename(
+    from: impl AsFd,
+    name: impl Arg,
+    to: impl AsFd,
+    new_name: impl Arg,
+) -> io::Result<()> {
     step()?;
     Ok(rustix::fs::renameat(from, name, to, new_name)?)
 }

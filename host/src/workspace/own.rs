@@ -3,7 +3,7 @@
 //! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It counts
 //! only with a valid mark: the file `owner`, a random id with a tag over the id and the inode of
 //! the directory, made with the user's secret. Nothing that is unpacked, checked out or copied has
-//! the inode that its mark names. One without is set aside as a whole, in a directory made anew.
+//! the inode that its mark names. What is in one without is set aside as a whole.
 //!
 //! The key that authenticates single files is made of the secret, the id and the inode: what was
 //! sealed in one workspace is not authentic in another one.
@@ -21,7 +21,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::disk::{self, Spot};
+use super::disk;
 use super::seal::{Key, SECRET};
 use super::{OWN, Workspace};
 use crate::private;
@@ -31,6 +31,9 @@ const LOCK: &str = "lock";
 
 /// What says who made the directory, and that it was made here.
 const MARK: &str = "owner";
+
+/// What keeps the directory out of git's sight.
+const IGNORED: &str = ".gitignore";
 
 /// Where is what does not count.
 pub(crate) const SET_ASIDE: &str = "set-aside";
@@ -45,7 +48,7 @@ const ID: usize = 16;
 const MARK_SIZE: u64 = 256;
 
 /// How often the directory is looked at again while others change it.
-const ATTEMPTS: u32 = 10;
+const ATTEMPTS: u32 = 100;
 
 /// How long others have between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -197,8 +200,15 @@ impl Workspace {
         for _ in 0..ATTEMPTS {
             match self.find_own()? {
                 Found::Own(own) => return Ok(own),
-                Found::Nothing => self.make_own()?,
-                Found::Foreign(directory) => self.set_own_aside(&directory)?,
+                Found::Nothing => {
+                    match disk::create_directory(&**self.disk(), OWN, disk::OWNER_ONLY) {
+                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                            return Err(error);
+                        }
+                        _ => {}
+                    }
+                }
+                Found::Foreign(directory) => self.take_over(&directory)?,
             }
         }
         Err(io::Error::new(
@@ -263,54 +273,9 @@ impl Workspace {
         }
     }
 
-    /// Whether a directory is still the one that has the name.
-    pub(super) fn is_current(&self, own: &Own) -> io::Result<bool> {
-        Ok(disk::look(&**self.disk(), OWN)?.is_some_and(|stat| own.is_at(&stat)))
-    }
-
-    /// Makes the directory, unless somebody else is faster.
-    fn make_own(&self) -> io::Result<()> {
-        let (name, _) = self.make_marked()?;
-        let disk = &**self.disk();
-        match Spot::of(disk, &name)?.move_to(&Spot::of(disk, OWN)?) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                disk::remove_all(disk, &name)
-            }
-            moved => moved,
-        }
-    }
-
-    /// Makes a directory with a mark, under a name of its own: nobody ever sees one without.
-    fn make_marked(&self) -> io::Result<(String, OwnedFd)> {
-        let secret = self.secret.get(self)?;
-        let disk = &**self.disk();
-        let name = format!("{OWN}-{}", uuid::Uuid::now_v7());
-        disk::create_directory(disk, &name, disk::OWNER_ONLY)?;
-        let fill = || {
-            let made = disk::open(disk, &name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            let mut mark = vec![0; ID];
-            getrandom::fill(&mut mark).map_err(io::Error::other)?;
-            let inode = rustix::fs::fstat(&made)?.st_ino;
-            Key::of(&secret, &[]).append(DOMAIN, &inode.to_string(), &mut mark);
-            let mut file = disk::create(&made, MARK)?;
-            writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
-            disk::create(&made, ".gitignore")?.write_all(b"*\n")?;
-            // Without its mark, nothing that is kept here would count after a power cut.
-            disk::sync(&file)?;
-            disk::sync(&made)?;
-            Ok(made)
-        };
-        match fill() {
-            Ok(made) => Ok((name, made)),
-            Err(error) => {
-                disk::remove_all(disk, &name)?;
-                Err(error)
-            }
-        }
-    }
-
-    /// Puts a new directory in the place of one that does not count, which goes into it.
-    fn set_own_aside(&self, foreign: &OwnedFd) -> io::Result<()> {
+    /// Makes a directory that does not count one that does: what is in it is set aside first. If
+    /// this dies on the way, it does not count yet, and the next one goes on.
+    fn take_over(&self, foreign: &OwnedFd) -> io::Result<()> {
         // One process at a time does this.
         match rustix::fs::flock(foreign, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
@@ -319,32 +284,67 @@ impl Workspace {
             }
             locked => locked?,
         }
+        let secret = self.secret.get(self)?;
         let stat = rustix::fs::fstat(foreign)?;
-        let disk = &**self.disk();
-        if disk::look(disk, OWN)?.is_none_or(|named| place(&named) != place(&stat)) {
+        if key_of(&secret, foreign, stat.st_ino)?.is_some() {
             return Ok(());
         }
         let _lock = lock_foreign(foreign)?;
         make_private(foreign, &stat)?;
-        let (name, made) = self.make_marked()?;
-        let aside = directory(&made, SET_ASIDE)?;
-        if let Err(error) = Spot::of(disk, &name)?.exchange(&Spot::of(disk, OWN)?) {
-            disk::remove_all(disk, &name)?;
-            return Err(io::Error::new(
-                error.kind(),
-                format!(
-                    "{OWN} in the workspace does not count: {NOT_MADE_HERE}; it can't be set \
-                     aside, so move it elsewhere: {error}"
-                ),
-            ));
+        if let Some(place) = set_all_aside(foreign)? {
+            tracing::warn!(
+                "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what was in it was set \
+                 aside as {OWN}/{SET_ASIDE}/{place}, and what is kept begins anew"
+            );
         }
-        let place = set_aside_as(disk, &name, &aside, OWN.trim_start_matches('.'))?;
-        tracing::warn!(
-            "{OWN} in the workspace does not count: {NOT_MADE_HERE}; it was set aside as \
-             {OWN}/{SET_ASIDE}/{place}, and what was kept begins anew"
-        );
-        Ok(())
+        let mut mark = vec![0; ID];
+        getrandom::fill(&mut mark).map_err(io::Error::other)?;
+        Key::of(&secret, &[]).append(DOMAIN, &stat.st_ino.to_string(), &mut mark);
+        disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
+        let mut file = disk::create(foreign, MARK)?;
+        writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
+        // Without its mark, nothing that is kept here would count after a power cut.
+        disk::sync(&file)?;
+        disk::sync(foreign)
     }
+}
+
+/// Sets aside what is in a directory that does not count. Answers where it is then; none where
+/// there is nothing but what a new directory has.
+fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
+    let aside = match directory(foreign, SET_ASIDE) {
+        Err(error) if is_of_another_kind(&error) => {
+            let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
+            disk::rename(foreign, SET_ASIDE, foreign, &fresh)?;
+            directory(foreign, SET_ASIDE)?
+        }
+        directory => directory?,
+    };
+    let place = format!("{}-{}", uuid::Uuid::now_v7(), OWN.trim_start_matches('.'));
+    let mut to: Option<OwnedFd> = None;
+    // Some file systems lose their place while names go: until there are none.
+    loop {
+        let mut is_done = true;
+        for entry in disk::entries(foreign)? {
+            let name = entry?.name;
+            if [SET_ASIDE, MARK, IGNORED].iter().any(|kept| name == *kept) {
+                continue;
+            }
+            is_done = false;
+            let to = match &to {
+                Some(to) => to,
+                None => to.insert(directory(&aside, &place)?),
+            };
+            disk::rename(foreign, &name, to, &name)?;
+        }
+        if is_done {
+            break;
+        }
+    }
+    for name in [MARK, IGNORED] {
+        disk::remove_all(foreign, name)?;
+    }
+    Ok(to.map(|_| place))
 }
 
 /// Locks what processes lock in a directory that does not count, if there is such a file: a host
@@ -403,11 +403,10 @@ fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves something to where what does not count is; answers its name there.
-fn set_aside_as(from: impl AsFd, name: &str, aside: impl AsFd, what: &str) -> io::Result<String> {
-    let place = format!("{}-{what}", uuid::Uuid::now_v7());
-    disk::rename(from, name, aside, &place)?;
-    Ok(place)
+/// Whether a lock is still the one that processes lock.
+pub(super) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
+    let stat = rustix::fs::fstat(lock)?;
+    Ok(disk::look(own, LOCK)?.is_some_and(|named| place(&named) == place(&stat)))
 }
 
 /// What processes lock.
@@ -444,7 +443,8 @@ fn closed(directory: OwnedFd) -> io::Result<OwnedFd> {
 /// Moves something of the host's own out of the way, with everything in it, and returns the path
 /// that it has from now on, from the workspace. Only a person removes what is there.
 pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
-    let place = set_aside_as(from, name, directory(own, SET_ASIDE)?, name)?;
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
 }
 

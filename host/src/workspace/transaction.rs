@@ -68,8 +68,8 @@ impl Locked {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
-        // Somebody with another secret may have set it aside meanwhile.
-        if !workspace.is_current(&own)? {
+        // It may have been set aside before it was locked.
+        if !own::is_lock(&own, &lock)? {
             return Ok(None);
         }
         let runs = own::existing_directory(&own, outside::DIRECTORY)?;
