@@ -205,8 +205,8 @@ fn a_question_is_answered_under_its_own_role_only() {
             [("/mcp/one", ["/mcp/two", "/mcp"]), ("/mcp", ["/mcp/one", "/mcp/two"])]
         {
             let tool = |path: &str| if path == "/mcp" { whole } else { short };
-            let mut asking = post(asked, tool(asked), arguments, None);
-            let state = asking["result"]["requestState"].take();
+            let asking = post(asked, tool(asked), arguments, None);
+            let state = &asking["result"]["requestState"];
             let state = state.as_str().unwrap_or_else(|| panic!("{asking}"));
             for other in others {
                 for action in ["accept", "decline"] {

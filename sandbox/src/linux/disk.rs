@@ -76,7 +76,7 @@ impl Watch {
         let mut watch = Self { places: Vec::new(), reserve: command.limits.reserve };
         for (number, bounded) in command.bounded.iter().enumerate() {
             let overlay = command.overlay.as_ref();
-            let overlay = overlay.filter(|overlay| overlay.upper == bounded.directory);
+            let overlay = overlay.filter(|overlay| overlay.upper.starts_with(&bounded.directory));
             let shown = overlay.map_or(&bounded.directory, |overlay| &overlay.lower);
             watch.add(Some(number), bounded, shown)?;
         }

@@ -88,11 +88,15 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
         let mut command = place.command(&["fill", how]);
         command.bounded.push(bounded(place.workspace()));
         let report = place.run(command);
+        if how == "ahead" && report.end == End::Exited(101) {
+            // Refused: it takes no time, so there could be much before it is counted.
+            continue;
+        }
         let End::Limit(Limit::Directory { number: Some(0), bytes, entries }) = report.end else {
             panic!("{how}: {report:?}");
         };
         assert!(bytes > MOST.0 || entries > MOST.1, "{how}: {report:?}");
-        if how != "deep" {
+        if how != "deep" && how != "ahead" {
             let held = held(&place.workspace());
             assert!(held < MOST.0 + BEYOND, "{how}: {held}");
         }
