@@ -41,7 +41,7 @@ pub(super) struct Guard {
 struct Known {
     /// It is a repository by its content.
     is_repository: bool,
-    /// Its `.git`.
+    /// What its `.git` leads to, if it has one.
     control: Option<Control>,
 }
 
@@ -53,7 +53,7 @@ struct Control {
     roots: Vec<String>,
     /// Files that are part of its configuration.
     configs: Vec<String>,
-    /// Directories of hooks.
+    /// Directories of hooks, and files that links in one lead to.
     hooks: Vec<String>,
     /// Words of commands in its configuration, as places.
     commands: Vec<String>,
