@@ -471,7 +471,7 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
-/// What a call answers that changes what no call may change; tools say the same.
+/// The code of a call that changes what no call may change, which is also that of tools.
 const PROTECTED: &str = "PermissionError";
 
 /// What a call whose changes were not committed answers.

@@ -53,7 +53,7 @@ impl Canary {
     }
 }
 
-/// Runs git in a directory, and answers whether it was content.
+/// Runs git in a directory, and returns whether it succeeded.
 #[expect(clippy::disallowed_methods, reason = "git is what the host is compared with")]
 fn git_at(directory: &Path, args: &[&str]) -> bool {
     let mut git = Command::new("git");
@@ -169,7 +169,7 @@ fn no_call_makes_a_directory_a_repository() {
     assert!(canary.ran(&place));
 }
 
-/// The same by renames, links and handles that stay open.
+/// Nor do several steps: renames, links and handles that stay open.
 #[test]
 fn no_rename_or_link_completes_a_repository() {
     let place = Place::new();
@@ -417,7 +417,6 @@ fn all_that_git_takes_for_a_repository_is_one_here() {
         gits += usize::from(is_gits);
         ours += usize::from(is_ours);
     }
-    println!("git: {gits}, here: {ours}, of {}", names.len());
     // Neither takes everything for one.
     assert!((50..=ours).contains(&gits) && ours < 400, "{gits} {ours}");
 }

@@ -81,6 +81,7 @@ fn described(host: &Host, role: &Role) -> Value {
         "not_installed": role.without_tools(&registry.names()),
         "scope": if role.scope().is_everything() { json!("everything") } else { json!(role.scope()) },
         "limits": role.limits(),
+        "executed": policy.executed(Some(role)),
     })
 }
 

@@ -73,7 +73,7 @@ impl Host {
     }
 }
 
-/// What a call answers whose files are not written.
+/// The failure of a call whose files are not written.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
     let files: Vec<String> = written.iter().take(NAMED).map(ExecutedFile::to_string).collect();
     let files = neutralise(&files.join("; "));
@@ -86,7 +86,7 @@ pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
     }
     let message = format!(
         "nothing was changed: what it writes needs the yes of a person (`executed` in the settings), \
-         and nobody can be asked here: {files}"
+         and this client can't ask: {files}"
     );
     Failure::new(Status::Denied, "ApprovalNeeded", message)
 }

@@ -4,12 +4,14 @@
 //! `docs/executed-files.md` says what is left out, and why.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::scope::folded;
 
 /// What becomes of a call that writes a file which other programs execute by its name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Executed {
     /// It is written, and named in the answer and the journal.
@@ -17,12 +19,12 @@ pub enum Executed {
     Named,
     /// A person is asked first, with what the call changes.
     Ask,
-    /// It is denied.
+    /// The call is denied.
     Refused,
 }
 
 /// Names, and which program executes what has them and when. The end of a path, name by name; a
-/// slash at the end: whatever is in that directory; `*`: anything at that end of a name.
+/// slash at the end: everything in that directory; `*`: anything at that end of a name.
 const FILES: &[(&str, &str)] = &[
     (".envrc", "direnv runs when the directory is entered"),
     (".autoenv.zsh", "zsh-autoenv runs when the directory is entered"),

@@ -15,9 +15,9 @@ pub const LEADS_TO: &str = "gitdir:";
 pub enum Mark {
     /// `HEAD`, which also has to be one: [`is_head`].
     Head,
-    /// `objects`
+    /// The directory `objects`.
     Objects,
-    /// `refs`
+    /// The directory `refs`.
     Refs,
     /// `commondir`: `objects` and `refs` are elsewhere.
     CommonDirectory,
@@ -54,7 +54,7 @@ pub fn is_head(content: &[u8]) -> bool {
     content.len() >= 40 && content[..40].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// The same of a symbolic link.
+/// Whether a symbolic link is a `HEAD`, as git made them once.
 pub fn is_head_link(target: &str) -> bool {
     target.starts_with("refs/")
 }

@@ -71,6 +71,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         "roles": roles,
         "agents": agents,
         "ask": policy.ask().collect::<Vec<_>>(),
+        "executed": policy.executed(None),
         "limits": limits.settings(),
         "history": {
             "commits": retention.commits,

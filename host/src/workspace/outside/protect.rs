@@ -83,7 +83,7 @@ fn is_working_tree(tree: &Overlay, place: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
     use std::fs;
     use std::os::unix::fs::symlink;

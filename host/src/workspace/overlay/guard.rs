@@ -11,10 +11,10 @@ use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{AtFlags, FileType, OFlags};
 
 use super::super::ExecutedFile;
-use super::super::disk::{self, Listed};
+use super::super::disk::{self, Listed, Spot};
 use super::super::path::{MAX_PATH, join, link_target};
 use super::{Entry, Found, Overlay, Savepoint};
 use crate::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
@@ -41,7 +41,7 @@ pub(super) struct Guard {
 struct Known {
     /// It is a repository by its content.
     is_repository: bool,
-    /// Its `.git`.
+    /// What its `.git` leads to, if it has one.
     control: Option<Control>,
 }
 
@@ -53,7 +53,7 @@ struct Control {
     roots: Vec<String>,
     /// Files that are part of its configuration.
     configs: Vec<String>,
-    /// Directories of hooks.
+    /// Directories of hooks, and files that links in one lead to.
     hooks: Vec<String>,
     /// Words of commands in its configuration, as places.
     commands: Vec<String>,
@@ -65,9 +65,10 @@ impl Guard {
         if let Some(found) = known().get(directory) {
             return Arc::clone(found);
         }
+        let (has_head, git) = tree.head_and_git(directory);
         let found = Arc::new(Known {
-            is_repository: tree.is_repository(directory),
-            control: tree.control(directory),
+            is_repository: has_head && git::is_repository(&tree.marks(directory)),
+            control: git.and_then(|kind| tree.control(directory, kind)),
         });
         // A tree that can't be changed may stay for long.
         if tree.is_writable() {
@@ -129,10 +130,14 @@ impl Overlay {
     /// The first of the places that may not be changed as they are now, and why.
     pub(in crate::workspace) fn refused<'a>(
         &self,
-        places: impl Iterator<Item = &'a str>,
+        places: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(String, String)> {
-        // What was looked at before may be something else by now.
-        self.guard.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // What was looked at before may be something else by now, where a mark was changed.
+        let marked = places.clone().map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
+        {
+            let mut known = self.guard.known.lock().unwrap_or_else(PoisonError::into_inner);
+            marked.for_each(|(directory, _)| drop(known.remove(directory)));
+        }
         let mut refused = places
             .filter_map(|place| Some((place.to_owned(), self.refusal_where(place, "would be")?)));
         refused.next()
@@ -177,7 +182,8 @@ impl Overlay {
     /// The places that the `.git` of a directory leads to, and the files that are part of git's
     /// configuration by it, where they are not in the `.git` itself.
     pub(in crate::workspace) fn led_to(&self, directory: &str) -> Vec<String> {
-        let control = self.control(directory).unwrap_or_default();
+        let (_, git) = self.head_and_git(directory);
+        let control = git.and_then(|kind| self.control(directory, kind)).unwrap_or_default();
         let mut places = control.roots;
         places.extend(control.configs);
         places.retain(|place| self.stat(place).is_ok());
@@ -189,10 +195,23 @@ impl Overlay {
         git::is_repository(&self.marks_in(directory, entries))
     }
 
-    /// Whether git takes a directory itself for a repository.
-    fn is_repository(&self, directory: &str) -> bool {
-        // Only a file system that folds case has others, and there this one is found.
-        self.stat(&join(directory, "HEAD")).is_ok() && git::is_repository(&self.marks(directory))
+    /// Whether a directory has a `HEAD`, of whatever kind, and what its `.git` is.
+    fn head_and_git(&self, directory: &str) -> (bool, Option<FileType>) {
+        let places = ["HEAD", GIT].map(|name| join(directory, name));
+        let found = places.each_ref().map(|place| self.find(place).unwrap_or(Found::Nothing));
+        let on_disk = |found: &Found| matches!(found, Found::Disk);
+        // Only a file system that folds case has other spellings, and there these are found.
+        let spot = Spot::of(&*self.disk, &places[0]).ok().filter(|_| found.iter().any(on_disk));
+        let kind = |found: &Found, name: &str| match found {
+            Found::Nothing => None,
+            Found::Staged(_, kind) => Some(*kind),
+            Found::Disk => {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let stat = rustix::fs::statat(spot.as_ref()?.directory(), name, flags).ok()?;
+                Some(disk::file_type(&stat))
+            }
+        };
+        (kind(&found[0], "HEAD").is_some(), kind(&found[1], GIT))
     }
 
     /// What of a repository is in a directory.
@@ -263,9 +282,8 @@ impl Overlay {
     }
 
     /// What the `.git` of a directory leads to, if there is one.
-    fn control(&self, directory: &str) -> Option<Control> {
+    fn control(&self, directory: &str, kind: FileType) -> Option<Control> {
         let git = join(directory, GIT);
-        let kind = self.kind(&git).ok()??;
         let repository = match kind {
             FileType::Directory => Some(git.clone()),
             FileType::Symlink => self.resolve("", &git, true).ok(),
@@ -298,9 +316,17 @@ impl Overlay {
             if control.configs.len() >= MAX_CONFIGS || control.configs.contains(&config) {
                 continue;
             }
-            let real = self.resolve("", &config, true).unwrap_or_else(|_| config.clone());
-            let text = self.text(&real, MAX_CONFIG);
-            control.configs.extend([config, real.clone()]);
+            // Only one that is no plain file, or is not there, may be a link.
+            let (real, text) = match self.text(&config, MAX_CONFIG) {
+                Some(text) => (config.clone(), Some(text)),
+                None => {
+                    let real = self.resolve("", &config, true).unwrap_or_else(|_| config.clone());
+                    let text = self.text(&real, MAX_CONFIG);
+                    control.configs.push(config);
+                    (real, text)
+                }
+            };
+            control.configs.push(real.clone());
             let named = text.map(|text| git::named_by(&text)).unwrap_or_default();
             let above = disk::split(&real).0;
             waiting.extend(named.includes.iter().filter_map(|path| self.named(above, path)));
@@ -311,8 +337,14 @@ impl Overlay {
 
     /// Adds what the directory of hooks, or links in it, lead to.
     fn add_hooks(&self, hooks: &str, control: &mut Control) {
-        let Ok(real) = self.resolve("", hooks, true) else { return };
-        let entries = self.list(&real).unwrap_or_default();
+        let (real, entries) = match self.list(hooks) {
+            Ok(entries) => (hooks.to_owned(), entries),
+            Err(_) => {
+                let Ok(real) = self.resolve("", hooks, true) else { return };
+                let entries = self.list(&real).unwrap_or_default();
+                (real, entries)
+            }
+        };
         let links = entries.iter().filter(|entry| entry.kind == FileType::Symlink);
         let links = links
             .filter_map(|entry| self.resolve("", &join(&real, entry.name.to_str()?), true).ok());
