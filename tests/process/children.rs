@@ -28,7 +28,7 @@ pub(super) struct Scene {
     pub(super) user: Option<u32>,
     pub(super) tier: &'static str,
     /// The command and the guest, where every user can read them.
-    open: Rc<TempDir>,
+    pub(super) open: Rc<TempDir>,
 }
 
 impl Scene {

@@ -234,10 +234,7 @@ fn a_packed_manifest_is_checked_where_it_is() {
         let mut bytes = EMPTY.to_vec();
         let data = serde_json::to_vec(document).unwrap();
         wasm_encoder::ComponentSection::append_to_component(
-            &wasm_encoder::CustomSection {
-                name: manifest::SECTION.into(),
-                data: data.into(),
-            },
+            &wasm_encoder::CustomSection { name: manifest::SECTION.into(), data: data.into() },
             &mut bytes,
         );
         bytes
