@@ -6,7 +6,7 @@
 //! places once more before they are committed: several changes, or what is written to a file that
 //! is open, can make a repository that none of them makes alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +25,12 @@ const MAX_CONFIG: u64 = 1 << 20;
 
 /// How many files of one repository's configuration are looked at.
 const MAX_CONFIGS: usize = 32;
+
+/// How many words of its commands are looked at.
+const MAX_COMMANDS: usize = 1000;
+
+/// How many spellings of `HEAD` in a directory are read; more of them are taken for one.
+const MAX_HEADS: usize = 16;
 
 const GIT: &str = ".git";
 
@@ -54,9 +60,9 @@ struct Control {
     /// Files that are part of its configuration.
     configs: Vec<String>,
     /// Directories of hooks, and files that links in one lead to.
-    hooks: Vec<String>,
+    hooks: BTreeSet<String>,
     /// Words of commands in its configuration, as places.
-    commands: Vec<String>,
+    commands: BTreeSet<String>,
 }
 
 impl Guard {
@@ -67,7 +73,10 @@ impl Guard {
         }
         let (has_head, git) = tree.head_and_git(directory);
         let found = Arc::new(Known {
-            is_repository: has_head && git::is_repository(&tree.marks(directory)),
+            is_repository: has_head
+                && tree
+                    .list(directory)
+                    .is_ok_and(|entries| tree.has_repository(directory, &entries)),
             control: git.and_then(|kind| tree.control(directory, kind)),
         });
         // A tree that can't be changed may stay for long.
@@ -87,10 +96,38 @@ impl Overlay {
 
     /// Why nothing may be changed at a place, if that is so.
     pub fn refusal(&self, place: &str) -> Option<String> {
-        self.refusal_where(place, "is")
+        self.held(place, "is").or_else(|| {
+            let (directory, name) = disk::split(place);
+            let mark = Mark::of(name)?;
+            self.completes(directory, mark).then(|| repository(directory, "would be"))
+        })
     }
 
-    fn refusal_where(&self, place: &str, is: &str) -> Option<String> {
+    /// The first of the places that may not be changed as they are now, and why.
+    pub(in crate::workspace) fn refused<'a>(
+        &self,
+        places: impl Iterator<Item = &'a str> + Clone,
+    ) -> Option<(String, String)> {
+        // What was looked at before may be something else by now, where a mark was changed.
+        let marked = places.clone().map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
+        let marked: BTreeMap<&str, &str> = marked.collect();
+        {
+            let mut known = self.guard.known.lock().unwrap_or_else(PoisonError::into_inner);
+            marked.keys().for_each(|directory| drop(known.remove(*directory)));
+        }
+        let mut made = marked.iter().filter(|(directory, _)| {
+            self.list(directory).is_ok_and(|entries| self.has_repository(directory, &entries))
+        });
+        if let Some((directory, name)) = made.next() {
+            return Some((join(directory, name), repository(directory, "would be")));
+        }
+        let mut held =
+            places.filter_map(|place| Some((place.to_owned(), self.held(place, "would be")?)));
+        held.next()
+    }
+
+    /// Why a place is one that is protected already.
+    fn held(&self, place: &str, is: &str) -> Option<String> {
         if let Some(why) = protected(place) {
             return Some(why.to_owned());
         }
@@ -99,10 +136,7 @@ impl Overlay {
         for directory in above(place) {
             let known = self.guard.known(self, directory);
             if known.is_repository && !has_git {
-                return Some(format!(
-                    "{} {is} a git repository (HEAD, objects, refs)",
-                    shown(directory)
-                ));
+                return Some(repository(directory, is));
             }
             let Some(control) = &known.control else { continue };
             has_git = true;
@@ -116,31 +150,20 @@ impl Overlay {
                 return Some(format!("part of git's configuration in {}", join(directory, GIT)));
             }
         }
-        let (directory, name) = disk::split(place);
-        let mark = Mark::of(name)?;
-        let mut marks = self.marks(directory);
-        if mark != Mark::Head {
-            marks.push(mark);
-        }
-        git::is_repository(&marks).then(|| {
-            format!("{} would be a git repository (HEAD, objects, refs)", shown(directory))
-        })
+        None
     }
 
-    /// The first of the places that may not be changed as they are now, and why.
-    pub(in crate::workspace) fn refused<'a>(
-        &self,
-        places: impl Iterator<Item = &'a str> + Clone,
-    ) -> Option<(String, String)> {
-        // What was looked at before may be something else by now, where a mark was changed.
-        let marked = places.clone().map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
-        {
-            let mut known = self.guard.known.lock().unwrap_or_else(PoisonError::into_inner);
-            marked.for_each(|(directory, _)| drop(known.remove(directory)));
-        }
-        let mut refused = places
-            .filter_map(|place| Some((place.to_owned(), self.refusal_where(place, "would be")?)));
-        refused.next()
+    /// Whether a directory is a repository once it has this mark as well. Other spellings of names
+    /// wait for the commit: to look for those takes a listing.
+    fn completes(&self, directory: &str, mark: Mark) -> bool {
+        let has = |name: &str| self.stat(&join(directory, name)).is_ok();
+        let is_rest_here = match mark {
+            Mark::Head => return false,
+            Mark::CommonDirectory => true,
+            Mark::Objects => has("refs"),
+            Mark::Refs => has("objects"),
+        };
+        is_rest_here && has("HEAD") && self.is_head(&join(directory, "HEAD"))
     }
 
     /// What was written since the savepoint, or at all, that other programs execute by its name or
@@ -165,15 +188,13 @@ impl Overlay {
             let known = self.guard.known(self, directory);
             let control = known.control.as_ref()?;
             let parent = disk::split(place).0;
-            let is_hook = control
-                .hooks
-                .iter()
-                .any(|hooks| hooks == place || !hooks.is_empty() && hooks == parent);
+            let is_hook = control.hooks.contains(place)
+                || !parent.is_empty() && control.hooks.contains(parent);
             let git = join(directory, GIT);
             if is_hook {
                 Some(format!("git runs as a hook (by {git})"))
             } else {
-                let is_named = control.commands.iter().any(|command| command == place);
+                let is_named = control.commands.contains(place);
                 is_named.then(|| format!("git runs (by the configuration in {git})"))
             }
         })
@@ -192,7 +213,7 @@ impl Overlay {
 
     /// Whether git takes a directory, in which this is, for a repository.
     pub(in crate::workspace) fn has_repository(&self, directory: &str, entries: &[Listed]) -> bool {
-        git::is_repository(&self.marks_in(directory, entries))
+        git::is_repository(&self.marks(directory, entries))
     }
 
     /// Whether a directory has a `HEAD`, of whatever kind, and what its `.git` is.
@@ -214,16 +235,18 @@ impl Overlay {
         (kind(&found[0], "HEAD").is_some(), kind(&found[1], GIT))
     }
 
-    /// What of a repository is in a directory.
-    fn marks(&self, directory: &str) -> Vec<Mark> {
-        self.list(directory).map(|entries| self.marks_in(directory, &entries)).unwrap_or_default()
-    }
-
-    fn marks_in(&self, directory: &str, entries: &[Listed]) -> Vec<Mark> {
+    /// What of a repository is in a directory with these entries.
+    fn marks(&self, directory: &str, entries: &[Listed]) -> Vec<Mark> {
         let names = entries.iter().filter_map(|entry| entry.name.to_str());
+        let mut heads = 0;
         let marks = names.filter_map(|name| Some((name, Mark::of(name)?)));
         let counts = |(name, mark): &(&str, Mark)| {
-            *mark != Mark::Head || self.is_head(&join(directory, name))
+            if *mark != Mark::Head {
+                return true;
+            }
+            // Spellings of one name are without number.
+            heads += 1;
+            heads > MAX_HEADS || self.is_head(&join(directory, name))
         };
         marks.filter(counts).map(|(_, mark)| mark).collect()
     }
@@ -331,7 +354,9 @@ impl Overlay {
             let above = disk::split(&real).0;
             waiting.extend(named.includes.iter().filter_map(|path| self.named(above, path)));
             control.hooks.extend(named.hooks.iter().filter_map(|path| self.named(top, path)));
-            control.commands.extend(named.words.iter().filter_map(|path| self.named(top, path)));
+            let left = MAX_COMMANDS.saturating_sub(control.commands.len());
+            let words = named.words.iter().take(left);
+            control.commands.extend(words.filter_map(|path| self.named(top, path)));
         }
     }
 
@@ -350,7 +375,7 @@ impl Overlay {
             .filter_map(|entry| self.resolve("", &join(&real, entry.name.to_str()?), true).ok());
         control.hooks.extend(links);
         if real != hooks {
-            control.hooks.push(real);
+            control.hooks.insert(real);
         }
     }
 }
@@ -361,10 +386,12 @@ fn above(place: &str) -> impl Iterator<Item = &str> {
     ends.chain([""]).filter(move |_| !place.is_empty())
 }
 
-fn is_within(place: &str, directory: &str) -> bool {
-    place.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+fn repository(directory: &str, is: &str) -> String {
+    let shown =
+        if directory.is_empty() { "the workspace".to_owned() } else { format!("{directory}/") };
+    format!("{shown} {is} a git repository (HEAD, objects, refs)")
 }
 
-fn shown(directory: &str) -> String {
-    if directory.is_empty() { "the workspace".to_owned() } else { format!("{directory}/") }
+fn is_within(place: &str, directory: &str) -> bool {
+    place.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
