@@ -139,8 +139,9 @@ pub struct Limits {
     pub wall: Duration,
     /// Processor time of each process, in whole seconds.
     pub cpu_seconds: u64,
-    /// Resident memory of all processes together, in bytes. It is watched: a run can be above
-    /// it for some milliseconds before it ends.
+    /// Memory of all processes together, in bytes, with what they hold in files in memory, in
+    /// shared memory, pipes and sockets. It is watched: a run can be above it for some
+    /// milliseconds before it ends.
     pub memory: u64,
     /// Address space of each process, in bytes: an allocation beyond it fails. None by default,
     /// since many runtimes reserve far more than they use.
@@ -157,8 +158,8 @@ pub struct Limits {
     /// Bytes that the program may write to standard output, or to standard error, before the
     /// run is ended.
     pub stream: u64,
-    /// Temporary files in bytes, which tier A keeps in memory. Tier B has them on disk, where they
-    /// are watched.
+    /// Temporary files in bytes, which tier A keeps in memory: there they count as `memory` as
+    /// well. Tier B has them on disk, where they are watched.
     pub temporary: u64,
     /// Room that is left on the disk of each directory that is bounded, in bytes; half of what is
     /// free in the beginning, where that is less. It is watched.

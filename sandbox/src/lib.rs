@@ -31,6 +31,10 @@
 //! tier B each of its process groups at once. There, a new group waits until the helper has let it
 //! through, so all of them are known.
 //!
+//! Memory is counted in all places: processes, files in memory, System V's memory, shared memory
+//! and descriptors. What no count could find is refused. What a program may ask of the kernel is an
+//! allow list: [`system_calls`] prints it with the reasons.
+//!
 //! A program that starts processes faster than they are counted could leave no time for counting:
 //! the kernel's scheduler is fair to each session, and in tier A a program makes as many as it
 //! likes. But there RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14),

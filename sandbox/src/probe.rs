@@ -12,7 +12,7 @@ pub enum Tier {
     /// resource limits. The program sees only the paths it was given, and a loopback of its own.
     A,
     /// Landlock, seccomp and resource limits, where namespaces are not available. No sockets, no
-    /// overlay, no changing of modes, owners, times or extended attributes by path.
+    /// overlay, no changing of modes, owners, times or extended attributes by path, no `inotify`.
     B,
 }
 

@@ -94,7 +94,7 @@ fn a_lease_of_another_program_is_an_error_at_once() {
     let mut holder = leaseholder(&place);
     let started = Instant::now();
     let read = place.run(&["call", "files.read_file", r#"{"path": "held"}"#]);
-    let searched = place.run(&["call", "grep.search_text", r#"{"pattern": "text"}"#]);
+    let searched = place.run(&["call", "grep.search_text", r#"{"query": "text"}"#]);
     let took = started.elapsed();
     holder.kill().unwrap();
     holder.wait().unwrap();

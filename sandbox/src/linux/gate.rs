@@ -1,4 +1,4 @@
-//! A call that the supervisor decides about waits until it has been answered (seccomp's user
+//! A call that the supervisor decides about waits for its reply (seccomp's user
 //! notification, seccomp_unotify(2)): those of [`requests`](super::requests) in both tiers, and in
 //! tier B the calls that make a process group. Once the gate is closed, no [groups](super::groups)
 //! are added.
@@ -36,13 +36,23 @@ pub(super) struct Asked {
 pub(super) enum Reply {
     /// The kernel executes it.
     Continue,
-    /// It is answered with success, and not executed.
+    /// It succeeds, and is not executed.
     Done,
     /// It fails with this error.
     Failed(i32),
 }
 
 impl Gate {
+    fn new(listener: OwnedFd) -> Self {
+        // include/uapi/linux/seccomp.h of Linux 6.6: who asks and who answers take turns at once. An
+        // older kernel refuses, which only takes longer.
+        const SET_FLAGS: u64 = 0x4008_2104;
+        const SYNC_WAKE_UP: u64 = 1;
+        // SAFETY: the call takes a number.
+        unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
+        Self(listener)
+    }
+
     /// The call that waits, if there is one.
     ///
     /// # Errors
@@ -79,11 +89,11 @@ impl Gate {
         }
     }
 
-    /// Answers a call that waits.
+    /// Replies to a call that waits.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn answer(&self, call: &Asked, reply: Reply) -> io::Result<()> {
+    pub(super) fn reply(&self, call: &Asked, reply: Reply) -> io::Result<()> {
         let (error, flags) = match reply {
             Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
             Reply::Done => (0, 0),
@@ -182,7 +192,7 @@ impl Receiver {
             _ => None,
         });
         match listener {
-            Some(listener) if received.bytes > 0 => Ok(Gate(listener)),
+            Some(listener) if received.bytes > 0 => Ok(Gate::new(listener)),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }

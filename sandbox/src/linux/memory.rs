@@ -1,4 +1,4 @@
-//! How much memory a run holds, whatever holds it: processes, the tables for their addresses, files
+//! How much memory a run holds, in all places: processes, the tables for their addresses, files
 //! in memory, System V's memory, shared memory without a file, and descriptors.
 
 use std::fs;

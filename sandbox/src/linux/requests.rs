@@ -4,13 +4,15 @@
 //! program may write. On others it would reach beyond the run: other programs of the user wait for
 //! a lock. No filter can look at a file, so the supervisor does, and either does what was asked
 //! instead of the program, on the very file that it has looked at, or lets the kernel do it: where
-//! the process has one thread, nothing can exchange the file meanwhile.
+//! the process has one thread, nothing can exchange the file meanwhile. Where it has several, a lock
+//! that belongs to the process is looked at again afterwards.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use libc::{EBADF, EFAULT, EINVAL, ENOLCK, ENOMEM, EPERM};
 use rustix::fs::{Mode, Timespec, Timestamps, UTIME_NOW, fchmod, fstat, futimens};
@@ -39,11 +41,22 @@ impl Own {
     }
 }
 
+/// How long after it was allowed a lock is looked for all the time; later, once in this time.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// What is known about the calls of a run.
 pub(super) struct Requests {
     own: Own,
     waiting: Vec<Waiting>,
-    suspects: Vec<(Pid, OwnedFd)>,
+    suspects: Vec<Suspect>,
+}
+
+/// A process that was let take a lock of its own, and has several threads.
+struct Suspect {
+    process: Pid,
+    handle: OwnedFd,
+    asked: Instant,
+    looked_at: Instant,
 }
 
 /// A `flock` that is not free yet.
@@ -70,8 +83,7 @@ impl Requests {
                 true => Reply::Continue,
                 false => Reply::Failed(ENOMEM),
             },
-            libc::SYS_flock => return self.flock(gate, call),
-            libc::SYS_fcntl => self.lock(gate, &call)?,
+            libc::SYS_flock | libc::SYS_fcntl => return self.lock(gate, call),
             _ => match self.open_file(gate, &call)? {
                 Ok((file, true)) => change(&call, &file),
                 Ok((_, false)) => Reply::Failed(EPERM),
@@ -89,11 +101,11 @@ impl Requests {
     /// Tries the locks again that were not free.
     ///
     /// # Errors
-    /// The kernel refuses an answer.
+    /// The kernel refuses a reply.
     pub(super) fn retry(&mut self, gate: &Gate) -> io::Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             match take(&waiting.file, &waiting.call) {
-                Some(reply) => gate.answer(&waiting.call, reply)?,
+                Some(reply) => gate.reply(&waiting.call, reply)?,
                 None if gate.still_waits(&waiting.call) => self.waiting.push(waiting),
                 None => {}
             }
@@ -105,17 +117,46 @@ impl Requests {
     /// and so has one on a file that it can't write.
     pub(super) fn verify(&mut self) {
         let own = &self.own;
-        self.suspects.retain(|(pid, process)| match locks_what_is_not_its_own(*pid, own) {
-            Some(false) => true,
-            // It can't be looked at any more, which is the same.
-            Some(true) | None => {
-                let _ = pidfd_send_signal(process, Signal::KILL);
-                false
+        self.suspects.retain_mut(|suspect| {
+            // A lock that was waited for may come later.
+            if suspect.asked.elapsed() > SETTLED && suspect.looked_at.elapsed() < SETTLED {
+                return true;
             }
+            suspect.looked_at = Instant::now();
+            if locks_what_is_not_its_own(suspect.process, own) == Some(false) {
+                return true;
+            }
+            // One that can't be looked at has ended, or hides.
+            let _ = pidfd_send_signal(&suspect.handle, Signal::KILL);
+            false
         });
     }
 
-    /// Answers a `flock`, which belongs to the open file: so it can be done here.
+    /// Decides about a lock: `flock`, which belongs to the open file, or `fcntl`, which belongs to
+    /// the process.
+    fn lock(&mut self, gate: &Gate, call: Asked) -> Option<(Asked, Reply)> {
+        let descriptor = call.arguments[0] as i32;
+        let path = fs::read_link(format!("/proc/{}/fd/{descriptor}", call.thread.as_raw_nonzero()));
+        let has_one_thread = has_one_thread(call.thread);
+        // If so, it was this process all the time, and not a later one of the same number.
+        if !gate.still_waits(&call) {
+            return None;
+        }
+        let reply = match path {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Reply::Failed(EBADF),
+            Err(_) => Reply::Failed(ENOLCK),
+            Ok(path) if !self.own.holds(&path) => Reply::Done,
+            Ok(_) if has_one_thread => Reply::Continue,
+            Ok(_) if call.call == libc::SYS_flock => return self.flock(gate, call),
+            Ok(_) => match self.suspect(call.thread) {
+                Some(()) => Reply::Continue,
+                None => Reply::Failed(ENOLCK),
+            },
+        };
+        Some((call, reply))
+    }
+
+    /// Does a `flock` for a process of several threads, which could exchange the file.
     fn flock(&mut self, gate: &Gate, call: Asked) -> Option<(Asked, Reply)> {
         let reply = match self.open_file(gate, &call)? {
             Err(EBADF) => Reply::Failed(EBADF),
@@ -123,8 +164,6 @@ impl Requests {
             Ok((_, false)) => Reply::Done,
             Ok((file, true)) => match take(&file, &call) {
                 Some(reply) => reply,
-                // A signal may end this wait, and not one here.
-                None if has_one_thread(call.thread) => Reply::Continue,
                 None if self.waiting.len() < MOST_WAITING => {
                     self.waiting.push(Waiting { call, file });
                     return None;
@@ -135,31 +174,22 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Decides about a lock that belongs to a process, and can't be taken for it.
-    fn lock(&mut self, gate: &Gate, call: &Asked) -> Option<Reply> {
-        Some(match self.open_file(gate, call)? {
-            Err(EBADF) => Reply::Failed(EBADF),
-            Err(_) => Reply::Failed(ENOLCK),
-            Ok((_, false)) => Reply::Done,
-            Ok((_, true)) if has_one_thread(call.thread) => Reply::Continue,
-            Ok((_, true)) => match self.suspect(call.thread) {
-                Some(()) => Reply::Continue,
-                None => Reply::Failed(ENOLCK),
-            },
-        })
-    }
-
     /// Has a process looked at again.
     fn suspect(&mut self, thread: Pid) -> Option<()> {
         let process = tree::status(thread)?.process;
-        if !self.suspects.iter().any(|(known, _)| *known == process) {
-            self.suspects.push((process, pidfd_open(process, PidfdFlags::empty()).ok()?));
+        let now = Instant::now();
+        match self.suspects.iter_mut().find(|suspect| suspect.process == process) {
+            Some(suspect) => suspect.asked = now,
+            None => {
+                let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
+                self.suspects.push(Suspect { process, handle, asked: now, looked_at: now });
+            }
         }
         Some(())
     }
 
     /// The file that the first argument of a call is, and whether the program may write it; or
-    /// the error that the call gets. None if nobody waits for an answer any more.
+    /// the error that the call gets. None if the caller waits no more.
     fn open_file(&self, gate: &Gate, call: &Asked) -> Option<Result<(OwnedFd, bool), i32>> {
         let found = || -> rustix::io::Result<(OwnedFd, bool)> {
             let process = tree::status(call.thread).ok_or(Errno::SRCH)?.process;
@@ -171,14 +201,14 @@ impl Requests {
             Ok((file, is_own))
         };
         let found = found();
-        // If so, it was this process all the time, and not a later one of the same number.
         gate.still_waits(call).then(|| found.map_err(Errno::raw_os_error))
     }
 }
 
-/// Whether the process of a thread has no other.
+/// Whether the process of a thread has no other: its directory of threads has one entry.
 fn has_one_thread(thread: Pid) -> bool {
-    tree::status(thread).is_some_and(|status| status.threads == 1)
+    let threads = fs::metadata(format!("/proc/{}/task", thread.as_raw_nonzero()));
+    threads.is_ok_and(|threads| threads.nlink() == 3)
 }
 
 /// Does a `flock`. None if it was to wait and is not free.
@@ -193,8 +223,8 @@ fn take(file: &OwnedFd, call: &Asked) -> Option<Reply> {
     (error != libc::EWOULDBLOCK || operation & libc::LOCK_NB != 0).then_some(Reply::Failed(error))
 }
 
-/// Changes the mode or the times of a file that the program may write; nobody's owner is changed.
-/// As the kernel would, only for the owner: the supervisor may have more rights than the program.
+/// Changes the mode or the times of a file that the program may write, and never its owner. As the
+/// kernel would, only for the owner: the supervisor may have more rights than the program.
 fn change(call: &Asked, file: &OwnedFd) -> Reply {
     let done = |result: rustix::io::Result<()>| match result {
         Ok(()) => Reply::Done,
@@ -239,8 +269,8 @@ fn times(call: &Asked) -> Option<Timestamps> {
     Some(Timestamps { last_access: time(0)?, last_modification: time(16)? })
 }
 
-/// Whether a process has a lock of its own on a file that it can't write: proc(5),
-/// `/proc/pid/fdinfo`. None if it can't be looked at.
+/// Whether a process has a lock on a file that it can't write: proc(5), `/proc/pid/fdinfo`. None if
+/// it can't be looked at.
 fn locks_what_is_not_its_own(pid: Pid, own: &Own) -> Option<bool> {
     let process = format!("/proc/{}", tree::status(pid)?.thread.as_raw_nonzero());
     for entry in fs::read_dir(format!("{process}/fdinfo")).ok()? {

@@ -307,7 +307,7 @@ impl Supervisor<'_> {
         Ok(None)
     }
 
-    /// Answers a call that waits. Says whether the run must end.
+    /// Replies to a call that waits. Says whether the run must end.
     fn decide(&mut self, call: Asked) -> io::Result<Option<End>> {
         let Some(gate) = &self.gate else { return Ok(None) };
         if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
@@ -320,13 +320,13 @@ impl Supervisor<'_> {
             if moved.or_else(caller).is_some_and(|first| !self.groups.admit(first)) {
                 return Ok(Some(End::Limit(Limit::Processes)));
             }
-            gate.answer(&call, Reply::Continue)?;
+            gate.reply(&call, Reply::Continue)?;
             return Ok(None);
         }
         let (tree, most) = (self.tree, self.most_members());
         let members = || tree.members(most);
         if let Some((call, reply)) = self.requests.decide(gate, call, &mut self.memory, members) {
-            gate.answer(&call, reply)?;
+            gate.reply(&call, reply)?;
         }
         Ok(None)
     }

@@ -141,7 +141,7 @@ pub(super) fn status(pid: Pid) -> Option<Status> {
     Some(alive.map_or(status, |(status, _)| status))
 }
 
-/// The same of just this thread, and whether it has memory.
+/// The status of this thread alone, and whether it has memory.
 fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
     let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };

@@ -134,7 +134,7 @@ fn descriptors() -> Refused {
     )
 }
 
-/// Since Linux 6.10.
+/// A command of Linux 6.10 and later.
 const F_DUPFD_QUERY: c_int = 1027;
 
 /// `ioctl` by an allow list of requests: include/uapi/asm-generic/ioctls.h, linux/sockios.h,

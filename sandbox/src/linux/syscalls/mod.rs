@@ -24,7 +24,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Compiles the filters.
+    /// Compiles the filters of a tier.
     ///
     /// # Errors
     /// The processor is one that the compiler does not know.

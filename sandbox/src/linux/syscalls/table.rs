@@ -7,16 +7,16 @@ use libc::{
 
 use Answer::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
 
-/// What the filter answers to a call.
+/// What the filter says to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The kernel executes the call.
     Allow,
     /// The supervisor decides about the call.
     Ask,
-    /// The same, where an argument has one of these values; otherwise as [`Answer::Allow`].
+    /// [`Answer::Ask`] where an argument has one of these values, otherwise [`Answer::Allow`].
     AskIfEqual(u8, &'static [u32]),
-    /// The same, where an argument has all of these bits; otherwise as [`Answer::Allow`].
+    /// [`Answer::Ask`] where an argument has all of these bits, otherwise [`Answer::Allow`].
     AskIfBits(u8, u32),
     /// The call fails with this error. With 0 it succeeds, and does nothing.
     Fail(c_int),
@@ -35,7 +35,7 @@ impl Call {
     }
 }
 
-/// Calls that get the same answers for the same reason.
+/// Calls that are treated alike, for one reason.
 pub(super) struct Group {
     pub(super) name: &'static str,
     pub(super) reason: &'static str,
@@ -394,7 +394,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Writing out all of the machine's changes",
-        reason: "It would hold up whatever else writes. It succeeds and does nothing: the host \
+        reason: "It would hold up all other programs that write. It succeeds and does nothing: the host \
                  writes out what it keeps of a run.",
         tier_a: Fail(0),
         tier_b: Fail(0),
