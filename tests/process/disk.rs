@@ -29,7 +29,8 @@ fn fill(directory: &str, changes: &str) -> Value {
     json!({"program": "bash", "arguments": arguments, "changes": changes, "timeout_ms": 120_000})
 }
 
-/// Runs, and answers the most that was on the disk meanwhile beneath some directories, in bytes.
+/// Runs a command. Returns also the most bytes that were on the disk meanwhile beneath some
+/// directories.
 fn run_watched(mut command: Command, directories: &[&Path]) -> (Ended, u64) {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (done, over) = std::sync::mpsc::channel::<()>();
@@ -145,7 +146,7 @@ time.sleep(60)";
 }
 
 /// The command of a scene on a disk of its own of so many MiB: workspace and temporary files are on
-/// it. None where nobody may mount one.
+/// it. None without the right to mount one.
 fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -167,7 +168,7 @@ fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Com
     Some(small)
 }
 
-/// Whoever ignores that a write has failed, and says that all is well.
+/// The program ignores that a write has failed, and exits with 0.
 #[test]
 fn a_full_disk_is_never_a_success() {
     for scene in Scene::all() {
@@ -185,7 +186,7 @@ fn a_full_disk_is_never_a_success() {
             let command = scene.command(&args);
             let Some(mut small) = on_small_disk(&scene, &command, 48) else { return };
             let ended = Ended::of(&mut small);
-            assert_stopped(&ended, "DiskFull", " is full (", &scene);
+            assert_stopped(&ended, "DiskFull", " is full or nearly so: ", &scene);
         }
     }
 }
@@ -206,6 +207,5 @@ fn a_tool_that_writes_to_a_full_disk_fails_with_that() {
         let Some(mut small) = on_small_disk(&root, &plain, 8) else { return };
         let ended = Ended::of(&mut small);
         assert_stopped(&ended, "DiskFull", "free some room", &root);
-        assert!(ended.stdout.contains("executed") || ended.stdout.contains("\"ok\""), "{ended:?}");
     }
 }

@@ -183,7 +183,8 @@ impl Host {
     }
 }
 
-/// What a call that would do something other than what the person saw answers. `why` follows that.
+/// The failure of a call that would do something other than what the person saw. `why` continues its
+/// message.
 pub fn outdated(why: &str) -> Failure {
     let message = format!(
         "what this call would do is not, or no longer, what the person saw{why}; make the call \

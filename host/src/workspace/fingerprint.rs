@@ -3,7 +3,7 @@
 //!
 //! Of each file, link and directory at any depth its name, type, permissions, owner and inode
 //! count, and of what is no directory its size and times as well. The time of the last change of an
-//! inode is the kernel's: whoever writes to a file can set back when it was modified, but not this.
+//! inode is the kernel's: a program that writes to a file can set back when it was modified, but not this.
 //! One change is not seen at once: of a page that another program has mapped for writing and has
 //! written to before, until the kernel writes it to the disk.
 
@@ -50,7 +50,7 @@ pub enum FingerprintError {
          are nested more than {DEEPEST} deep"
     )]
     TooLarge,
-    /// Somebody was changing it all the time.
+    /// Other programs were changing it all the time.
     #[error("it is being changed: {}", .0.join(", "))]
     Changing(Vec<String>),
     /// The system said no.
