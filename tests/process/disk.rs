@@ -147,6 +147,7 @@ time.sleep(60)";
 
 /// The command of a scene on a disk of its own of so many MiB: workspace and temporary files are on
 /// it. None without the right to mount one.
+#[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
 fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -194,18 +195,16 @@ fn a_full_disk_is_never_a_success() {
 /// What a tool writes itself.
 #[test]
 fn a_tool_that_writes_to_a_full_disk_fails_with_that() {
-    for scene in Scene::all() {
+    for mut scene in Scene::all() {
+        scene.user = None;
         let content = "x".repeat(6 << 20);
         let envelope = scene.place.home_file("envelope.json");
         let action = |path| json!({"type": "write_file", "path": path, "content": content});
         let text = json!({"actions": [action("a"), action("b")]}).to_string();
         fs::write(&envelope, text).unwrap();
-        let built = crate::support::built().join("cofferdam");
-        let mut plain = Command::new(built);
-        plain.args(["run", envelope.to_str().unwrap()]);
-        let root = Scene { user: None, ..scene };
-        let Some(mut small) = on_small_disk(&root, &plain, 8) else { return };
+        let plain = scene.place.command(&["run", envelope.to_str().unwrap()]);
+        let Some(mut small) = on_small_disk(&scene, &plain, 8) else { return };
         let ended = Ended::of(&mut small);
-        assert_stopped(&ended, "DiskFull", "free some room", &root);
+        assert_stopped(&ended, "DiskFull", "free some room", &scene);
     }
 }
