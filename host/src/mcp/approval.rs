@@ -219,6 +219,10 @@ impl Approver for Person {
     ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>> {
         self.ask(proposal).boxed()
     }
+
+    fn was_asked(&self) -> bool {
+        matches!(self.way, Way::Answered(..))
+    }
 }
 
 /// Whether a client shows forms: one that says nothing more of elicitation does, but not one that

@@ -192,19 +192,20 @@ impl Walk {
             self.recent.push(path.to_owned());
         }
         self.digest.update(name.as_bytes_with_nul());
-        self.digest.update(stat.st_mode.to_le_bytes());
-        for number in [stat.st_uid, stat.st_gid] {
-            self.digest.update(number.to_le_bytes());
-        }
-        for number in [stat.st_dev, stat.st_ino] {
-            self.digest.update(number.to_le_bytes());
-        }
+        let mut numbers = [0_u64; 8];
+        numbers[..5].copy_from_slice(&[
+            stat.st_mode.into(),
+            stat.st_uid.into(),
+            stat.st_gid.into(),
+            stat.st_dev,
+            stat.st_ino,
+        ]);
         // A directory is what is in it.
         if !is_directory {
-            for number in [stat.st_size, modified, changed] {
-                self.digest.update(number.to_le_bytes());
-            }
+            let times = [stat.st_size, modified, changed];
+            numbers[5..].copy_from_slice(&times.map(i64::cast_unsigned));
         }
+        self.digest.update(numbers.map(u64::to_le_bytes).as_flattened());
     }
 }
 
