@@ -50,7 +50,7 @@ impl Usage {
     }
 }
 
-/// What a directory holds, whatever the permissions of the directories in it; what is found by
+/// What a directory holds, also in directories without permissions; what is found by
 /// then as soon as that is above `most`. Directories that are nested more than 256 deep count as
 /// more than any number of entries.
 ///
@@ -76,7 +76,7 @@ impl Count {
     /// # Errors
     /// The directory itself can't be read.
     pub(crate) fn directory(&mut self, top: impl AsFd, most: Usage) -> io::Result<()> {
-        // Each is open: somebody may move them about meanwhile.
+        // Each stays open, since the program may move them meanwhile.
         let mut open = vec![Dir::read_from(top)?];
         while let Some(directory) = open.last_mut() {
             // One that was removed meanwhile can't be read.
@@ -139,7 +139,7 @@ fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Res
         Err(Errno::ACCESS) => {}
         opened => return opened,
     }
-    // By its descriptor: by its name, a link could have taken its place.
+    // By its descriptor: at its name, a link could have taken its place.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(parent, name, flags, Mode::empty())?;
     let mode = fstat(&found)?.st_mode;
@@ -178,7 +178,7 @@ mod tests {
         // A hole takes no room.
         fs::File::create(top.join("hole")).unwrap().set_len(1 << 40).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
-        // Nobody may look into it.
+        // Without any permission.
         fs::set_permissions(top.join("a"), Permissions::from_mode(0)).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
         assert_eq!(fs::metadata(top.join("a")).unwrap().permissions().mode() & 0o777, 0);

@@ -75,7 +75,7 @@ fn calls() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// What somebody does while the question is open, and what is named for it.
+/// A change while the question is open, and the path that is named for it.
 type Meanwhile = (&'static str, fn(&Path));
 
 const CHANGES: [Meanwhile; 7] = [
@@ -151,7 +151,7 @@ fn what_has_not_changed_runs_as_it_was_shown() {
     }
 }
 
-/// Somebody is as quick as they can be: the change comes when the program runs already.
+/// The change comes when the program runs already.
 #[test]
 fn what_changes_while_an_approved_program_runs_is_not_kept() {
     for tier in ["A", "B"] {

@@ -29,7 +29,8 @@ fn fill(directory: &str, changes: &str) -> Value {
     json!({"program": "bash", "arguments": arguments, "changes": changes, "timeout_ms": 120_000})
 }
 
-/// Runs, and answers the most that was on the disk meanwhile beneath some directories, in bytes.
+/// Runs a command. Returns also the most bytes that were on the disk meanwhile beneath some
+/// directories.
 fn run_watched(mut command: Command, directories: &[&Path]) -> (Ended, u64) {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (done, over) = std::sync::mpsc::channel::<()>();
@@ -145,7 +146,8 @@ time.sleep(60)";
 }
 
 /// The command of a scene on a disk of its own of so many MiB: workspace and temporary files are on
-/// it. None where nobody may mount one.
+/// it. None without the right to mount one.
+#[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
 fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -167,7 +169,7 @@ fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Com
     Some(small)
 }
 
-/// Whoever ignores that a write has failed, and says that all is well.
+/// The program ignores that a write has failed, and exits with 0.
 #[test]
 fn a_full_disk_is_never_a_success() {
     for scene in Scene::all() {
@@ -185,7 +187,7 @@ fn a_full_disk_is_never_a_success() {
             let command = scene.command(&args);
             let Some(mut small) = on_small_disk(&scene, &command, 48) else { return };
             let ended = Ended::of(&mut small);
-            assert_stopped(&ended, "DiskFull", " is full (", &scene);
+            assert_stopped(&ended, "DiskFull", " is full or nearly so: ", &scene);
         }
     }
 }
@@ -193,19 +195,16 @@ fn a_full_disk_is_never_a_success() {
 /// What a tool writes itself.
 #[test]
 fn a_tool_that_writes_to_a_full_disk_fails_with_that() {
-    for scene in Scene::all() {
+    for mut scene in Scene::all() {
+        scene.user = None;
         let content = "x".repeat(6 << 20);
         let envelope = scene.place.home_file("envelope.json");
         let action = |path| json!({"type": "write_file", "path": path, "content": content});
         let text = json!({"actions": [action("a"), action("b")]}).to_string();
         fs::write(&envelope, text).unwrap();
-        let built = crate::support::built().join("cofferdam");
-        let mut plain = Command::new(built);
-        plain.args(["run", envelope.to_str().unwrap()]);
-        let root = Scene { user: None, ..scene };
-        let Some(mut small) = on_small_disk(&root, &plain, 8) else { return };
+        let plain = scene.place.command(&["run", envelope.to_str().unwrap()]);
+        let Some(mut small) = on_small_disk(&scene, &plain, 8) else { return };
         let ended = Ended::of(&mut small);
-        assert_stopped(&ended, "DiskFull", "free some room", &root);
-        assert!(ended.stdout.contains("executed") || ended.stdout.contains("\"ok\""), "{ended:?}");
+        assert_stopped(&ended, "DiskFull", "free some room", &scene);
     }
 }

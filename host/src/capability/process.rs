@@ -237,7 +237,7 @@ impl CallState {
         failed(what, error)
     }
 
-    /// Has the call fail where there is no room on a disk: whatever its tool makes of the error.
+    /// Makes the call fail where a disk is full, also if its tool ignores the error.
     fn note_full(&self, error: &io::Error) {
         if is_full(error) {
             let message = self.surroundings.workspace.is_full(error);

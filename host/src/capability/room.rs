@@ -74,8 +74,9 @@ impl<'a> Room<'a> {
                     Place::Temporary => "its temporary files",
                 };
                 let message = format!(
-                    "'{program}' was stopped since the disk of {of} is full ({} MB and {files} \
-                     files are left); free some room and call again",
+                    "'{program}' was stopped since the disk of {of} is full or nearly so: {} MB and \
+                     {files} files are left, and a run leaves 256 MB, or half of what there was; \
+                     free some room and call again",
                     free / 1_000_000
                 );
                 (FULL, message)

@@ -50,6 +50,10 @@ pub trait Approver: Send + Sync {
         &'a self,
         proposal: &'a Proposal,
     ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>>;
+
+    /// Whether the person was asked at an earlier call, so that the workspace of this moment is not
+    /// what the answer is about.
+    fn was_asked(&self) -> bool;
 }
 
 /// What a person's yes holds for.
@@ -90,7 +94,10 @@ impl Host {
         let mut cancel = options.cancel.clone();
         let ask = async {
             let diff = self.preview(executor, id, call, options.client).await?;
-            let tree = if diff.is_none() { Some(self.fingerprint(&tool).await?) } else { None };
+            let tree = match diff {
+                None if !approver.was_asked() => Some(self.fingerprint(&tool).await?),
+                _ => None,
+            };
             let proposal = Proposal { tool, args: call.args().clone(), diff, tree };
             let tree = approver.approve(&proposal).await?;
             Ok(Approved { diff: proposal.diff, tree })
@@ -185,7 +192,8 @@ impl Host {
     }
 }
 
-/// What a call that would do something other than what the person saw answers. `why` follows that.
+/// The failure of a call that would do something other than what the person saw. `why` continues its
+/// message.
 pub fn outdated(why: &str) -> Failure {
     let message = format!(
         "what this call would do is not, or no longer, what the person saw{why}; make the call \

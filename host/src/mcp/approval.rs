@@ -48,7 +48,7 @@ pub(super) struct Pending(Mutex<HashMap<String, Question>>);
 struct Question {
     /// Of the proposal that was shown.
     digest: String,
-    /// The workspace then.
+    /// The workspace when the person was asked.
     tree: Option<Fingerprint>,
     /// The role that it was asked under.
     role: Option<String>,
@@ -73,8 +73,7 @@ impl Pending {
         handle
     }
 
-    /// The open question of this handle, which is answered by that. One of another role is none of
-    /// this one's, and stays open.
+    /// Takes the open question of this handle. A question of another role stays open.
     fn take(&self, handle: &str, role: Option<&str>) -> Option<Question> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.get(handle).filter(|question| question.role.as_deref() == role)?;
@@ -219,6 +218,10 @@ impl Approver for Person {
         proposal: &'a Proposal,
     ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>> {
         self.ask(proposal).boxed()
+    }
+
+    fn was_asked(&self) -> bool {
+        matches!(self.way, Way::Answered(..))
     }
 }
 

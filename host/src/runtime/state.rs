@@ -58,7 +58,7 @@ impl Control {
         self.deadline
     }
 
-    /// Notes why the call has failed, whatever its tool and its backends make of it.
+    /// Makes the call fail with this, also if its tool or a backend reports a success.
     pub(crate) fn note(&self, stop: Stop) {
         self.noted.get_or_init(|| stop);
     }

@@ -53,7 +53,7 @@ pub struct Cache<'a> {
 }
 
 impl Cache<'_> {
-    /// Where it is.
+    /// The absolute path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -110,7 +110,8 @@ impl Workspace {
         Ok(Cache { workspace: self, name, path, usage, begun: Instant::now(), _lock: lock })
     }
 
-    /// Removes what was not used for the longest time, if there is too much and nobody uses it.
+    /// Removes the entries that were not used for the longest time, if the cache is too large and no
+    /// run uses it.
     fn make_room(
         &self,
         name: &str,
@@ -128,7 +129,7 @@ impl Workspace {
             return Ok(found);
         }
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            // Whoever uses it is watched as well.
+            // The runs that use it are watched as well.
             Err(Errno::WOULDBLOCK) => return Ok(found),
             locked => locked?,
         }
@@ -171,7 +172,7 @@ struct Entry {
     usage: Usage,
 }
 
-/// What is at the top of a cache that nobody uses now.
+/// What is at the top of a cache that no run uses now.
 fn entries(directory: &OwnedFd) -> io::Result<Vec<Entry>> {
     let mut found = Vec::new();
     for entry in disk::entries(directory)? {
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(open(&root).cache("p", MOST).unwrap().usage().bytes, 720_000);
         fill(&path, "d", 240_000, 150);
         fs::set_permissions(path.join("b"), fs::Permissions::from_mode(0)).unwrap();
-        // Somebody uses it: another process would hold such a lock.
+        // A run uses it: another process would hold the same lock.
         let other = open(&root);
         let user = other.cache("p", u64::MAX).unwrap();
         assert!(open(&root).cache("p", MOST).unwrap().usage().bytes > 720_000);

@@ -3,7 +3,7 @@
 //!
 //! Of each file, link and directory at any depth its name, type, permissions, owner and inode
 //! count, and of what is no directory its size and times as well. The time of the last change of an
-//! inode is the kernel's: whoever writes to a file can set back when it was modified, but not this.
+//! inode is the kernel's: a program that writes to a file can set back when it was modified, but not this.
 //! One change is not seen at once: of a page that another program has mapped for writing and has
 //! written to before, until the kernel writes it to the disk.
 
@@ -50,7 +50,7 @@ pub enum FingerprintError {
          are nested more than {DEEPEST} deep"
     )]
     TooLarge,
-    /// Somebody was changing it all the time.
+    /// Other programs were changing it all the time.
     #[error("it is being changed: {}", .0.join(", "))]
     Changing(Vec<String>),
     /// The system said no.
@@ -192,19 +192,20 @@ impl Walk {
             self.recent.push(path.to_owned());
         }
         self.digest.update(name.as_bytes_with_nul());
-        self.digest.update(stat.st_mode.to_le_bytes());
-        for number in [stat.st_uid, stat.st_gid] {
-            self.digest.update(number.to_le_bytes());
-        }
-        for number in [stat.st_dev, stat.st_ino] {
-            self.digest.update(number.to_le_bytes());
-        }
+        let mut numbers = [0_u64; 8];
+        numbers[..5].copy_from_slice(&[
+            stat.st_mode.into(),
+            stat.st_uid.into(),
+            stat.st_gid.into(),
+            stat.st_dev,
+            stat.st_ino,
+        ]);
         // A directory is what is in it.
         if !is_directory {
-            for number in [stat.st_size, modified, changed] {
-                self.digest.update(number.to_le_bytes());
-            }
+            let times = [stat.st_size, modified, changed];
+            numbers[5..].copy_from_slice(&times.map(i64::cast_unsigned));
         }
+        self.digest.update(numbers.map(u64::to_le_bytes).as_flattened());
     }
 }
 

@@ -135,7 +135,7 @@ impl Watch {
     }
 
     /// Opens once more, by their paths, what the program sees under its own path: there, this
-    /// process may be somebody else than it was.
+    /// process may run as another user than before.
     pub(super) fn enter(&mut self) {
         for place in &mut self.places {
             let here = open(&place.shown);

@@ -28,7 +28,7 @@ pub fn fill(how: &str) {
                 let directory = PathBuf::from(std::env::var_os("TMPDIR").unwrap());
                 fs::write(directory.join(number.to_string()), &block).unwrap();
             }
-            // Nobody may list what is in there.
+            // The directory can't be listed.
             "hidden" => {
                 if number == 0 {
                     fs::DirBuilder::new().mode(0o300).create("d").unwrap();
@@ -71,7 +71,7 @@ fn bounded(directory: PathBuf) -> Bounded {
     Bounded { directory, bytes: MOST.0, entries: MOST.1, held: (0, 0) }
 }
 
-/// What is on the disk, whoever may see it.
+/// What is on the disk, in bytes.
 fn held(directory: &Path) -> u64 {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
