@@ -20,7 +20,9 @@ use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
 use crate::workspace::path::by_names;
-use crate::workspace::{Cache, FULL, Means, Protected, Shown, View, Workspace, is_full};
+use crate::workspace::{
+    Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full,
+};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -199,13 +201,7 @@ impl CallState {
             cache.filter(|_| room.is_cache(limit)).map(Cache::count_again);
         }
         if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
-            let files = &self.files;
-            view.keep(&tree, files.quota(), &|place| files.allow_change(place)).map_err(
-                |error| {
-                    self.note_full(&error);
-                    Error::Changes(error.to_string())
-                },
-            )?;
+            self.keep(view, &tree)?;
         }
         let captured = |captured: sandbox::Captured| Captured {
             bytes: captured.bytes,
@@ -217,6 +213,16 @@ impl CallState {
             stderr: captured(report.stderr),
             duration_ms: u32::try_from(report.wall.as_millis()).unwrap_or(u32::MAX),
             workspace: top.display().to_string(),
+        })
+    }
+
+    /// Takes what a program changed into the call's transaction.
+    fn keep(&self, view: View, tree: &Overlay) -> std::result::Result<(), Error> {
+        let files = &self.files;
+        let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
+        kept.map_err(|error| {
+            self.note_full(&error);
+            Error::Changes(error.to_string())
         })
     }
 
@@ -239,7 +245,8 @@ impl CallState {
 
     /// Makes the call fail where a disk is full, also if its tool ignores the error.
     fn note_full(&self, error: &io::Error) {
-        if is_full(error) {
+        // The call's own limits are errors of the same kind.
+        if is_full(error) && self.files.exceeded().is_none() {
             let message = self.surroundings.workspace.is_full(error);
             self.control().note(Stop::Room(FULL, message));
         }
