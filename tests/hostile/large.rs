@@ -58,7 +58,12 @@ fn hostile() -> Vec<(&'static str, String, u16, &'static str)> {
             400,
             "besides the arguments of a tool",
         ),
-        ("a list of numbers", call_with(&format!("[{}1]", "1,".repeat(90_000))), 200, "InvalidArguments"),
+        (
+            "a list of numbers",
+            call_with(&format!("[{}1]", "1,".repeat(90_000))),
+            200,
+            "InvalidArguments",
+        ),
     ]
 }
 
@@ -103,7 +108,11 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
     let body = call_with(&Value::from(content.clone()).to_string());
     let begun = Instant::now();
     let answer = server.ask(&post(&body));
-    println!("15 MiB written: {:?}, {} MiB, {before} before", begun.elapsed(), server.peak_memory());
+    println!(
+        "15 MiB written: {:?}, {} MiB, {before} before",
+        begun.elapsed(),
+        server.peak_memory()
+    );
     assert_eq!(answer.0, 200, "{}", text_of(&answer));
     assert!(!text_of(&answer).contains("isError\":true"), "{}", text_of(&answer));
     assert_eq!(place.read("a.txt"), content);
@@ -196,7 +205,10 @@ fn a_line_is_refused_with_its_number() {
         ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let found = |text: &str| said.iter().any(|answer| answer.to_string().contains(text));
     assert!(found("more than 200000 values"), "{said:?}");
-    assert!(said.iter().all(|answer| answer["id"] == 1 || answer["method"].is_string()), "{said:?}");
+    assert!(
+        said.iter().all(|answer| answer["id"] == 1 || answer["method"].is_string()),
+        "{said:?}"
+    );
     assert!(found("files__read_file"), "the list is missing: {said:?}");
     assert_eq!(place.read("a.txt").len(), filled("x").len());
 }

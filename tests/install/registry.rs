@@ -280,11 +280,8 @@ fn a_token_is_got_where_the_registry_says() {
     let words = format!("`tokens = 'http://{}'` below", tokens.address());
     says(&ended.stderr, &["wants the password that you keep for it sent to", &words]);
     assert_eq!((ended.status, tokens.asked().len()), (1, before));
-    let settings = format!(
-        "[registries.'{}']\ntokens = 'http://{}'\n",
-        registry.address(),
-        tokens.address()
-    );
+    let settings =
+        format!("[registries.'{}']\ntokens = 'http://{}'\n", registry.address(), tokens.address());
     configure(&place, &settings);
     let ended = install();
     let words = format!("http://{} has no public address", store.address());

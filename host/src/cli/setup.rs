@@ -180,8 +180,8 @@ pub fn agent(role: &str) -> Result<Option<Agent>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
     }
-    let text = text::read(Path::new(role))
-        .map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
+    let text =
+        text::read(Path::new(role)).map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
     Agent::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 

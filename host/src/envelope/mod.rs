@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use json::parse;
 #[cfg(any(feature = "engine", test))]
 pub(crate) use json::VALUES;
+pub(crate) use json::parse;
 #[cfg(feature = "engine")]
 pub(crate) use json::{count, parse_answer, parse_counted, size};
 
@@ -489,7 +489,8 @@ mod tests {
 
     #[test]
     fn a_document_has_a_bound_in_its_values_and_its_depth() {
-        let list = |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
+        let list =
+            |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
         // The object, two names, a string and the list itself.
         assert!(decode(&list(VALUES - 5), Mode::Strict).is_ok());
         for mode in [Mode::Strict, Mode::Lenient] {

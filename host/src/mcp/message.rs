@@ -311,8 +311,20 @@ mod tests {
         let most = begun.elapsed() * 20 + std::time::Duration::from_secs(1);
         for (what, text, code, id, wanted) in [
             ("nested", fill("{\"a\":"), -32700, Value::Null, "recursion limit"),
-            ("nested params", format!("{head}{}", fill("[")), -32700, Value::Null, "recursion limit"),
-            ("small values", format!("{head}[{}[]]}}}}", fill("[],")), -32600, json!(7), "200000 values"),
+            (
+                "nested params",
+                format!("{head}{}", fill("[")),
+                -32700,
+                Value::Null,
+                "recursion limit",
+            ),
+            (
+                "small values",
+                format!("{head}[{}[]]}}}}", fill("[],")),
+                -32600,
+                json!(7),
+                "200000 values",
+            ),
             (
                 "small values and a key that stands twice",
                 format!("{head}1,\"b\":[{}[]]}}}}", fill("[],")),
@@ -320,15 +332,31 @@ mod tests {
                 json!(7),
                 "the key 'b' stands here twice",
             ),
-            ("a large id", format!(r#"{{"method":"a","id":[{}[]]}}"#, fill("[],")), -32600, Value::Null, "values"),
-            ("a large string", format!("{head}\"{}\"}}}}", fill("x")), -32600, json!(7), "besides the arguments"),
+            (
+                "a large id",
+                format!(r#"{{"method":"a","id":[{}[]]}}"#, fill("[],")),
+                -32600,
+                Value::Null,
+                "values",
+            ),
+            (
+                "a large string",
+                format!("{head}\"{}\"}}}}", fill("x")),
+                -32600,
+                json!(7),
+                "besides the arguments",
+            ),
             ("not closed", format!("{head}[{}", fill("\"x\",")), -32700, Value::Null, "values"),
         ] {
             let begun = std::time::Instant::now();
             let malformed = split(text.as_bytes()).err().unwrap();
             let took = begun.elapsed();
             let answer = malformed.answer();
-            assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &id), "{what}: {answer}");
+            assert_eq!(
+                (&answer["error"]["code"], &answer["id"]),
+                (&json!(code), &id),
+                "{what}: {answer}"
+            );
             let found = answer["error"]["message"].as_str().unwrap_or_default();
             assert!(found.contains(wanted), "{what}: {answer}");
             assert!(took < most, "{what}: {took:?}, more than {most:?}");
@@ -342,7 +370,8 @@ mod tests {
             "x".repeat(15 << 20)
         );
         let split = split(text.as_bytes()).unwrap();
-        let rest = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{}}}"#;
+        let rest =
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{}}}"#;
         assert_eq!((split.text.as_str(), split.rest.to_string().as_str()), (rest, rest));
         let arguments = split.arguments.unwrap();
         assert_eq!(arguments["c"].to_string(), "[1]");

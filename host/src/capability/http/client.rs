@@ -170,11 +170,12 @@ impl Client {
         let settings =
             OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
         let stream = timeout(CONNECTING, self.connector.connect_within(&settings, reach)).await;
-        let stream = stream
-            .map_err(|_| broken(&"it was not reached in time"))?
-            .map_err(|refused| match refused.error {
-                Error::DestinationIpProhibited => ClientError::Private(origin.clone()),
-                _ => ClientError::Unreachable(refused.why),
+        let stream =
+            stream.map_err(|_| broken(&"it was not reached in time"))?.map_err(|refused| {
+                match refused.error {
+                    Error::DestinationIpProhibited => ClientError::Private(origin.clone()),
+                    _ => ClientError::Unreachable(refused.why),
+                }
             })?;
         let handshake = protocol().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;

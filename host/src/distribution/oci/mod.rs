@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
-pub use session::{Login, tokens};
 use session::Session;
+pub use session::{Login, tokens};
 
 use super::{FetchError, Fetched};
 use crate::capability::Client;
