@@ -136,7 +136,9 @@ fn documents(
                 }
             }
             Found::Mistake(error) => {
-                let range = bracket..bracket + line_end(rest);
+                // Further than that it does not matter where its line ends.
+                let end = beginning(rest).find('\n').unwrap_or(rest.len());
+                let range = bracket..bracket + end;
                 documents.push(Candidate { range, mistake: Some(error) });
             }
             Found::Nothing => {}

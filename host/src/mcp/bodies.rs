@@ -157,25 +157,29 @@ impl Bodies {
         let most = (text.len() / 2 + 1).min(VALUES);
         let values = self.part(&self.0.values, from, most).await;
         let mut values = values.ok_or(Refused::Full)?;
+        // Its parts of the budgets go along: the client may go away meanwhile.
         let split = blocking(move || {
-            let split = message::split(&text);
-            drop(text);
-            split
+            let split = message::split(&text)?;
+            values.shrink(split.values);
+            Ok((split, (held, values)))
         });
-        let split = split.await.map_err(Refused::Malformed)?;
-        values.shrink(split.values);
-        let loaded = Loaded { arguments: Mutex::new(split.arguments), _held: (held, values) };
+        let (split, held) = split.await.map_err(Refused::Malformed)?;
+        let loaded = Loaded { arguments: Mutex::new(split.arguments), _held: held };
         let load = Some(Load(Arc::new(loaded)));
         Ok(Taken { document: split.rest, text: split.text.into(), load })
     }
 }
 
 impl Load {
-    /// The arguments that were left out of a request; each is had once.
-    pub fn arguments(extensions: &Extensions) -> Option<JsonObject> {
+    /// That of a request, if it is a large one.
+    pub fn of(extensions: &Extensions) -> Option<Self> {
         let of_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
-        let Self(loaded) = extensions.get::<Self>().or_else(of_http)?;
-        loaded.arguments.lock().unwrap_or_else(PoisonError::into_inner).take()
+        extensions.get::<Self>().or_else(of_http).cloned()
+    }
+
+    /// The arguments that were left out of the request. They are had once.
+    pub fn arguments(&self) -> Option<JsonObject> {
+        self.0.arguments.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

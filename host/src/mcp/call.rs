@@ -57,7 +57,7 @@ impl Server {
         let person = Arc::new(Person::new(pending, place, role, &mut request, &context));
         let connection = Connection::of(&context.extensions);
         let asked = Request::of(&context.extensions);
-        let large = Load::arguments(&context.extensions);
+        let load = Load::of(&context.extensions);
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(REPORTS);
         let options = RunOptions {
@@ -73,13 +73,13 @@ impl Server {
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
         let ended = {
-            let small = request.arguments.unwrap_or_default();
+            let args = request.arguments.unwrap_or_default();
             let mut call = std::pin::pin!(async {
-                match large {
-                    None => offer.host.call_parsed(&request.name, small, &options).await,
-                    Some(args) => {
+                match load {
+                    None => offer.host.call_parsed(&request.name, args, &options).await,
+                    Some(load) => {
                         let call = (request.name.to_string(), args, options);
-                        apart(Arc::clone(&offer), call).await
+                        apart(Arc::clone(&offer), load, call).await
                     }
                 }
             });
@@ -143,11 +143,13 @@ impl Server {
 /// no other client waits for that. It ends when nothing waits for it any more.
 async fn apart(
     offer: Arc<Offer>,
+    load: Load,
     (tool, args, options): (String, JsonObject, RunOptions),
 ) -> Result<Single, Refusal> {
     let (_waiting, gone) = oneshot::channel::<()>();
     let runtime = Handle::current();
     let call = async move {
+        let args = load.arguments().unwrap_or(args);
         tokio::select! {
             ended = offer.host.call_parsed(&tool, args, &options) => ended,
             _ = gone => Err(Refusal::whole(RefusalCode::InvalidEnvelope, "a client", "none")),
