@@ -3,12 +3,13 @@
 //!
 //! The bounds here are generous, for machines that are busy with other tests. The figures that are
 //! promised (100 ms, 300 MiB) are checked where `COFFERDAM_STRICT` is set: see CONTRIBUTING.md.
+#![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
