@@ -75,7 +75,7 @@ fn ask(server: &Server, session: &str, message: &Value) -> (u16, String, String)
     server.ask(&post(message).with("Mcp-Session-Id", session))
 }
 
-/// There are not any number of sessions, but nobody can take all of them: those that do nothing make
+/// The number of sessions is bounded, but no client can take all of them: those that do nothing make
 /// room, first of all those in which nothing was ever asked for.
 #[test]
 fn idle_sessions_make_room_for_others() {

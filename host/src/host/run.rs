@@ -404,7 +404,7 @@ impl Host {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };
-                // Whoever cancels it later hears what it has done.
+                // From here on it is committed; a later cancellation gets its result.
                 if is_cancelled(cancel.as_ref()) {
                     return Err(dispatch::cancelled());
                 }
