@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_delays_who_comes_last_by_a_turn_or_two() {
+    fn a_crowd_delays_the_last_client_by_a_turn_or_two() {
         let mut waiting: Vec<(Client, usize)> = (0..100).map(|id| (client(1, id), 1)).collect();
         waiting.push((client(1, 1000), 1));
         let turns = turns(&waiting);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_have_a_turn_holds_nobody_up() {
+    fn a_client_without_a_turn_delays_no_other() {
         let mut line = Line::default();
         let [one, other] = [client(1, 1), client(1, 2)];
         line.add(one, 1);

@@ -84,7 +84,7 @@ pub const NO_DESCRIPTOR: &str = "the host has no free file descriptor; try again
                                  raise the limit of open files (`ulimit -n`)";
 
 /// Whether an error is that a process, or the system, has no file descriptor left: that is the host's
-/// shortage, whoever it happens to. Not every library keeps the number of an error, but all keep its
+/// shortage, and no fault of a plugin. Not every library keeps the number of an error, but all keep its
 /// text.
 pub fn lacks_descriptors(error: &str) -> bool {
     ["(os error 24)", "(os error 23)"].iter().any(|number| error.contains(number))

@@ -1,8 +1,9 @@
-//! A hostile client beside a legitimate one: it may have what nobody else needs, and no more. Each
+//! A hostile client beside a legitimate one: it may have what no other client needs, and no more. Each
 //! test says what `tools/list` and `read_file` took beside it, and what memory the server had.
 //!
 //! The bounds here are generous, for machines that are busy with other tests. The figures that are
 //! promised (100 ms, 300 MiB) are checked where `COFFERDAM_STRICT` is set: see CONTRIBUTING.md.
+#![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -188,7 +189,7 @@ fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
 
 /// Connections that say nothing, and have no token.
 #[test]
-fn idle_connections_without_a_token_keep_nobody_out() {
+fn idle_connections_without_a_token_block_no_client() {
     let (_place, token) = with_token();
     let mut beside = Beside::new("", &["--token-file", &token]);
     beside.clients(2, |server, over| crowd(server, over, 700, ""));
@@ -197,7 +198,7 @@ fn idle_connections_without_a_token_keep_nobody_out() {
 
 /// Heads and bodies that never end, of clients that may call.
 #[test]
-fn requests_that_drip_keep_nobody_out() {
+fn requests_that_drip_block_no_client() {
     let mut beside = Beside::new("", &[]);
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Filler: ";
     beside.clients(1, |server, over| crowd(server, over, 700, head));
@@ -208,14 +209,14 @@ fn requests_that_drip_keep_nobody_out() {
 }
 
 #[test]
-fn sessions_without_end_keep_nobody_out() {
+fn sessions_without_end_block_no_client() {
     let mut beside = Beside::new("", &[]);
     beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
     beside.bear("sessions without end", unchanged);
 }
 
 #[test]
-fn resources_without_end_delay_nobody() {
+fn resources_without_end_delay_no_client() {
     let mut beside = Beside::new("", &[]);
     for number in 0..2_000 {
         beside.place.write(&format!("many/{}/{number}.txt", number % 50), "x");
@@ -227,7 +228,7 @@ fn resources_without_end_delay_nobody() {
 }
 
 #[test]
-fn looping_calls_delay_nobody() {
+fn looping_calls_delay_no_client() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     beside.clients(16, |server, _| {
         ask(server, &call("/mcp", "conformance__wait", &json!({"how": "compute"})));
@@ -236,7 +237,7 @@ fn looping_calls_delay_nobody() {
 }
 
 #[test]
-fn looping_calls_of_a_session_delay_nobody() {
+fn looping_calls_of_a_session_delay_no_client() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     let session = crate::mcp::sessions::session(&beside.server);
     let ids = Arc::new(AtomicUsize::new(1));
@@ -272,8 +273,7 @@ fn writers_wait_in_turn() {
     beside.bear("16 clients that write", unchanged);
 }
 
-/// One that holds the workspace keeps others waiting, but whoever waits is not sent away: the turn
-/// comes.
+/// A call that holds the workspace keeps others waiting, but they are not refused: each gets its turn.
 #[test]
 fn writers_that_take_long_do_not_send_others_away() {
     let place = Place::new();

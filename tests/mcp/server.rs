@@ -88,7 +88,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it, whoever else has it.
+    /// Kills it, also where it is shared.
     pub fn kill(&self) {
         kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
     }

@@ -294,7 +294,6 @@ fn cancelled_calls_are_answered_if_they_are_committed() {
     assert_eq!((1..=calls).filter(is_written).collect::<BTreeSet<_>>(), answered);
     let is_commit = |end: &&Value| end["tool"].is_string() && end["commit"].is_string();
     assert_eq!(ends(&place.workspace()).iter().filter(is_commit).count(), answered.len());
-    println!("{} of {calls} calls were committed, and answered", answered.len());
 }
 
 /// Nobody answers them any more.

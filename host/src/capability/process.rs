@@ -20,9 +20,7 @@ use super::spill::{ABOVE, Streams};
 use crate::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
 use crate::workspace::path::by_names;
-use crate::workspace::{
-    Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full,
-};
+use crate::workspace::{Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 

@@ -447,7 +447,7 @@ impl Host {
                 let approved =
                     self.approved_files(transaction, &executed, asks.as_ref(), options).await;
                 let (transaction, asked) = approved?;
-                // A call that is cancelled from here on is committed and answered.
+                // From here on it is committed; a later cancellation gets its result.
                 if is_cancelled(options.cancel.as_ref()) {
                     return Err(dispatch::cancelled());
                 }

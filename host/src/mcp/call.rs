@@ -231,7 +231,7 @@ async fn relay(
     }
 }
 
-/// Whether a call has ended because nobody wanted it any more, and so has changed nothing.
+/// Whether a call was cancelled before its commit, and so has changed nothing.
 fn is_cancelled(single: &Single) -> bool {
     matches!(&single.answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }

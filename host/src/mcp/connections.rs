@@ -120,7 +120,7 @@ pub(super) async fn answer(
     })
 }
 
-/// What an answer holds until it is written, or nobody waits for it.
+/// What a response holds until it is written or dropped.
 struct Answered(Arc<Peer>);
 
 impl Drop for Answered {
@@ -384,7 +384,7 @@ mod tests {
             std::mem::forget(new);
         }
         assert!(open.take(THERE).is_none());
-        // Nor does one that nobody has looked at.
+        // Nor does a new one.
         places[0].peer.set(Stage::New);
         assert!(open.take(THERE).is_none());
         assert!(!places[0].peer.closing.is_cancelled());

@@ -64,7 +64,7 @@ impl Places {
     }
 
     /// Ends a session in which nothing is under way, of an address if one is named: one that was
-    /// never used, then one that nobody listens to; of these, the one that was silent for longest.
+    /// never used, then one without an open stream; of these, the one that was silent for longest.
     fn free(&self, address: Option<IpAddr>, except: Option<&SessionId>) -> bool {
         let mut known = self.known();
         let may_end = |(id, session): &(&SessionId, &Known)| {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use super::approval::ASKED;
 use crate::line::Client;
 
-/// How many places there are for calls, whoever makes them.
+/// How many places there are for calls of all clients together.
 const CALLS: usize = 1024;
 
 /// How many clients' questions to a person may be open.

@@ -112,7 +112,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
     }
 
     /// The next line, once not too much waits to be answered, or to be written; none where nothing
-    /// comes any more, or nobody reads any more. Nothing is lost where it is not waited for to the end.
+    /// comes any more, or the output is closed. Nothing is lost where it is not waited for to the end.
     async fn next(&mut self) -> Option<Result<Bytes, TooLong>> {
         let mut waiting = self.waiting.subscribe();
         loop {

@@ -1,5 +1,5 @@
 //! What is answered with work besides calls of tools: lists of resources, and what is in them. It
-//! takes the place of a call, is done for few clients at a time, and ends when nobody wants it.
+//! takes the place of a call, is done for few clients at a time, and ends when it is cancelled.
 
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -32,7 +32,7 @@ impl Server {
                 Err(waits) => waits.await.map_err(|_| busy())?,
             };
             if let Some(mut unread) = connection.unread.clone() {
-                // Where it is closed, nobody reads.
+                // Where it is closed, the client does not read.
                 let _ = unread.wait_for(|unread| *unread < UNREAD).await;
             }
             work(client).await

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_its_limit_holds_nobody_up() {
+    fn a_client_at_its_limit_delays_no_other() {
         let queue = Queue::new(1);
         (0..3).for_each(|number| queue.add(ONE, number));
         queue.add(OTHER, 3);
