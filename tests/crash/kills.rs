@@ -104,7 +104,7 @@ fn patch() -> String {
     patch
 }
 
-/// The same changes and a hundred files more, by many calls.
+/// These changes and a hundred files more, by many calls.
 fn envelope() -> Value {
     let written = CHANGED.iter().map(|path| {
         json!({
@@ -353,7 +353,7 @@ fn succeeded(ended: Ended) {
 }
 
 /// Kills so often in all; the figures.
-#[expect(clippy::print_stdout, reason = "figures for whoever looks")]
+#[expect(clippy::print_stdout, reason = "figures for a reader")]
 fn campaign(kills: usize) {
     let of_programs = kills / RARELY;
     let rest = kills - 2 * of_programs;
