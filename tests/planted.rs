@@ -344,9 +344,11 @@ fn a_directory_of_another_user_is_neither_used_nor_touched() {
     let mine = call(ORDINARY, &place.home(), "again");
     assert_eq!((mine.status, mine.stderr.as_str()), (0, ""), "{mine:?}");
 
-    // An ordinary user's own, planted: set aside as root does it.
+    // An ordinary user's own, planted: set aside as root does it, whatever its permissions.
     let other = place.workspace().with_file_name("moved");
     fs::rename(&own, &other).unwrap();
+    fs::set_permissions(other.join("history"), Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(&other, Permissions::from_mode(0o555)).unwrap();
     copy(&other, &own);
     let mine = call(ORDINARY, &place.home(), "planted");
     assert!(mine.status == 0 && mine.stderr.contains("set aside as"), "{mine:?}");

@@ -457,6 +457,7 @@ pub fn not_committed(error: &CommitError) -> Failure {
     match error {
         CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", unchanged()),
         CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
+        CommitError::TooLarge { .. } => Failure::new(Status::Limit, "CommitLimit", unchanged()),
         CommitError::Unfinished { .. } => {
             Failure::new(Status::Failed, "CommitUnfinished", error.to_string())
         }

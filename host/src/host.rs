@@ -81,7 +81,7 @@ struct Standing {
     repeats: Repeats,
     workers: Workers,
     workspace: Arc<Workspace>,
-    journal: Journal,
+    journal: Arc<Journal>,
     stats: Mutex<Stats>,
     observer: Arc<dyn Observer>,
     commits: AtomicU64,
@@ -109,13 +109,14 @@ impl Host {
         let standing = Standing {
             repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
-            journal: Journal::new(Arc::clone(&workspace)),
+            journal: Arc::new(Journal::new(Arc::clone(&workspace))),
             workspace,
             stats: Mutex::default(),
             observer: Arc::clone(&config.observer),
             commits: AtomicU64::default(),
             telemetry: config.telemetry.take().map(|it| Telemetry::start(it, workers)),
         };
+        standing.journal.record_commits();
         Self::with(Arc::new(standing), runtime, config)
     }
 

@@ -57,6 +57,13 @@ enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Builds, then kills the host at random moments of what changes a workspace, and looks whether
+    /// anything is torn or lost: up to an hour
+    Kills {
+        /// How often
+        #[arg(default_value_t = 2000)]
+        count: u32,
+    },
     /// Builds, then runs the benchmarks
     Bench {
         /// Only these parts of the table, such as `call` or `grep`
@@ -99,6 +106,7 @@ fn run(command: &Command) -> anyhow::Result<()> {
             demo::run(&project)
         }
         Command::Test { filter, arguments } => tasks::test(&project, filter.as_deref(), arguments),
+        Command::Kills { count } => tasks::kills(&project, *count),
         Command::Bench { parts } => tasks::bench(&project, parts),
         Command::Programs => programs::provide(&project),
         Command::Gen { check } => {

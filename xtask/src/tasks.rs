@@ -98,6 +98,21 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     Ok(())
 }
 
+/// Kills the host `count` times; `tests/crash/kills.rs` says how, and what is looked at.
+///
+/// # Errors
+/// Something does not compile, or is torn or lost.
+pub fn kills(project: &Project, count: u32) -> Result<()> {
+    build(project)?;
+    let mut tests = cargo();
+    tests
+        .current_dir(&project.root)
+        .env("COFFERDAM_KILLS", count.to_string())
+        .args(["test", "--release", "--workspace", "--test", "all", "--", "--ignored", "--exact"])
+        .args(["crash::kills::as_many_as_asked", "--nocapture"]);
+    process::run("killing", &mut tests)
+}
+
 /// Measures; `parts` name the parts of the table, none stands for all.
 ///
 /// # Errors

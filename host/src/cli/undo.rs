@@ -8,7 +8,7 @@ use serde_json::json;
 use super::args::{Format, Global, Undo};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use crate::journal::{CommitRecord, Entry, Journal};
+use crate::journal::{CommitRecord, Journal};
 use crate::workspace::{History, HistoryError, Transaction};
 
 /// How long somebody else's changes are waited for.
@@ -16,13 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
-    let journal = Journal::new(Arc::clone(&workspace));
+    let journal = Arc::new(Journal::new(Arc::clone(&workspace)));
+    journal.record_commits();
     let timers = setup::waiting()?;
     let begun = timers.block_on(Transaction::begin(&workspace, PATIENCE));
-    let (transaction, recovered) = begun.map_err(CliError::host)?;
-    if let Some(commit) = recovered {
-        journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
-    }
+    let (transaction, _) = begun.map_err(CliError::host)?;
     let history = History::new(workspace);
     let (undone, commit) = match history.undo(transaction, args.commit.as_deref()) {
         Err(HistoryError::Changed(paths)) => {
@@ -43,9 +41,6 @@ pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliE
         output.text(&format!("undone: {}\n{lines}", undone.id))?;
     } else {
         output.json(&json!({ "undone": undone.id, "commit": record }))?;
-    }
-    if let Some(record) = record {
-        journal.append(&Entry::Commit(record));
     }
     Ok(exit::OK)
 }

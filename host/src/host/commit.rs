@@ -1,4 +1,4 @@
-//! Beginning and committing transactions, with the journal's line for each commit.
+//! Beginning and committing transactions, and pruning the history.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::Host;
 use super::run::{Ended, discard, staged};
 use crate::dispatch;
-use crate::journal::{CommitRecord, Entry};
 use crate::outcome::Failure;
 use crate::runtime::blocking;
 use crate::workspace::{BeginError, History, Purpose, Transaction};
@@ -16,18 +15,17 @@ use crate::workspace::{BeginError, History, Purpose, Transaction};
 const PRUNING: u64 = 64;
 
 impl Host {
-    /// Begins a transaction, and records what had to be recovered before.
+    /// Begins a transaction, and warns where something had to be recovered before.
     pub(super) async fn begin(&self, patience: Duration) -> Result<Transaction, BeginError> {
         let (transaction, recovered) =
             Transaction::begin(&self.standing.workspace, patience).await?;
         if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
-            self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, true)));
         }
         Ok(transaction)
     }
 
-    /// Commits and records it. The commit's id; none where nothing was changed.
+    /// Commits. The commit's id; none where nothing was changed.
     pub(super) async fn commit(
         &self,
         transaction: Transaction,
@@ -36,7 +34,6 @@ impl Host {
         let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
-        self.standing.journal.append(&Entry::Commit(CommitRecord::new(&commit, false)));
         if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
             let history = History::new(Arc::clone(&self.standing.workspace));
             let retention = *self.policy.retention();

@@ -58,6 +58,24 @@ impl Journal {
         }
     }
 
+    /// Records each commit of the workspace before it is over. What a host that died had recorded
+    /// already is not recorded again.
+    pub fn record_commits(self: &Arc<Self>) {
+        let journal = Arc::downgrade(self);
+        self.workspace.record_commits(Box::new(move |commit, recovered| {
+            let Some(journal) = journal.upgrade() else { return };
+            if !recovered || !journal.has(&commit.id) {
+                journal.append(&Entry::Commit(CommitRecord::new(commit, recovered)));
+            }
+        }));
+    }
+
+    /// Whether a commit is recorded.
+    fn has(&self, id: &str) -> bool {
+        let is_it = |entry: &Entry| matches!(entry, Entry::Commit(record) if record.commit == id);
+        self.latest(1, is_it).is_ok_and(|(found, _)| !found.is_empty())
+    }
+
     fn try_append(&self, entry: &Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -125,6 +125,11 @@ impl<'a> Spot<'a> {
         found(self.stat())
     }
 
+    /// Removes the file or link that is here.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        remove(self.directory(), self.name, AtFlags::empty())
+    }
+
     /// Where the link at this place points.
     pub(super) fn read_link(&self) -> io::Result<Vec<u8>> {
         Ok(rustix::fs::readlinkat(self.directory(), self.name, Vec::new())?.into_bytes())
@@ -139,13 +144,13 @@ impl<'a> Spot<'a> {
             self.name,
             to_directory,
             to.name,
-            RenameFlags::NOREPLACE,
+            flags(RenameFlags::NOREPLACE),
         ) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 // A file system without the flag: a second name fails where there is one.
                 let flags = AtFlags::empty();
                 match rustix::fs::linkat(from, self.name, to_directory, to.name, flags) {
-                    Ok(()) => rustix::fs::unlinkat(from, self.name, flags)?,
+                    Ok(()) => self.remove()?,
                     // Directories have one name only.
                     Err(Errno::PERM) if to.look()?.is_none() => {
                         rustix::fs::renameat(from, self.name, to_directory, to.name)?;
@@ -162,17 +167,25 @@ impl<'a> Spot<'a> {
     pub(super) fn exchange(&self, other: &Spot<'_>) -> io::Result<()> {
         step()?;
         let (from, to) = (self.directory(), other.directory());
-        match rustix::fs::renameat_with(from, self.name, to, other.name, RenameFlags::EXCHANGE) {
+        let flags = flags(RenameFlags::EXCHANGE);
+        match rustix::fs::renameat_with(from, self.name, to, other.name, flags) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 // A file system without the flag: what is replaced gets a second name first.
-                let aside = format!("{}.aside", self.name);
+                let aside = aside(self.name);
                 rustix::fs::linkat(to, other.name, from, &aside, AtFlags::empty())?;
+                step()?;
                 rustix::fs::renameat(from, self.name, to, other.name)?;
+                step()?;
                 Ok(rustix::fs::renameat(from, &aside, from, self.name)?)
             }
             exchanged => Ok(exchanged?),
         }
     }
+}
+
+/// The second name that what is replaced has for a moment, where a file system can't exchange.
+pub(super) fn aside(name: &str) -> String {
+    format!("{name}.aside")
 }
 
 /// A place's directory and the name in it.
@@ -303,7 +316,7 @@ fn unlink(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
 }
 
 /// Opens a directory so that it can be changed, whatever its permissions were.
-fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+pub(super) fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | BARE;
     Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
@@ -409,6 +422,14 @@ fn step() -> io::Result<()> {
     Ok(())
 }
 
+/// How something is renamed.
+#[cfg(not(test))]
+fn flags(flags: RenameFlags) -> RenameFlags {
+    flags
+}
+
+#[cfg(test)]
+use faults::flags;
 #[cfg(test)]
 pub(super) use faults::step;
 
@@ -420,8 +441,20 @@ pub(super) mod faults {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use rustix::fs::RenameFlags;
+
     /// `kill:STEP` or `ERRNO:STEP`; the first step is 1.
     pub(in crate::workspace) const VARIABLE: &str = "COFFERDAM_TEST_FAULT";
+
+    /// Set: as on a file system that knows no ways of renaming.
+    pub(in crate::workspace) const PLAIN: &str = "COFFERDAM_TEST_PLAIN";
+
+    #[expect(clippy::disallowed_methods, reason = "how a test tells its child what to do")]
+    pub(super) fn flags(flags: RenameFlags) -> RenameFlags {
+        static PLAIN_ONLY: OnceLock<bool> = OnceLock::new();
+        let is_plain = *PLAIN_ONLY.get_or_init(|| std::env::var_os(PLAIN).is_some());
+        if is_plain { RenameFlags::from_bits_retain(1 << 30) } else { flags }
+    }
 
     static STEPS: AtomicU64 = AtomicU64::new(0);
 

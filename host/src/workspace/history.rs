@@ -16,13 +16,21 @@ use super::diff::{self, Side};
 use super::disk::{self, Spot};
 use super::manifest::{Change, Image, Kind, Manifest, Placed, net};
 use super::quota::Quota;
+use super::seal::Key;
+use super::sealed::{self, Found};
 use super::stamp::is_same;
 use super::transaction::{CommitError, Purpose, Transaction};
-use super::{DIFF_TIME, Overlay, Workspace, own};
+use super::{DIFF_TIME, OWN, Overlay, Workspace, own, stamp};
 use crate::policy::Retention;
 
 /// Where manifests are kept, in the host's own directory.
 pub(super) const DIRECTORY: &str = "history";
+
+/// What the marks of names are for.
+const NAME: &str = "history";
+
+/// How many of the latest commits have to say that another one is too old.
+const WITNESSES: usize = 10;
 
 /// Where what commits found and placed is kept.
 pub(super) const IMAGES: &str = "images";
@@ -118,29 +126,47 @@ fn placed<'a>(
     })
 }
 
-/// The name of a commit's manifest: its id and, so that nothing has to be opened to count, how
-/// much room its images take.
-pub(super) fn name_of(manifest: &Manifest) -> String {
-    format!("{}.{}.json", manifest.id, manifest.size())
+/// The name of a commit's manifest: its place among the commits and its id and, so that nothing has
+/// to be opened to count, how much room its images take. The mark says that a host with the key
+/// gave the name.
+pub(super) fn name_of(manifest: &Manifest, key: &Key) -> String {
+    let stem = format!("{:010}.{}.{}", manifest.sequence, manifest.id, manifest.size());
+    format!("{stem}.{}.json", key.mark(NAME, &stem))
+}
+
+/// The sequence of the latest commit that is kept; 0 where none is.
+pub(super) fn latest_sequence(history: &OwnedFd, key: &Key) -> io::Result<u64> {
+    Ok(kept(history, key)?.0.last().map_or(0, |latest| latest.sequence))
 }
 
 /// A commit by the name of its manifest.
 struct Kept {
     name: String,
+    sequence: u64,
+    id: String,
     bytes: u64,
 }
 
 impl Kept {
-    fn id(&self) -> &str {
-        self.name.split('.').next().unwrap_or_default()
+    /// The commit of a name that a host with the key gave.
+    fn of(name: String, key: &Key) -> Result<Self, String> {
+        let parts = || {
+            let (stem, mark) = name.strip_suffix(".json")?.rsplit_once('.')?;
+            let mut parts = stem.split('.');
+            let (sequence, id, bytes) = (parts.next()?, parts.next()?, parts.next()?);
+            let parsed = (sequence.parse().ok()?, id.to_owned(), bytes.parse().ok()?);
+            key.is_mark(NAME, stem, mark).then_some(parsed)
+        };
+        match parts() {
+            Some((sequence, id, bytes)) => Ok(Self { name, sequence, id, bytes }),
+            None => Err(name),
+        }
     }
 
-    /// How long ago it was made.
-    fn age(&self) -> Duration {
-        let made = uuid::Uuid::parse_str(self.id()).ok().and_then(|id| id.get_timestamp());
-        let made = made.map_or(0, |time| time.to_unix().0);
-        let now = jiff::Timestamp::now().as_second();
-        Duration::from_secs(u64::try_from(now).unwrap_or(0).saturating_sub(made))
+    /// When it was made, in seconds since the epoch.
+    fn time(&self) -> u64 {
+        let made = uuid::Uuid::parse_str(&self.id).ok().and_then(|id| id.get_timestamp());
+        made.map_or(0, |time| time.to_unix().0)
     }
 }
 
@@ -148,16 +174,64 @@ impl Kept {
 struct Rooms {
     manifests: OwnedFd,
     images: OwnedFd,
+    key: Key,
 }
 
 impl Rooms {
+    /// The commits that are kept, oldest first. Others' files are left alone.
+    fn kept(&self) -> io::Result<Vec<Kept>> {
+        let (kept, others) = kept(&self.manifests, &self.key)?;
+        if let Some(first) = others.first() {
+            tracing::warn!(
+                "{OWN}/{DIRECTORY} has {} files that no host of this user wrote for this workspace, \
+                 such as {first}: they are not listed and not undone; move them away",
+                others.len()
+            );
+        }
+        Ok(kept)
+    }
+
+    fn read(&self, kept: &Kept) -> Result<Manifest, HistoryError> {
+        let unreadable = |reason: &str| {
+            io::Error::other(format!(
+                "what the commit {} has changed can't be read, so it can't be shown or undone: \
+                 {reason} ({OWN}/{DIRECTORY}/{}); other commits can be, by their ids",
+                kept.id, kept.name
+            ))
+        };
+        match sealed::read(&self.manifests, &kept.name, &self.key)? {
+            Found::Whole(manifest) if name_of(&manifest, &self.key) == kept.name => Ok(*manifest),
+            Found::Whole(_) => Err(unreadable("the file has another one's name").into()),
+            Found::Unreadable { reason, .. } => Err(unreadable(&reason).into()),
+            Found::Foreign => Err(unreadable("it is damaged, or nothing was written").into()),
+            Found::Nothing => Err(unreadable("it was removed meanwhile").into()),
+        }
+    }
+
+    /// The latest commit that has not been undone.
+    fn latest(&self, kept: &[Kept]) -> Result<Option<Manifest>, HistoryError> {
+        let mut undone = BTreeSet::new();
+        for commit in kept.iter().rev() {
+            let manifest = self.read(commit)?;
+            match &manifest.undoes {
+                // An undo that was undone has no effect any more.
+                _ if undone.contains(&manifest.id) => {}
+                Some(commit) => {
+                    undone.insert(commit.clone());
+                }
+                None => return Ok(Some(manifest)),
+            }
+        }
+        Ok(None)
+    }
+
     /// Removes a commit; its manifest at last, so that whoever comes after a crash can go on.
     fn remove(&self, commit: &Kept) -> io::Result<()> {
-        let images: Vec<String> = match Manifest::read(&self.manifests, &commit.name) {
-            Ok(Some(manifest)) => manifest.images().collect(),
+        let images: Vec<String> = match self.read(commit) {
+            Ok(manifest) => manifest.images().collect(),
             // It is damaged: by their names, then.
-            _ => {
-                let is_its = |name: &String| name.split('.').next() == Some(commit.id());
+            Err(_) => {
+                let is_its = |name: &String| name.split('.').next() == Some(&commit.id);
                 let names = disk::entries(&self.images)?.filter_map(|entry| {
                     entry.map(|entry| entry.name.into_string().ok().filter(is_its)).transpose()
                 });
@@ -183,9 +257,9 @@ impl History {
     /// A history that can't be read.
     pub fn list(&self, latest: usize) -> Result<Vec<Manifest>, HistoryError> {
         let Some(rooms) = self.open()? else { return Ok(Vec::new()) };
-        let kept = kept(&rooms.manifests)?;
+        let kept = rooms.kept()?;
         let from = kept.len().saturating_sub(latest);
-        kept[from..].iter().map(|kept| read(&rooms.manifests, kept)).collect()
+        kept[from..].iter().map(|kept| rooms.read(kept)).collect()
     }
 
     /// The unified diff of a commit, named by the beginning of its id.
@@ -233,19 +307,27 @@ impl History {
         Ok((manifest, done))
     }
 
-    /// Removes what is kept beyond the retention.
+    /// Removes what is kept beyond the retention, by number and size first. The latest commit stays
+    /// however large it is, unless nothing is to be kept.
+    ///
+    /// By age, a commit goes once the clock and each of the [`WITNESSES`] latest commits say that
+    /// it is too old: those stay, and a clock that is wrong for a few calls drops nothing.
     ///
     /// # Errors
     /// A history that can't be written.
     pub fn prune(&self, retention: &Retention) -> Result<(), HistoryError> {
         let Some(rooms) = self.open()? else { return Ok(()) };
+        let now = u64::try_from(stamp::present().as_second()).unwrap_or(0);
+        let kept = rooms.kept()?;
+        let witnesses = kept.iter().rev().take(WITNESSES).map(Kept::time);
+        let now = witnesses.min().map_or(now, |earliest| earliest.min(now));
         let mut bytes = 0_u64;
-        for (index, commit) in kept(&rooms.manifests)?.iter().rev().enumerate() {
+        for (index, commit) in kept.iter().rev().enumerate() {
             bytes = bytes.saturating_add(commit.bytes);
-            let is_kept = index < retention.commits
-                && bytes <= retention.bytes
-                && commit.age() <= retention.age;
-            if !is_kept {
+            let age = Duration::from_secs(now.saturating_sub(commit.time()));
+            let fits = bytes <= retention.bytes || (index == 0 && retention.bytes > 0);
+            let is_young = index < WITNESSES || age <= retention.age;
+            if index >= retention.commits || !fits || !is_young {
                 rooms.remove(commit)?;
             }
         }
@@ -256,7 +338,8 @@ impl History {
         let Some(own) = self.workspace.existing_own()? else { return Ok(None) };
         let manifests = own::existing_directory(&own, DIRECTORY)?;
         let images = own::existing_directory(&own, IMAGES)?;
-        Ok(manifests.zip(images).map(|(manifests, images)| Rooms { manifests, images }))
+        let key = own.key().clone();
+        Ok(manifests.zip(images).map(|(manifests, images)| Rooms { manifests, images, key }))
     }
 
     /// A commit and the directory with the images; where none is named, the latest one that has
@@ -264,56 +347,38 @@ impl History {
     fn find(&self, id: Option<&str>) -> Result<(Manifest, OwnedFd), HistoryError> {
         let name = id.unwrap_or("to undo");
         let unknown = || HistoryError::Unknown(name.to_owned());
-        let Rooms { manifests, images } = self.open()?.ok_or_else(unknown)?;
-        let kept = kept(&manifests)?;
+        let rooms = self.open()?.ok_or_else(unknown)?;
+        let kept = rooms.kept()?;
         let manifest = match id {
-            None => latest(&manifests, &kept)?.ok_or_else(unknown)?,
+            None => rooms.latest(&kept)?.ok_or_else(unknown)?,
             Some(id) => {
-                let mut matching = kept.iter().filter(|kept| kept.id().starts_with(id));
+                let mut matching = kept.iter().filter(|kept| kept.id.starts_with(id));
                 let first = matching.next();
                 if matching.next().is_some() {
                     return Err(HistoryError::Ambiguous(id.to_owned()));
                 }
-                read(&manifests, first.ok_or_else(unknown)?)?
+                rooms.read(first.ok_or_else(unknown)?)?
             }
         };
-        Ok((manifest, images))
+        Ok((manifest, rooms.images))
     }
 }
 
-fn kept(history: &OwnedFd) -> io::Result<Vec<Kept>> {
-    let mut kept = Vec::new();
+/// The commits that a history has, oldest first, and the names of what no host with the key wrote.
+fn kept(history: &OwnedFd, key: &Key) -> io::Result<(Vec<Kept>, Vec<String>)> {
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
     for entry in disk::entries(history)? {
-        let Ok(name) = entry?.name.into_string() else { continue };
-        let bytes = name.strip_suffix(".json").and_then(|name| name.split_once('.'));
-        if let Some(bytes) = bytes.and_then(|(_, bytes)| bytes.parse().ok()) {
-            kept.push(Kept { name, bytes });
+        let name = entry?.name.into_string();
+        let name = name.map_err(|name| name.to_string_lossy().into_owned());
+        match name.and_then(|name| Kept::of(name, key)) {
+            Ok(commit) => kept.push(commit),
+            Err(name) => others.push(name),
         }
     }
-    kept.sort_unstable_by(|left, right| left.name.cmp(&right.name));
-    Ok(kept)
-}
-
-fn latest(history: &OwnedFd, kept: &[Kept]) -> Result<Option<Manifest>, HistoryError> {
-    let mut undone = BTreeSet::new();
-    for commit in kept.iter().rev() {
-        let manifest = read(history, commit)?;
-        match &manifest.undoes {
-            // An undo that was undone has no effect any more.
-            _ if undone.contains(&manifest.id) => {}
-            Some(commit) => {
-                undone.insert(commit.clone());
-            }
-            None => return Ok(Some(manifest)),
-        }
-    }
-    Ok(None)
-}
-
-fn read(history: &OwnedFd, kept: &Kept) -> Result<Manifest, HistoryError> {
-    Ok(Manifest::read(history, &kept.name)?.ok_or_else(|| {
-        io::Error::other(format!("the commit {} has no manifest that can be read", kept.id()))
-    })?)
+    kept.sort_unstable_by(|left, right| {
+        (left.sequence, &left.id).cmp(&(right.sequence, &right.id))
+    });
+    Ok((kept, others))
 }
 
 /// The paths that are not as a commit left them, and why.

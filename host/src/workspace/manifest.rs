@@ -1,32 +1,29 @@
 //! What a commit does, written down before it is done: `manifest.json` where transactions are
 //! staged, with the images of changed files beside it; later in the history.
+//!
+//! [`sealed`] has the file's format. What can't be read again is not written.
+//!
+//! [`sealed`]: super::sealed
 
-use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::AsFd;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::{disk, path};
+use super::{disk, path, stamp};
 use crate::policy::protected;
 
 /// The manifest's name where it is staged.
 pub(super) const FILE: &str = "manifest.json";
 
-/// The version of the format that is written and read.
-const VERSION: u32 = 1;
-
-/// The largest manifest that is read, in bytes.
-const MAX_SIZE: u64 = 256 << 20;
-
 /// One commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    version: u32,
-    /// The commit's own name: a UUID of version 7, so that names sort by time.
+    /// The commit's own name: a UUID of version 7.
     pub id: String,
+    /// Its place among the workspace's commits. No clock has a say in it.
+    pub(super) sequence: u64,
     /// When it was made.
     pub time: Timestamp,
     /// The calls whose changes it holds, by their ids in the journal.
@@ -83,6 +80,15 @@ pub(super) enum Placed {
     Text(String),
     /// The file that was there, with `text` in place of its bytes from `at` to before `until`.
     Edit { at: u64, until: u64, text: String },
+}
+
+impl Placed {
+    /// The text that is told.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Edit { text, .. } => text,
+        }
+    }
 }
 
 /// What something is.
@@ -153,6 +159,7 @@ impl Image {
 }
 
 impl Manifest {
+    /// A commit of changes, not numbered yet.
     pub(super) fn new(
         id: String,
         calls: Vec<String>,
@@ -161,45 +168,41 @@ impl Manifest {
         directories: Vec<Directory>,
     ) -> Self {
         let conflicts = Vec::new();
-        let time = Timestamp::now();
-        Self { version: VERSION, id, time, calls, undoes, changes, directories, conflicts }
+        let time = stamp::present();
+        Self { id, sequence: 0, time, calls, undoes, changes, directories, conflicts }
     }
 
-    /// Reads a manifest. None where there is none, or only a beginning of one: a manifest of
-    /// several changes is on the disk whole before it gets its name, so such a one stood for a
-    /// single change that was not made yet.
-    ///
-    /// # Errors
-    /// One that can't be read, or that no host wrote.
-    pub(super) fn read(directory: impl AsFd, name: &str) -> io::Result<Option<Self>> {
-        use std::io::Read as _;
-        let file: std::fs::File = match disk::open(directory, name, OFlags::RDONLY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?.into(),
-        };
-        let mut text = String::new();
-        file.take(MAX_SIZE).read_to_string(&mut text)?;
-        let Ok(manifest) = serde_json::from_str::<Self>(&text) else { return Ok(None) };
-        manifest.check().map_err(io::Error::other)?;
-        Ok(Some(manifest))
+    /// Leaves out changes, by their indices, of what another program has changed.
+    pub(super) fn leave_out(&mut self, conflicts: &[usize]) {
+        let mut index = 0;
+        self.changes.retain(|change| {
+            let is_left = conflicts.contains(&index);
+            index += 1;
+            if is_left {
+                self.conflicts.push(change.path.clone());
+            }
+            !is_left
+        });
+        let parents = parents(&self.changes);
+        self.directories.retain(|directory| parents.contains(directory.path.as_str()));
     }
 
-    /// A directory of the host's may have come with somebody's repository: what it says is not
-    /// done to places that no call may change, and its names stay in their directory.
-    fn check(&self) -> Result<(), String> {
-        if self.version != VERSION {
-            return Err(format!("a manifest of version {}, not {VERSION}", self.version));
-        }
+    /// What a manifest says is not done to places that no call may change, and its names stay in
+    /// their directory, wherever it came from.
+    pub(super) fn check(&self) -> Result<(), String> {
         let is_name = |name: &str| {
             !name.starts_with('.')
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
         };
-        if !is_name(&self.id) {
+        if self.id.is_empty() || self.id.contains('.') || !is_name(&self.id) {
             return Err("a manifest without a proper id".to_owned());
         }
+        let is_place = |place: &String| {
+            path::by_names("", place).ok().flatten().as_ref() == Some(place)
+                && protected(place).is_none()
+        };
         for Change { path, before, after } in &self.changes {
-            let is_place = path::by_names("", path).ok().flatten().as_ref() == Some(path);
-            if path.is_empty() || !is_place || protected(path).is_some() {
+            if path.is_empty() || !is_place(path) {
                 return Err(format!("a manifest that changes {path:?}"));
             }
             let is_own = |image: &Image| {
@@ -210,11 +213,13 @@ impl Manifest {
                 return Err(format!("a manifest with an image of {path:?} elsewhere"));
             }
         }
+        let parents = parents(&self.changes);
+        for Directory { path, .. } in &self.directories {
+            if !parents.contains(path.as_str()) || !(path.is_empty() || is_place(path)) {
+                return Err(format!("a manifest that sets the time of {path:?}"));
+            }
+        }
         Ok(())
-    }
-
-    pub(super) fn text(&self) -> io::Result<Vec<u8>> {
-        Ok(serde_json::to_vec(self)?)
     }
 
     /// The names of what is kept beside the manifest, once it is carried out.
@@ -231,6 +236,11 @@ impl Manifest {
             self.changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
         images.filter(|image| image.kind == Kind::File).map(|image| image.size).sum()
     }
+}
+
+/// The directories whose entries change.
+pub(super) fn parents(changes: &[Change]) -> BTreeSet<&str> {
+    changes.iter().map(|change| disk::split(&change.path).0).collect()
 }
 
 /// What each path was before all of the changes and is after them.

@@ -8,7 +8,7 @@
 //! | [`transaction`] | begin and commit: the protocol |
 //! | [`store`] | where transactions lie, recovery |
 //! | [`plan`], [`settle`], [`apply`] | its steps: what to do, files on the disk, renames |
-//! | [`manifest`] | what a commit does, as it is written down |
+//! | [`manifest`], [`sealed`] | what a commit does, as it is written down; its file |
 //! | [`history`] | the commits that are kept, and taking one back |
 //! | [`diff`] | changes as a unified diff |
 //! | [`stamp`] | what a file was when somebody looked |
@@ -35,6 +35,7 @@ pub mod path;
 mod plan;
 mod quota;
 mod seal;
+mod sealed;
 mod settle;
 mod spill;
 mod stamp;
@@ -48,8 +49,8 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use cap_std::ambient_authority;
@@ -128,6 +129,10 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// Who writes down that there was a commit. The second argument: whether it was begun by a process
+/// that died, which may have written it down before.
+pub type Recorder = Box<dyn Fn(&Manifest, bool) + Send + Sync>;
+
 /// An open directory and its name.
 pub struct Workspace {
     path: PathBuf,
@@ -140,6 +145,9 @@ pub struct Workspace {
     own: Mutex<Option<Arc<Own>>>,
     /// Whether it was said that it does not.
     has_warned: AtomicBool,
+    /// The sequence of the latest commit that was made through this; 0: none.
+    latest: AtomicU64,
+    recorder: OnceLock<Recorder>,
 }
 
 impl Workspace {
@@ -169,6 +177,8 @@ impl Workspace {
                 secret,
                 own: Mutex::default(),
                 has_warned: AtomicBool::default(),
+                latest: AtomicU64::default(),
+                recorder: OnceLock::default(),
             })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
@@ -202,6 +212,18 @@ impl Workspace {
     /// The tree as it is on the disk, for reading.
     pub fn plain(&self) -> &Arc<Overlay> {
         &self.plain
+    }
+
+    /// Has each commit written down from now on, before it is over: one that was made and not written
+    /// down is found by the next call after a crash. There is one recorder, the first.
+    pub(crate) fn record_commits(&self, recorder: Recorder) {
+        let _ = self.recorder.set(recorder);
+    }
+
+    fn record(&self, commit: &Manifest, recovered: bool) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder(commit, recovered);
+        }
     }
 
     fn disk(&self) -> &Arc<OwnedFd> {

@@ -324,7 +324,7 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
     loop {
         let mut is_done = true;
         for entry in disk::entries(foreign)? {
-            let name = entry?.name;
+            let disk::Listed { name, kind, .. } = entry?;
             if [SET_ASIDE, MARK, IGNORED].iter().any(|kept| name == *kept) {
                 continue;
             }
@@ -333,6 +333,10 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
                 Some(to) => to,
                 None => to.insert(directory(&aside, &place)?),
             };
+            if kind == FileType::Directory {
+                // Only one that can be changed can be moved.
+                disk::open_anyway(foreign.as_fd(), &name)?;
+            }
             disk::rename(foreign, &name, to, &name)?;
         }
         if is_done {
@@ -436,6 +440,14 @@ fn closed(directory: OwnedFd) -> io::Result<OwnedFd> {
     let stat = rustix::fs::fstat(&directory)?;
     make_private(&directory, &stat)?;
     Ok(directory)
+}
+
+/// Moves something of the host's own out of the way, with everything in it, and returns the path
+/// that it has from now on, from the workspace. Only a person removes what is there.
+pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
+    Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
 }
 
 pub(super) fn open_or_create(

@@ -1,7 +1,6 @@
 //! What a transaction has to do to the disk: its entries as changes in order, and whether the
 //! disk is still what was seen.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 
@@ -10,7 +9,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use super::CommitError;
 use super::apply::is_gone;
 use super::disk;
-use super::manifest::{Change, Directory, Image, Kind, net};
+use super::manifest::{Change, Directory, Image, Kind, net, parents};
 use super::overlay::{Entry, Overlay};
 use super::stamp::now;
 
@@ -25,8 +24,7 @@ pub(super) fn plan(overlay: &Overlay) -> Result<(Vec<Change>, Vec<Directory>), C
     }
     let Plan { mut removals, placements, .. } = plan;
     removals.extend(placements);
-    let parents: BTreeSet<&str> =
-        removals.iter().map(|change| disk::split(&change.path).0).collect();
+    let parents = parents(&removals);
     let net = net(&removals);
     let after = now();
     let directories = parents

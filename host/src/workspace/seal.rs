@@ -6,11 +6,16 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 /// The length of a tag, in bytes.
 pub(crate) const TAG: usize = 32;
+
+/// How much of a tag is in a mark, in bytes.
+const MARK: usize = 16;
 
 /// The length of the user's secret, in bytes.
 pub const SECRET: usize = 32;
@@ -51,6 +56,20 @@ impl Key {
     ) -> Option<&'a [u8]> {
         let (content, tag) = sealed.split_last_chunk::<TAG>()?;
         self.verify(domain, name, content, tag).then_some(content)
+    }
+
+    /// A tag for a line of text or the name of a file, as text: then it can be told without
+    /// opening the file.
+    pub(crate) fn mark(&self, domain: &str, text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(&self.seal(domain, text, b"")[..MARK])
+    }
+
+    /// Whether a mark is this text's.
+    pub(crate) fn is_mark(&self, domain: &str, text: &str, mark: &str) -> bool {
+        let is_its = |mark: Vec<u8>| {
+            mark.len() == MARK && self.mac(domain, text, b"").verify_truncated_left(&mark).is_ok()
+        };
+        URL_SAFE_NO_PAD.decode(mark).is_ok_and(is_its)
     }
 
     /// The lengths come first, so that no two triples have the same bytes.
@@ -96,6 +115,16 @@ mod tests {
         }
         for (domain, name) in [("kept", "name"), ("manifest", "other"), ("manifestn", "ame")] {
             assert!(key.content(domain, name, &sealed).is_none(), "{domain} {name}");
+        }
+        let mark = key.mark("history", "1.id.0");
+        assert!(key.is_mark("history", "1.id.0", &mark));
+        for (domain, text, mark) in [
+            ("history", "2.id.0", mark.as_str()),
+            ("manifest", "1.id.0", &mark),
+            ("history", "1.id.0", ""),
+            ("history", "1.id.0", &mark[..8]),
+        ] {
+            assert!(!key.is_mark(domain, text, mark), "{domain} {text} {mark}");
         }
         for length in 0..sealed.len() {
             assert!(key.content("manifest", "name", &sealed[..length]).is_none());

@@ -15,6 +15,10 @@ use super::manifest::{Change, Image, Kind, Placed};
 /// A text of up to this size goes into the manifest, in bytes: a file less to make.
 const SMALL: u64 = 4 << 10;
 
+/// How much text goes into one manifest, in bytes as it is written there: more goes into copies, so
+/// that a manifest can be read, independent of what was changed.
+const TEXTS: usize = 4 << 20;
+
 /// A file of at least this size is read while the disk writes it, in bytes.
 const LARGE: u64 = 256 << 10;
 
@@ -30,6 +34,7 @@ pub(super) fn settle(
     stage: &OwnedFd,
     changes: &mut [Change],
 ) -> Result<(), CommitError> {
+    let room = Room(AtomicUsize::new(TEXTS));
     let settle = |change: &mut Change| {
         let Change { path, before, after: Some(after) } = change else { return Ok(()) };
         let before = || {
@@ -37,7 +42,7 @@ pub(super) fn settle(
             let file = File::from(disk::open(disk, path, OFlags::RDONLY).ok()?);
             before.is(&rustix::fs::fstat(&file).ok()?).then_some((file, before.size))
         };
-        settle_image(stage, before, after)
+        settle_image(stage, before, after, &room)
             .map_err(|source| CommitError::Io { place: path.clone(), source })
     };
     start(stage, changes);
@@ -73,6 +78,37 @@ fn start(stage: &OwnedFd, changes: &[Change]) {
     }
 }
 
+/// Room for texts in a manifest.
+struct Room(AtomicUsize);
+
+impl Room {
+    /// Takes room for a text, if there is enough.
+    fn takes(&self, text: &str) -> bool {
+        let mut length = Length(0);
+        serde_json::to_writer(&mut length, text).is_ok()
+            && self
+                .0
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(length.0)
+                })
+                .is_ok()
+    }
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn no_thread() -> io::Error {
     io::Error::other("no thread")
 }
@@ -83,11 +119,16 @@ fn settle_image(
     stage: &OwnedFd,
     before: impl Fn() -> Option<(File, u64)>,
     image: &mut Image,
+    room: &Room,
 ) -> io::Result<()> {
     match image.kind {
         Kind::File => {
             let file: File = disk::open(stage, &image.name, disk::UNSEEN)?.into();
-            record(stage, before, image, &file)?;
+            image.placed =
+                told(before, image.size, &file)?.filter(|placed| room.takes(placed.text()));
+            if image.placed.is_none() {
+                io::copy(&mut &file, &mut disk::create(stage, &image.copy_name())?)?;
+            }
             disk::sync(&file)
         }
         Kind::Directory => disk::sync(disk::open(stage, &image.name, OFlags::RDONLY)?),
@@ -101,26 +142,22 @@ fn settle_image(
     }
 }
 
-/// Notes what a file holds: its text where it is small, what differs from the file before where
-/// that is little, or else a copy.
-fn record(
-    stage: &OwnedFd,
+/// What a file of a size holds, if that can be told in a few words: its text where it is small, what
+/// differs from the file before where that is little.
+fn told(
     before: impl Fn() -> Option<(File, u64)>,
-    image: &mut Image,
-    mut file: &File,
-) -> io::Result<()> {
-    image.placed = if image.size <= SMALL {
-        let mut bytes = vec![0; usize::try_from(image.size).unwrap_or(0)];
-        file.read_exact_at(&mut bytes, 0)?;
-        String::from_utf8(bytes).ok().map(Placed::Text)
-    } else {
+    size: u64,
+    file: &File,
+) -> io::Result<Option<Placed>> {
+    if size > SMALL {
         // Where that is being changed, there will be no commit.
-        before().and_then(|(before, size)| edit((&before, size), (file, image.size)).ok().flatten())
-    };
-    if image.placed.is_none() {
-        io::copy(&mut file, &mut disk::create(stage, &image.copy_name())?)?;
+        return Ok(
+            before().and_then(|(before, old)| edit((&before, old), (file, size)).ok().flatten())
+        );
     }
-    Ok(())
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(String::from_utf8(bytes).ok().map(Placed::Text))
 }
 
 /// What was replaced in a file, if that is one [`SMALL`] text. Each file comes with its size.

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
 use sha2::{Digest as _, Sha256};
 
@@ -85,6 +86,44 @@ pub(super) fn is_same(left: impl Read, right: impl Read) -> io::Result<bool> {
         }
         left.consume(length);
         right.consume(length);
+    }
+}
+
+/// The time that commits are dated with.
+pub(super) fn present() -> Timestamp {
+    #[cfg(test)]
+    return Timestamp::now() + tests::shift();
+    #[cfg(not(test))]
+    Timestamp::now()
+}
+
+/// A new UUID of version 7.
+pub(super) fn new_id() -> String {
+    let present = present();
+    let seconds = u64::try_from(present.as_second()).unwrap_or(0);
+    let rest = u32::try_from(present.subsec_nanosecond()).unwrap_or(0);
+    let time = uuid::Timestamp::from_unix(uuid::NoContext, seconds, rest);
+    uuid::Uuid::new_v7(time).to_string()
+}
+
+/// Sets the clock that commits are dated with.
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    use jiff::SignedDuration;
+
+    thread_local! {
+        static SHIFT: Cell<i64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn shift() -> SignedDuration {
+        SignedDuration::from_secs(SHIFT.get())
+    }
+
+    /// From now on, on this thread, it is so much later than it is, in seconds.
+    pub(in crate::workspace) fn set_shift(seconds: i64) {
+        SHIFT.set(seconds);
     }
 }
 

@@ -4,17 +4,19 @@
 //!
 //! 1. The workspace is locked, and what another process left unfinished is finished.
 //! 2. Every new file is staged there; all are synced, then the manifest is.
-//! 3. What is to be changed is looked at again; then the manifest gets its name: **the commit**.
+//! 3. What is to be changed is looked at again; then the manifest gets its name: **the commit**. One
+//!    that could not be read again is refused before that.
 //! 4. Each change is one rename or exchange, and what comes out is looked at. A change that
 //!    can't be made takes all of them back.
-//! 5. What was there before, which is in the staging directory by now, moves to the history, and
-//!    at last the manifest.
+//! 5. The commit is recorded. What was there before, which is in the staging directory by now, moves
+//!    to the history, and at last the manifest.
 //!
 //! A commit of one change needs no manifest on the disk to be whole: its rename is. It syncs the
 //! new file only, as careful programs do.
 //!
-//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Each
-//! change sees whether it was made, so recovery may die as well.
+//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Whether a
+//! change was made is seen by what is staged, so recovery may die as well. It takes nothing back, and
+//! a manifest that it can't read stops it: see [`super::store`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,20 +26,21 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
-use super::apply::{TEMPORARY, carry_out, write_manifest};
+use super::apply::{carry_out, write_manifest};
 use super::history::Content;
 use super::manifest::{FILE, Manifest, net};
 use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
 use super::store::Store;
-use super::{DIFF_TIME, Workspace, diff, disk, outside, own};
+use super::{DIFF_TIME, Workspace, diff, disk, outside, own, sealed, stamp};
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Staged changes, with the workspace locked for them.
 pub struct Transaction {
+    workspace: Arc<Workspace>,
     overlay: Arc<Overlay>,
     id: String,
     store: Store,
@@ -70,7 +73,7 @@ impl Locked {
             return Ok(None);
         }
         let runs = own::existing_directory(&own, outside::DIRECTORY)?;
-        Ok(Some(Self { store: Store::open(&own)?, runs, lock }))
+        Ok(Some(Self { store: Store::open(own)?, runs, lock }))
     }
 
     /// Whether nothing is left of anybody.
@@ -118,6 +121,18 @@ pub enum CommitError {
         place: String,
         /// Why.
         source: io::Error,
+    },
+    /// What it changes can't be written down so that a host could read it again.
+    #[error(
+        "a commit of {changes} changes would need more than the {} MiB that can be written down of \
+         one; make the changes in several parts",
+        .most >> 20
+    )]
+    TooLarge {
+        /// How many changes it has.
+        changes: usize,
+        /// How much can be written down, in bytes.
+        most: usize,
     },
     /// The system said no, and again when what was done by then should have been taken back.
     #[error(
@@ -188,7 +203,7 @@ impl Transaction {
 
     fn after_recovery(
         workspace: &Arc<Workspace>,
-        locked: Locked,
+        mut locked: Locked,
     ) -> io::Result<(Self, Option<Manifest>)> {
         let recovered = locked.store.recover(workspace)?;
         if let Some(runs) = &locked.runs {
@@ -198,11 +213,12 @@ impl Transaction {
     }
 
     fn new(workspace: &Arc<Workspace>, Locked { store, lock, .. }: Locked) -> Self {
-        let id = uuid::Uuid::now_v7().to_string();
+        let id = stamp::new_id();
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make);
-        Self { overlay: Arc::new(overlay), id, store, is_handed_over: false, _lock: lock }
+        let (workspace, overlay) = (Arc::clone(workspace), Arc::new(overlay));
+        Self { workspace, overlay, id, store, is_handed_over: false, _lock: lock }
     }
 
     /// The workspace with the changes.
@@ -263,28 +279,23 @@ impl Transaction {
         }
         let Purpose { calls, undoes, .. } = purpose;
         let mut manifest = Manifest::new(self.id.clone(), calls, undoes, changes, directories);
-        let is_single = manifest.changes.len() == 1;
-        if is_single {
-            plan(&self.overlay)?;
-            write_manifest(stage, FILE, &manifest).map_err(own)?;
-        } else {
-            write_manifest(stage, TEMPORARY, &manifest).and_then(disk::sync).map_err(own)?;
-            disk::sync(stage).map_err(own)?;
-            // The last moment at which there is nothing to take back.
-            plan(&self.overlay)?;
-            disk::rename(stage, TEMPORARY, stage, FILE).map_err(own)?;
-            disk::sync(stage).map_err(own)?;
-        }
-        let carried_out = carry_out(self.overlay.disk(), stage, &mut manifest, false);
+        self.store.number(&self.workspace, &mut manifest).map_err(own)?;
+        let encoded = sealed::encode(&manifest, self.store.key())?;
+        let is_durable = manifest.changes.len() > 1;
+        // The last moment at which there is nothing to take back.
+        write_manifest(stage, &encoded, is_durable, || plan(&self.overlay).map(drop))?;
+        let carried_out = carry_out(self.overlay.disk(), stage, &manifest);
         // Where the manifest stays, what it says is not over.
-        self.is_handed_over = carried_out.is_ok() || disk::stat(stage, FILE).is_ok();
+        self.is_handed_over = carried_out.is_ok() || !matches!(disk::look(stage, FILE), Ok(None));
         carried_out?;
+        self.workspace.record(&manifest, false);
         let placed = manifest.changes.iter().filter(|change| change.after.is_some()).count();
         let is_tidy = placed == self.overlay.staged_inodes();
         if let Err(error) = self.store.keep(&manifest, is_tidy) {
             // What was committed stays so; recovery moves it to the history.
             tracing::warn!("the commit {} is not in the history yet: {error}", self.id);
         }
+        self.store.note(&self.workspace, &manifest);
         Ok(Some(manifest))
     }
 }
