@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rustix::fs::{FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::disk;
@@ -312,21 +312,19 @@ impl Workspace {
 /// Sets aside what is in a directory that does not count. Answers where it is then; none where
 /// there is nothing but what a new directory has.
 fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
-    let aside = match directory(foreign, SET_ASIDE) {
-        Err(error) if is_of_another_kind(&error) => {
-            let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
-            disk::rename(foreign, SET_ASIDE, foreign, &fresh)?;
-            directory(foreign, SET_ASIDE)?
-        }
-        directory => directory?,
-    };
+    let is_directory = |stat: &Stat| disk::file_type(stat) == FileType::Directory;
+    if disk::look(foreign, SET_ASIDE)?.is_some_and(|stat| !is_directory(&stat)) {
+        let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
+        disk::rename(foreign, SET_ASIDE, foreign, fresh)?;
+    }
+    let aside = directory(foreign, SET_ASIDE)?;
     let place = format!("{}-{}", uuid::Uuid::now_v7(), OWN.trim_start_matches('.'));
     let mut to: Option<OwnedFd> = None;
     // Some file systems lose their place while names go: until there are none.
     loop {
         let mut is_done = true;
         for entry in disk::entries(foreign)? {
-            let name = entry?.name;
+            let disk::Listed { name, kind, .. } = entry?;
             if [SET_ASIDE, MARK, IGNORED].iter().any(|kept| name == *kept) {
                 continue;
             }
@@ -335,6 +333,10 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
                 Some(to) => to,
                 None => to.insert(directory(&aside, &place)?),
             };
+            if kind == FileType::Directory {
+                // Only one that can be changed can be moved.
+                disk::open_anyway(foreign.as_fd(), &name)?;
+            }
             disk::rename(foreign, &name, to, &name)?;
         }
         if is_done {
