@@ -104,7 +104,7 @@ fn patch() -> String {
     patch
 }
 
-/// The same changes and a hundred files more, by many calls.
+/// These changes and a hundred files more, by many calls.
 fn envelope() -> Value {
     let written = CHANGED.iter().map(|path| {
         json!({
@@ -353,7 +353,7 @@ fn succeeded(ended: Ended) {
 }
 
 /// Kills so often in all; the figures.
-#[expect(clippy::print_stdout, reason = "figures for whoever looks")]
+#[expect(clippy::print_stdout, reason = "figures for a reader")]
 fn campaign(kills: usize) {
     let of_programs = kills / RARELY;
     let rest = kills - 2 * of_programs;
@@ -407,7 +407,7 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
         assert_eq!(zeros, FILES, "tier {tier}: {} before", differences(&old, &torn));
         let commits = checker::commits(&workspace);
         let commit = commits.iter().find(|commit| commit.paths == FILES as u64).unwrap();
-        let diff = scene.place.run(&["--format", "text", "log", "--diff", &commit.id]);
+        let diff = scene.place.run(&["log", "--format", "text", "--diff", &commit.id]);
         assert!(diff.status == 0 && diff.stdout.matches("\ndiff --git ").count() == FILES - 1);
         succeeded(scene.place.run(&["undo", &commit.id]));
         assert!(state(&workspace) == old, "tier {tier}");

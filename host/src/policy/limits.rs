@@ -197,7 +197,8 @@ impl Limits {
     }
 }
 
-/// How long commits are kept so that they can be undone. The oldest go first.
+/// How long commits are kept so that they can be undone. The oldest go first, by number and size
+/// before age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// At most so many.
@@ -224,17 +225,19 @@ impl Retention {
     }
 }
 
-/// How long commits are kept, as it is written in `cofferdam.toml`. 0 keeps nothing.
+/// How long commits are kept, as it is written in `cofferdam.toml`. 0 commits or 0 MiB keep nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HistorySettings {
     /// At most so many commits (default 1,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commits: Option<u32>,
-    /// None that is older, in days (default 30).
+    /// None that is older, in days (default 30). The latest ten stay, and another one goes only
+    /// where the clock and each of those ten say that it is too old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
-    /// Not more than this in files, in MiB (default 1,024).
+    /// Not more than this in files, in MiB (default 1,024); the latest commit stays however large
+    /// it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb: Option<u32>,
 }

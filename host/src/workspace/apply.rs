@@ -72,8 +72,8 @@ pub(super) fn carry_out(
 }
 
 /// Makes those changes of a manifest that a host which died has not made yet, and returns which of
-/// them can't be made since somebody else has changed what is there: that stays as it is. Takes
-/// nothing back: the commit was made, and somebody else may have gone on from it.
+/// them can't be made since another program has changed what is there: that stays as it is. Takes
+/// nothing back: the commit was made, and others may have gone on from it.
 pub(super) fn finish(
     root: &OwnedFd,
     stage: &OwnedFd,
@@ -121,7 +121,7 @@ fn was_removed(root: &OwnedFd, stage: &OwnedFd, path: &str, before: &Image) -> i
         Some(there) if there.st_ino == stat.st_ino => target.remove().map(|()| true),
         // Not what was meant, and the host died before it could put it back.
         None if !before.is(&stat) => kept.move_to(&target).map(|()| false),
-        // Whatever is there by now, this one goes to the history.
+        // Something else is there by now: this one goes to the history.
         _ => Ok(true),
     }
 }
@@ -236,7 +236,7 @@ fn take_back(
             Trouble::Io(source) => CommitError::Unfinished { place: place(), source },
             Trouble::Conflict => CommitError::Unfinished {
                 place: place(),
-                source: io::Error::other("somebody else has changed it meanwhile"),
+                source: io::Error::other("another program has changed it meanwhile"),
             },
         })?;
     }
@@ -250,7 +250,7 @@ fn take_back(
     if manifest.changes.len() > 1 { disk::sync(stage).map_err(own) } else { Ok(()) }
 }
 
-/// Takes back a change if it was made. A conflict where somebody else has changed what was placed:
+/// Takes back a change if it was made. A conflict where another program has changed what was placed:
 /// there is no room then for what was there before.
 fn unmake(root: &OwnedFd, stage: &OwnedFd, change: &Change) -> Result<(), Trouble> {
     let target = match spot(root, &change.path) {

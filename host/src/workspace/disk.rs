@@ -328,7 +328,7 @@ fn unlink(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
 }
 
 /// Opens a directory so that it can be changed, whatever its permissions were.
-fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+pub(super) fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | BARE;
     Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)

@@ -172,7 +172,7 @@ impl Manifest {
         Self { id, sequence: 0, time, calls, undoes, changes, directories, conflicts }
     }
 
-    /// Leaves out changes, by their indices, of what somebody else has changed.
+    /// Leaves out changes, by their indices, of what another program has changed.
     pub(super) fn leave_out(&mut self, conflicts: &[usize]) {
         let mut index = 0;
         self.changes.retain(|change| {

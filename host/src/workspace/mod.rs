@@ -259,7 +259,7 @@ impl Workspace {
     }
 
     /// Has each commit written down from now on, before it is over: one that was made and not written
-    /// down is found by whoever comes after a crash. There is one recorder, the first.
+    /// down is found by the next call after a crash. There is one recorder, the first.
     pub(crate) fn record_commits(&self, recorder: Recorder) {
         let _ = self.recorder.set(recorder);
     }

@@ -324,7 +324,7 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
     loop {
         let mut is_done = true;
         for entry in disk::entries(foreign)? {
-            let name = entry?.name;
+            let disk::Listed { name, kind, .. } = entry?;
             if [SET_ASIDE, MARK, IGNORED].iter().any(|kept| name == *kept) {
                 continue;
             }
@@ -333,6 +333,10 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
                 Some(to) => to,
                 None => to.insert(directory(&aside, &place)?),
             };
+            if kind == FileType::Directory {
+                // Only one that can be changed can be moved.
+                disk::open_anyway(foreign.as_fd(), &name)?;
+            }
             disk::rename(foreign, &name, to, &name)?;
         }
         if is_done {

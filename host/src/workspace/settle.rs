@@ -16,7 +16,7 @@ use super::manifest::{Change, Image, Kind, Placed};
 const SMALL: u64 = 4 << 10;
 
 /// How much text goes into one manifest, in bytes as it is written there: more goes into copies, so
-/// that a manifest can be read whatever was changed.
+/// that a manifest can be read, independent of what was changed.
 const TEXTS: usize = 4 << 20;
 
 /// A file of at least this size is read while the disk writes it, in bytes.

@@ -92,7 +92,7 @@ pub(super) fn is_same(left: impl Read, right: impl Read) -> io::Result<bool> {
 /// The time that commits are dated with.
 pub(super) fn present() -> Timestamp {
     #[cfg(test)]
-    return Timestamp::now() + tests::shift();
+    return Timestamp::now() + clock::shift();
     #[cfg(not(test))]
     Timestamp::now()
 }
@@ -104,27 +104,6 @@ pub(super) fn new_id() -> String {
     let rest = u32::try_from(present.subsec_nanosecond()).unwrap_or(0);
     let time = uuid::Timestamp::from_unix(uuid::NoContext, seconds, rest);
     uuid::Uuid::new_v7(time).to_string()
-}
-
-/// Sets the clock that commits are dated with.
-#[cfg(test)]
-pub(super) mod tests {
-    use std::cell::Cell;
-
-    use jiff::SignedDuration;
-
-    thread_local! {
-        static SHIFT: Cell<i64> = const { Cell::new(0) };
-    }
-
-    pub(super) fn shift() -> SignedDuration {
-        SignedDuration::from_secs(SHIFT.get())
-    }
-
-    /// From now on, on this thread, it is so much later than it is, in seconds.
-    pub(in crate::workspace) fn set_shift(seconds: i64) {
-        SHIFT.set(seconds);
-    }
 }
 
 /// The time in nanoseconds since the epoch.
@@ -170,4 +149,25 @@ pub(super) fn next_tick() -> i64 {
 fn tick() -> i64 {
     const TICK: i64 = 10_000_000;
     now() - TICK
+}
+
+/// Sets the clock that commits are dated with.
+#[cfg(test)]
+pub(super) mod clock {
+    use std::cell::Cell;
+
+    use jiff::SignedDuration;
+
+    thread_local! {
+        static SHIFT: Cell<i64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn shift() -> SignedDuration {
+        SignedDuration::from_secs(SHIFT.get())
+    }
+
+    /// From now on, on this thread, it is so much later than it is, in seconds.
+    pub(in crate::workspace) fn set_shift(seconds: i64) {
+        SHIFT.set(seconds);
+    }
 }

@@ -138,7 +138,7 @@ impl Store {
         if is_tidy { Ok(()) } else { self.discard() }
     }
 
-    /// Notes that a commit of this process was the latest one. Whoever changes the history after
+    /// Notes that a commit of this process was the latest one. A process that changes the history after
     /// that changes its time, too; while it is this one, the history need not be listed.
     pub(super) fn note(&self, workspace: &Workspace, manifest: &Manifest) {
         workspace.latest.store(manifest.sequence, Ordering::Relaxed);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::disk::faults;
-use super::stamp::tests::set_shift;
+use super::stamp::clock::set_shift;
 use super::*;
 
 /// Which workspace a child works on, and what it does there.

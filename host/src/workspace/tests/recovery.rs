@@ -198,7 +198,7 @@ fn texts_that_blow_up_are_recovered_shown_and_undone() {
     }
 }
 
-/// The manifest has few texts in it, whatever they are, and one of one small file has its text.
+/// The manifest has few texts in it, and one of one small file has its text.
 #[test]
 fn a_manifest_stays_small() {
     let (_directory, root) = place();
@@ -382,7 +382,7 @@ fn a_manifest_changes_only_what_a_call_may() {
     }
 }
 
-/// Somebody goes on from what a dead host has left, before recovery: neither theirs is lost nor what
+/// Another program changes what a dead host has left, before recovery: neither its files are lost nor what
 /// the commit had replaced.
 #[test]
 fn nothing_is_lost_where_somebody_goes_on_before_recovery() {
@@ -415,7 +415,7 @@ fn nothing_is_lost_where_somebody_goes_on_before_recovery() {
     assert!(halfway > 10, "{halfway}");
 }
 
-/// The same where what was removed is there again, and where its directory is gone.
+/// What was removed is not lost where it is there again, and where its directory is gone.
 #[test]
 fn what_was_removed_is_kept_whatever_is_there_by_then() {
     for act in ["again", "directory gone", "nothing"] {
@@ -461,7 +461,7 @@ fn recovery_that_fails_keeps_everything() {
     }
 }
 
-/// Commits are in the order in which they were made, whatever the clock says.
+/// Commits are in the order in which they were made, independent of the clock.
 #[test]
 fn order_is_the_commits_own() {
     let (_directory, root) = place();
