@@ -298,8 +298,14 @@ impl Supervisor<'_> {
         if !fds[0].revents().is_empty() {
             return Ok(Some(End::Cancelled));
         }
-        let asked = fds.last().is_some_and(|gate| gate.revents().contains(PollFlags::IN));
+        let events = fds.last().map_or(PollFlags::empty(), |gate| gate.revents());
+        let asked = events.contains(PollFlags::IN);
         let Some(gate) = &self.gate else { return Ok(None) };
+        if events.contains(PollFlags::HUP) && !asked {
+            // All who could ask are gone. Polled further, it would never let this process wait.
+            self.gate = None;
+            return Ok(None);
+        }
         self.requests.retry(gate)?;
         if asked && let Some(call) = gate.asked()? {
             return self.decide(call);

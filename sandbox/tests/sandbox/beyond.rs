@@ -45,7 +45,7 @@ fn create(path: &str) -> fs::File {
     fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// Takes whatever others wait for.
+/// Takes all that other programs wait for.
 pub fn leases(path: &str) {
     let file = fs::File::open(path).unwrap();
     for (name, command, argument) in [
@@ -312,7 +312,7 @@ pub fn the_users_inotify_instances_are_not_taken(setting: &Setting) {
     wait_for(&place.workspace().join("ready"));
     let taken: Vec<OwnedFd> = (0..64)
         .map(|_| {
-            // SAFETY: no pointers; what succeeded is open and nobody else's.
+            // SAFETY: no pointers; a descriptor that the call returned is open and new.
             let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
             check(fd.into()).unwrap();
             // SAFETY: as above.
