@@ -1,4 +1,4 @@
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::fs;
 
@@ -235,7 +235,7 @@ fn a_packed_manifest_is_checked_where_it_is() {
         let data = serde_json::to_vec(document).unwrap();
         wasm_encoder::ComponentSection::append_to_component(
             &wasm_encoder::CustomSection {
-                name: super::super::manifest::SECTION.into(),
+                name: manifest::SECTION.into(),
                 data: data.into(),
             },
             &mut bytes,
