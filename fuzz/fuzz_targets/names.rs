@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 
 fn comes_back<T: FromStr + Display + Debug + PartialEq>(text: &str) {
     if let Ok(read) = text.parse::<T>() {
-        assert_eq!(read.to_string().parse().ok(), Some(read));
+        assert_eq!(read.to_string().parse::<T>().ok(), Some(read));
     }
 }
 

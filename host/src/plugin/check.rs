@@ -1,7 +1,6 @@
 //! What is wrong with a plugin's manifest, schemas, examples and exports, all of it at once, each
 //! with its place and what would be right. Nothing of the plugin is run; whether the engine takes
 //! its component is [`crate::runtime`]'s matter.
-#![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
 
 use std::fmt;
 use std::path::Path;
