@@ -17,8 +17,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::mcp::http::{call, list, result};
-use crate::mcp::server::{Request, Server};
-use crate::support::Place;
+use crate::mcp::server::{Request, SERVE, Server};
+use crate::support::{Place, built, guest};
 use crate::trial::{ALL, configure, peak_memory};
 
 /// The token of those who may call.
@@ -35,6 +35,7 @@ const REQUESTS: usize = 30;
 /// Held by the test that is under way: its hostile clients are beside no other one's.
 static ALONE: Mutex<()> = Mutex::new(());
 
+#[expect(clippy::disallowed_methods, reason = "a person chooses")]
 fn is_strict() -> bool {
     std::env::var_os("COFFERDAM_STRICT").is_some()
 }
@@ -67,7 +68,7 @@ impl Beside {
         let limit = getrlimit(Resource::Nofile);
         let most = limit.maximum.map_or(20_000, |most| most.min(20_000));
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).unwrap();
-        let server = Arc::new(Server::new(&place, options));
+        let server = Arc::new(limited(&place, options));
         let (over, done) = (Arc::default(), Arc::default());
         Self { _alone: alone, place, server, over, hostile: Vec::new(), done }
     }
@@ -129,6 +130,15 @@ impl Beside {
         assert!(answer["isError"] != true && answer.to_string().contains(word), "{answer}");
         took
     }
+}
+
+/// A server that may have as few files open as many systems let it.
+fn limited(place: &Place, options: &[&str]) -> Server {
+    let command = built().join("cofferdam");
+    let limit = "ulimit -n 1024 && exec \"$0\" \"$@\"";
+    let args = [&["-c", limit, command.to_str().unwrap()], SERVE, options].concat();
+    let mut command = place.command_at(Path::new("/bin/sh"), &args);
+    Server::started(command.arg("--plugin").arg(guest("conformance")))
 }
 
 /// The median, what 99 of 100 are within, and the longest.
@@ -278,8 +288,8 @@ fn writers_wait_in_turn() {
 fn writers_that_take_long_do_not_send_others_away() {
     let place = Place::new();
     configure(&place, &format!("[limits]\ncall-ms = 2000\n{ALL}"));
-    let guest = crate::support::guest("hostile");
-    let server = Arc::new(Server::new(&place, &["--plugin", guest.to_str().unwrap()]));
+    let hostile = guest("hostile");
+    let server = Arc::new(Server::new(&place, &["--plugin", hostile.to_str().unwrap()]));
     let writers: Vec<_> = (0..6)
         .map(|number| {
             let server = Arc::clone(&server);
@@ -307,7 +317,7 @@ fn a_shortage_of_descriptors_is_no_crash() {
     for files in 8..64 {
         let limited = format!("ulimit -n {files} && exec \"$0\" serve --quiet");
         let mut command = Command::new("sh");
-        command.args(["-c", &limited]).arg(crate::support::built().join("cofferdam"));
+        command.args(["-c", &limited]).arg(built().join("cofferdam"));
         command.current_dir(place.workspace()).env_clear().env("HOME", place.home());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
