@@ -179,7 +179,7 @@ mod tests {
         fs::File::create(top.join("hole")).unwrap().set_len(1 << 40).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
         // Without any permission.
-        fs::set_permissions(top.join("a"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(top.join("a"), Permissions::from_mode(0o000)).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
         assert_eq!(fs::metadata(top.join("a")).unwrap().permissions().mode() & 0o777, 0);
         fs::set_permissions(top.join("a"), Permissions::from_mode(0o700)).unwrap();

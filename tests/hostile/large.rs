@@ -1,5 +1,6 @@
 //! Messages as large as they may be, made to cost as much as they can: in memory, in time, and in
 //! that of other clients.
+#![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

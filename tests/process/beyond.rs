@@ -65,6 +65,7 @@ fn lock_all(file: &fs::File) -> io::Result<()> {
 }
 
 /// A process that has a lease on a file and does not let go of it.
+#[expect(clippy::disallowed_methods, reason = "another program of the user")]
 fn leaseholder(place: &Place) -> Child {
     let hold = "
 import fcntl, os, signal, sys, time

@@ -196,7 +196,9 @@ impl CallState {
             && let Some(stop) = room.stop(&command.program, limit)
         {
             control.note(stop);
-            cache.filter(|_| room.is_cache(limit)).map(Cache::count_again);
+            if let Some(cache) = cache.filter(|_| room.is_cache(limit)) {
+                cache.count_again();
+            }
         }
         if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
             self.keep(view, &tree)?;

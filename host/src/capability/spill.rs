@@ -28,7 +28,7 @@ pub(super) struct Streams<'a> {
 
 enum State {
     Short,
-    Begun(Spill),
+    Begun(Box<Spill>),
     Lost,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Streams<'a> {
                 Err(io::Error::other(format!("{MOST} streams of the call are kept already")))
             }
             State::Short => begin(self.workspace, &name, bytes).map(|spill| {
-                *state = State::Begun(spill);
+                *state = State::Begun(Box::new(spill));
             }),
         };
         if let Err(error) = written {

@@ -259,7 +259,7 @@ mod tests {
         // Within three quarters, everything stays.
         assert_eq!(open(&root).cache("p", MOST).unwrap().usage().bytes, 720_000);
         fill(&path, "d", 240_000, 150);
-        fs::set_permissions(path.join("b"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path.join("b"), fs::Permissions::from_mode(0o000)).unwrap();
         // A run uses it: another process would hold the same lock.
         let other = open(&root);
         let user = other.cache("p", u64::MAX).unwrap();

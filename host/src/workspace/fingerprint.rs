@@ -277,7 +277,7 @@ mod tests {
             fs::write(root.join(".cofferdam/journal"), "x").unwrap();
             assert_eq!(workspace.changed_since(&before).unwrap(), None, "{name}");
             change(&root);
-            let changed = workspace.changed_since(&before).unwrap().expect(name);
+            let changed = workspace.changed_since(&before).unwrap().unwrap_or_default();
             assert!(changed.iter().any(|changed| changed == path), "{name}: {changed:?}");
         }
     }

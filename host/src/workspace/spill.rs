@@ -82,7 +82,7 @@ impl Spill {
             let (part, after) = rest.split_at(length);
             self.piece.update(part);
             self.bytes += part.len() as u64;
-            if self.bytes % PIECE == 0 {
+            if self.bytes.is_multiple_of(PIECE) {
                 self.digests.extend(self.piece.finalize_reset());
             }
             rest = after;
@@ -95,7 +95,7 @@ impl Spill {
     /// # Errors
     /// The workspace can't be written.
     pub(crate) fn keep(mut self) -> io::Result<u64> {
-        if self.bytes % PIECE != 0 {
+        if !self.bytes.is_multiple_of(PIECE) {
             self.digests.extend(self.piece.finalize_reset());
         }
         let mut seal = self.bytes.to_le_bytes().to_vec();
