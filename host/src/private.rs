@@ -1,4 +1,4 @@
-//! Files and directories of the user's own, outside of any workspace, that nobody else can read.
+//! Files and directories of the user's own, outside of any workspace, that no other user can read.
 #![expect(clippy::disallowed_methods, reason = "the user's own files are named by paths")]
 
 use std::fs;

@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
         Self { source, number: 0, line: Vec::new(), key: None }
     }
 
-    /// The same, of which only those count that the host has sealed.
+    /// The lines of `source`, of which only those count that the host has sealed.
     pub(super) fn sealed(source: R, key: Key) -> Self {
         Self { key: Some(key), ..Self::new(source) }
     }

@@ -316,7 +316,7 @@ pub(super) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Removes what is not a directory; answers false for a directory.
+/// Removes what is not a directory; returns false for a directory.
 fn unlink(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     step()?;
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {

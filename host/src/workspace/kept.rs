@@ -97,7 +97,7 @@ impl Workspace {
             disk::remove_all(&directory, name)?;
             return Ok(None);
         };
-        // Whoever puts an older file back can change the file's time, and not the one in it. What is
+        // A process that puts an older file back can change the file's time, and not the one in it. What is
         // from the future has no age that could be compared.
         let age = |time: SystemTime| SystemTime::now().duration_since(time).ok();
         let ages = age(about.modified()?).zip(age(written));
@@ -178,7 +178,7 @@ fn seal(key: &Key, shelf: Shelf, of: (&str, &str), (now, content): (SystemTime, 
     [&time.to_le_bytes()[..], &tag].concat()
 }
 
-/// Leaves only the content of a file, and answers when it was written. None where the host has not
+/// Leaves only the content of a file, and returns when it was written. None where the host has not
 /// written it.
 fn unseal(key: &Key, shelf: Shelf, of: (&str, &str), bytes: &mut Vec<u8>) -> Option<SystemTime> {
     let (time, rest) = bytes.split_first_chunk::<TIME>()?;

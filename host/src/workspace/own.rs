@@ -176,16 +176,16 @@ fn place(stat: &Stat) -> (u64, u64) {
 
 /// What is under the name of the host's own directory.
 pub(crate) enum Found {
-    /// Nothing.
+    /// There is no such entry.
     Nothing,
     /// A directory that this user's host has made here.
     Own(Arc<Own>),
-    /// Another directory.
+    /// A directory that does not count.
     Foreign(OwnedFd),
 }
 
 impl Workspace {
-    /// The path of the host's own directory, if there is one, whoever made it.
+    /// The path of the host's own directory, if there is one, also one that does not count.
     pub(crate) fn path_of_own(&self) -> Option<PathBuf> {
         matches!(disk::look(&**self.disk(), OWN), Ok(Some(_))).then(|| self.path().join(OWN))
     }
@@ -237,7 +237,7 @@ impl Workspace {
         }
     }
 
-    /// Looks at what is there.
+    /// Finds out what has the name of the host's own directory.
     ///
     /// # Errors
     /// See [`Workspace::existing_own`].
