@@ -136,7 +136,7 @@ impl Beside {
 fn limited(place: &Place, options: &[&str]) -> Server {
     let command = built().join("cofferdam");
     let limit = "ulimit -n 1024 && exec \"$0\" \"$@\"";
-    let args = [&["-c", limit, command.to_str().unwrap()], SERVE, options].concat();
+    let args = [&["-c", limit, command.to_str().unwrap()][..], SERVE, options].concat();
     let mut command = place.command_at(Path::new("/bin/sh"), &args);
     Server::started(command.arg("--plugin").arg(guest("conformance")))
 }
