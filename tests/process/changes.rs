@@ -87,6 +87,7 @@ fn what_is_discarded_or_not_allowed_changes_nothing() {
                     ".gitignore",
                     "journal.jsonl",
                     "lock",
+                    "owner",
                     "history",
                     "images",
                     "staging",

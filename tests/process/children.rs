@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ALL, TIERS, script, text};
-use crate::support::{Place, built, guest};
+use crate::support::{Ended, Place, built, guest};
 use crate::trial::configure;
 
 /// Nobody in particular.
@@ -75,10 +75,12 @@ impl Scene {
     pub(super) fn command(&self, args: &Value) -> std::process::Command {
         let guest = self.open.path().join("runner.wasm");
         let args = args.to_string();
-        let mut command = self.place.command_at(
-            &self.open.path().join("cofferdam"),
-            &["--plugin", guest.to_str().unwrap(), "call", "runner.run", &args],
-        );
+        self.command_of(&["--plugin", guest.to_str().unwrap(), "call", "runner.run", &args])
+    }
+
+    /// The command with other arguments, as the scene's user.
+    fn command_of(&self, args: &[&str]) -> std::process::Command {
+        let mut command = self.place.command_at(&self.open.path().join("cofferdam"), args);
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
@@ -209,7 +211,7 @@ fn the_hosts_records_stay_its_own() {
             );
             args["changes"] = json!(changes);
             scene.run(&args);
-            let log = scene.place.run(&["log", "--commits"]);
+            let log = Ended::of(&mut scene.command_of(&["log", "--commits"]));
             assert_eq!(log.status, 0, "{scene}: {log:?}");
             assert!(!log.json()["records"].as_array().unwrap().is_empty(), "{scene}: {log:?}");
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::disk;
@@ -345,6 +345,10 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
     }
     for name in [MARK, IGNORED] {
         disk::remove_all(foreign, name)?;
+    }
+    if to.is_none() {
+        // It stays where there is something in it from before.
+        let _ = disk::remove(foreign, SET_ASIDE, AtFlags::REMOVEDIR);
     }
     Ok(to.map(|_| place))
 }
