@@ -22,7 +22,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use cofferdam::outcome::Outcome;
+use cofferdam_core::outcome::Outcome;
 use serde_json::{Value, json};
 
 use self::step::Step;

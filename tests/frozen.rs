@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use cofferdam::outcome::{Outcome, Status};
-use cofferdam::runtime::served;
+use cofferdam_core::outcome::{Outcome, Status};
+use cofferdam_engine::runtime::served;
 use serde_json::json;
 use tracing::Level;
 

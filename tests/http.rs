@@ -9,7 +9,7 @@ pub mod server;
 
 use serde_json::{Value, json};
 
-use cofferdam::outcome::Outcome;
+use cofferdam_core::outcome::Outcome;
 
 use crate::hostile::component::Packed;
 use crate::support::Place;

@@ -53,8 +53,8 @@ impl Plugin {
     pub fn bytes(&self) -> Vec<u8> {
         let component = Component::new(&self.call).build();
         let manifest = self.manifest.to_string();
-        let manifest = cofferdam::plugin::manifest::Manifest::parse(manifest.as_bytes()).unwrap();
-        cofferdam::plugin::pack::pack(&component, &manifest).unwrap()
+        let manifest = cofferdam_plugin::manifest::Manifest::parse(manifest.as_bytes()).unwrap();
+        cofferdam_plugin::pack::pack(&component, &manifest).unwrap()
     }
 }
 

@@ -12,7 +12,7 @@ mod repositories;
 
 use serde_json::{Value, json};
 
-use cofferdam::outcome::Outcome;
+use cofferdam_core::outcome::Outcome;
 
 use crate::hostile::component::Packed;
 use crate::support::Place;

@@ -13,8 +13,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use cofferdam::contract::{Contracts, Turn};
-use cofferdam::envelope::{Mode, decode};
+use cofferdam_core::contract::{Contracts, Turn};
+use cofferdam_core::envelope::{Mode, decode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -2,7 +2,7 @@
 //! and a broken one has a reminder and is run again.
 #![no_main]
 
-use cofferdam::contract::{Action, Contract, Contracts, Turn};
+use cofferdam_core::contract::{Action, Contract, Contracts, Turn};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! Any text decodes or is refused; what was decoded is what a strict reader would have found.
 #![no_main]
 
-use cofferdam::envelope::{self, Mode};
+use cofferdam_core::envelope::{self, Mode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 //! a role.
 #![no_main]
 
-use cofferdam::definition::Agent;
+use cofferdam_core::definition::Agent;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

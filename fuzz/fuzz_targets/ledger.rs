@@ -2,7 +2,7 @@
 //! it is read as the same.
 #![no_main]
 
-use cofferdam_ledger::{Bead, Message};
+use cofferdam_beads_format::{Bead, Message};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,8 +2,8 @@
 //! the same, and one that was derived of types is as good as one that was written.
 #![no_main]
 
-use cofferdam::plugin::manifest::Manifest;
-use cofferdam::plugin::{pack, typed};
+use cofferdam_plugin::manifest::Manifest;
+use cofferdam_plugin::{pack, typed};
 use libfuzzer_sys::fuzz_target;
 
 /// A component without anything in it.

@@ -2,8 +2,8 @@
 //! was read is written as it was.
 #![no_main]
 
-use cofferdam::plugin::lock::Lock;
-use cofferdam::policy::{Policy, Settings};
+use cofferdam_plugin::lock::Lock;
+use cofferdam_core::policy::{Policy, Settings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use cofferdam::outcome::Status;
+use cofferdam_core::outcome::Status;
 use serde_json::json;
 
 use super::{tree, trial};
@@ -20,7 +20,7 @@ fn project() -> Trial {
     trial
 }
 
-fn refactor(trial: &Trial) -> cofferdam::outcome::Outcome {
+fn refactor(trial: &Trial) -> cofferdam_core::outcome::Outcome {
     trial.call("filesystem.refactor", json!({"from": "old", "to": "new"}))
 }
 
@@ -28,7 +28,7 @@ fn refactor(trial: &Trial) -> cofferdam::outcome::Outcome {
 fn an_ordinary_program_changes_everything() {
     let trial = project();
     let outcome = refactor(&trial);
-    assert_eq!(outcome, cofferdam::outcome::Outcome::Executed(json!({"files": 21})));
+    assert_eq!(outcome, cofferdam_core::outcome::Outcome::Executed(json!({"files": 21})));
     assert_eq!(trial.place.read("src/new_07.txt"), "new 7 and new\n");
     assert_eq!(trial.place.read("a_new.txt"), "new");
     assert!(!trial.place.workspace().join("src/old_07.txt").exists());
@@ -45,6 +45,6 @@ fn an_ordinary_program_that_fails_midway_changes_nothing() {
     assert_eq!(tree(&trial.place.workspace()), before);
     // Nothing stands in the way of a second attempt.
     fs::write(&midway, "old").unwrap();
-    assert!(matches!(refactor(&trial), cofferdam::outcome::Outcome::Executed(_)));
+    assert!(matches!(refactor(&trial), cofferdam_core::outcome::Outcome::Executed(_)));
     assert_eq!(trial.place.read("src/new_10.txt"), "new");
 }

@@ -6,7 +6,7 @@ use super::step::unescaped;
 use super::{parse, play, results, tree, trial};
 use crate::trial::Trial;
 
-use cofferdam::outcome::Outcome;
+use cofferdam_core::outcome::Outcome;
 use serde_json::json;
 
 /// A script: what is there first, then steps with `=> ` and what they come to, and `| ` and what

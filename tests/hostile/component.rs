@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use cofferdam::plugin::manifest::Manifest;
-use cofferdam::plugin::pack;
+use cofferdam_plugin::manifest::Manifest;
+use cofferdam_plugin::pack;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

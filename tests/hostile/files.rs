@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use cofferdam::outcome::{Outcome, Status};
+use cofferdam_core::outcome::{Outcome, Status};
 use rustix::fs::FileType;
 use serde_json::json;
 

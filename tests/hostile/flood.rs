@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use cofferdam::outcome::{Outcome, Status};
+use cofferdam_core::outcome::{Outcome, Status};
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam::host::OpenError;
-use cofferdam::outcome::{Outcome, Status};
-use cofferdam::plugin::registry::RegistryError;
-use cofferdam::runtime::Runtime;
+use cofferdam_engine::host::OpenError;
+use cofferdam_core::outcome::{Outcome, Status};
+use cofferdam_plugin::registry::RegistryError;
+use cofferdam_engine::runtime::Runtime;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam::outcome::{Outcome, Status, neutralise};
+use cofferdam_text::neutralise;
+use cofferdam_core::outcome::{Outcome, Status};
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use cofferdam::outcome::{Outcome, Status};
-use cofferdam::workspace::{Secret, Workspace};
+use cofferdam_core::outcome::{Outcome, Status};
+use cofferdam_workspace::{Secret, Workspace};
 
 use super::component::Packed;
 use crate::support::Place;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam::outcome::Outcome;
+use cofferdam_core::outcome::Outcome;
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam::outcome::{Outcome, Status};
+use cofferdam_core::outcome::{Outcome, Status};
 use serde_json::{Value, json};
 
 use super::files::{Entry, without_journal};

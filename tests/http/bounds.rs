@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use cofferdam::outcome::{Outcome, Status};
+use cofferdam_core::outcome::{Outcome, Status};
 
 use super::server::{Server, Step, answer};
 use super::{caller, got, granted, misused, sent};

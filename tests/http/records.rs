@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use cofferdam::outcome::Status;
+use cofferdam_core::outcome::Status;
 
 use super::server::{Server, Step, answer};
 use super::{caller, granted, sent};
@@ -49,7 +49,7 @@ fn a_question_is_asked_so_often() {
         trial.call("caller.send", json!({"url": "https://test.example/", "question": question}))
     };
     for question in ["a", "a", "b", "b"] {
-        assert!(matches!(ask(question), cofferdam::outcome::Outcome::Executed(_)));
+        assert!(matches!(ask(question), cofferdam_core::outcome::Outcome::Executed(_)));
     }
     assert_failed(ask("a"), Status::Limit, "TooManyCalls", "2 times with the same 'question'");
     assert_eq!(server.asked().len(), 4);

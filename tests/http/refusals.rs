@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use cofferdam::outcome::Status;
+use cofferdam_core::outcome::Status;
 
 use super::server::{Server, answer};
 use super::{caller, got, granted, misused, sent};
@@ -138,7 +138,7 @@ fn without_tls_only_this_machine_is_asked() {
     let output = got(&caller(&settings), "http://localhost:18080/");
     assert_eq!(output["body"], "plain", "{output}");
     let refused =
-        cofferdam::policy::Settings::parse("[grants.caller]\nhttp = ['http://test.example']");
+        cofferdam_core::policy::Settings::parse("[grants.caller]\nhttp = ['http://test.example']");
     assert!(refused.unwrap_err().to_string().contains("reached by https://"));
 }
 

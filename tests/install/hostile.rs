@@ -157,7 +157,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     let mut lock = place.read("cofferdam.lock");
     let digest = place.lock()["plugins"]["lines"]["digest"].as_str().unwrap().to_owned();
     let named = place.home().join("lines.wasm");
-    let evils = cofferdam::plugin::digest::Digest::of(&evil.bytes()).to_string();
+    let evils = cofferdam_plugin::digest::Digest::of(&evil.bytes()).to_string();
     lock = lock.replace(&digest, &evils).replace(named.to_str().unwrap(), "./lines.wasm");
     fs::write(hostile.join("cofferdam.lock"), lock).unwrap();
     let ended = place.run(&["-C", workspace, "call", "lines.go"]);

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::plugin::digest::Digest;
+use cofferdam_plugin::digest::Digest;
 use serde_json::json;
 
 use super::signatures::Author;

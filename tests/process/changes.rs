@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
-use cofferdam::outcome::{Outcome, Status};
+use cofferdam_core::outcome::{Outcome, Status};
 
 use super::{ALL, TIERS, ran, runner, script, script_with, text};
 use crate::support::Place;

@@ -1,7 +1,7 @@
 //! What the tools do.
 
-use cofferdam_ledger::bead::to_millisecond;
-use cofferdam_ledger::{Action, Bead, Change, Id, Kind, Priority};
+use cofferdam_beads_format::bead::to_millisecond;
+use cofferdam_beads_format::{Action, Bead, Change, Id, Kind, Priority};
 use cofferdam_sdk::{Context, ToolError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use std::{fs, io};
 
-use cofferdam_ledger::bead::{ATTRIBUTES, DIRECTORY};
-use cofferdam_ledger::{Bead, Change, Event, Id, NotFound, id};
+use cofferdam_beads_format::bead::{ATTRIBUTES, DIRECTORY};
+use cofferdam_beads_format::{Bead, Change, Event, Id, NotFound, id};
 use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
 use jiff::Timestamp;
 

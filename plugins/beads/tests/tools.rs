@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use cofferdam_beads::call;
-use cofferdam_ledger::bead::ATTRIBUTES;
-use cofferdam_ledger::{Bead, Change, Id, Kind, Status};
+use cofferdam_beads_format::bead::ATTRIBUTES;
+use cofferdam_beads_format::{Bead, Change, Id, Kind, Status};
 use cofferdam_sdk::{Context, ErrorKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! What is wrong with a report, as the tool's errors.
 
-use cofferdam_reporting::verification::{Args, Problem, Report};
+use cofferdam_report_format::{Args, Problem, Report};
 use cofferdam_sdk::{Context, ToolError};
 
 /// A report without problems.

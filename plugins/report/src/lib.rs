@@ -7,7 +7,7 @@ pub mod check;
 pub mod place;
 pub mod save;
 
-use cofferdam_reporting::verification::Args;
+use cofferdam_report_format::Args;
 use cofferdam_sdk::{Context, ToolError, plugin};
 
 /// The plugin: each function is a tool.

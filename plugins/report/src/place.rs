@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::{fs, io};
 
-use cofferdam_reporting::verification::Report;
-use cofferdam_reporting::verification::place::{EXTENSIONS, directory, stem};
+use cofferdam_report_format::Report;
+use cofferdam_report_format::place::{EXTENSIONS, directory, stem};
 use cofferdam_sdk::{Context, ToolError};
 
 /// The path of a new report, relative to the workspace and without its extension: the first

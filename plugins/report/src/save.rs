@@ -1,7 +1,7 @@
 //! `save_agent_report`: from what was submitted to three new files.
 
-use cofferdam_reporting::verification::place::EXTENSIONS;
-use cofferdam_reporting::verification::{Agent, Args, Summary};
+use cofferdam_report_format::place::EXTENSIONS;
+use cofferdam_report_format::{Agent, Args, Summary};
 use cofferdam_sdk::{Context, ToolError};
 use serde::Serialize;
 use serde_json::Number;

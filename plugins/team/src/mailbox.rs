@@ -5,8 +5,8 @@
 
 use std::{fs, io};
 
-use cofferdam_ledger::message::{DIRECTORY, IGNORE, TEAM};
-use cofferdam_ledger::{Message, MessageId};
+use cofferdam_beads_format::message::{DIRECTORY, IGNORE, TEAM};
+use cofferdam_beads_format::{Message, MessageId};
 use cofferdam_sdk::{Context, ToolError};
 use jiff::Timestamp;
 

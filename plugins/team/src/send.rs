@@ -1,7 +1,7 @@
 //! `send_message`.
 
-use cofferdam_ledger::Message;
-use cofferdam_ledger::message::MessageKind;
+use cofferdam_beads_format::Message;
+use cofferdam_beads_format::message::MessageKind;
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use cofferdam_ledger::message::{DIRECTORY, IGNORE, TEAM};
-use cofferdam_ledger::{Message, MessageId};
+use cofferdam_beads_format::message::{DIRECTORY, IGNORE, TEAM};
+use cofferdam_beads_format::{Message, MessageId};
 use cofferdam_sdk::Context;
 use cofferdam_team::call;
 use serde_json::{Value, json};

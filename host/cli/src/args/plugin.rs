@@ -1,0 +1,242 @@
+//! Arguments of `plugin`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Granted, Printed};
+use cofferdam_plugin::digest::Digest;
+
+#[derive(Debug, Args)]
+pub struct Plugin {
+    #[command(flatten)]
+    pub printed: Printed,
+    #[command(subcommand)]
+    pub command: PluginCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// List the plugins
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin list --format text")]
+    List,
+    /// Show what a plugin is and asks for, without running it
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin inspect files
+  cofferdam plugin inspect ./hello.wasm")]
+    Inspect {
+        /// A plugin's name, or a component
+        // Not `plugin`: that is the global option's.
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+    },
+    /// Start a project: a plugin with a tool, an example call and tests, in your language
+    ///
+    /// It builds with the language's own tools; its README has the exact lines.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin new hello --lang python
+  cofferdam plugin new my-linter --lang rust --kind lint-backend ~/src/my-linter")]
+    New(PluginNew),
+    /// Find everything that is wrong with a plugin, without running it
+    ///
+    /// Looks at the component, its world and imports, the manifest, the schemas and their
+    /// examples. Each finding has a place and says what would be right. The exit status is 1 where
+    /// one of them keeps the plugin from working.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin check .
+  cofferdam plugin check ./hello.wasm --format text")]
+    Check {
+        /// A component, or a project's folder: its plugin.toml, and NAME.wasm beside it
+        // Not `plugin`: that is the global option's.
+        #[arg(value_name = "PLUGIN", default_value = ".")]
+        path: PathBuf,
+    },
+    /// Make a plugin's example calls, and try its linters on the conformance kit
+    ///
+    /// Examples are those of the manifest ([[tools.examples]]), which say what has to come of
+    /// them, and those of the input schemas. Each example and each case runs on a workspace of its
+    /// own, which is thrown away. A plugin that did not come with the host gets the files, scans,
+    /// backends and cache that it requests there, without a grant; programs, origins and agents
+    /// only if they are granted. The exit status is 1 where something is wrong.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin test .
+  cofferdam plugin test ./my-linter.wasm --format text
+  cofferdam plugin test ruff --format text")]
+    Test {
+        /// A component, a project's folder, or a plugin's name
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+        /// Grant the programs and origins that it requests as well, for this test
+        #[arg(long)]
+        grant_requests: bool,
+    },
+    /// Put a manifest and its schemas into a component
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin pack --manifest plugin.toml --component target/wasm32-wasip2/release/hello.wasm --output hello.wasm")]
+    Pack {
+        /// The manifest, as TOML
+        #[arg(long, default_value = "plugin.toml")]
+        manifest: PathBuf,
+        /// What the compiler wrote
+        #[arg(long)]
+        component: PathBuf,
+        /// Where the packed component goes
+        #[arg(long, short)]
+        output: PathBuf,
+        /// Write its compiled code beside it, for plugins that come with the host
+        #[arg(long)]
+        compile: bool,
+    },
+    /// Install a plugin for this workspace, or what its cofferdam.lock names
+    ///
+    /// The plugin is kept in your own store, and pinned in cofferdam.lock with its digest. What it
+    /// asks for is shown, and asked for on a terminal; --grant and --deny say it beforehand. What
+    /// is granted goes to your own cofferdam.toml. Without a name, everything that the lock names
+    /// is installed: it grants nothing, so what is new here is asked for.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin install ./lines.wasm
+  cofferdam plugin install oci://ghcr.io/ada/lines:1.0 --key RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
+  cofferdam plugin install https://example.org/lines.wasm --digest sha256:... --grant files=read
+  cofferdam plugin install
+  cofferdam plugin install lines --deny")]
+    Install(Install),
+    /// Get the newest of what is installed, and show what is different
+    ///
+    /// What asks for more than was accepted, has another signer or lost its signature is refused
+    /// until you say otherwise.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin update --dry-run --format text
+  cofferdam plugin update
+  cofferdam plugin update lines --grant process=git")]
+    Update(Update),
+    /// Remove a plugin from this workspace's cofferdam.lock
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin remove lines
+  cofferdam plugin remove lines --everywhere")]
+    Remove {
+        /// The plugin's name
+        #[arg(value_name = "PLUGIN")]
+        name: String,
+        /// Forget it altogether: its files, what was accepted of it, and what it is granted
+        #[arg(long)]
+        everywhere: bool,
+    },
+    /// Publish a packed plugin in an OCI registry
+    ///
+    /// FILE.minisig is published with it, where it is there. Who you are, `docker login` says.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0")]
+    Push {
+        /// The packed plugin
+        file: PathBuf,
+        /// Where it goes, with a tag
+        reference: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Install {
+    /// A file, an https:// address or an oci:// reference; or the name of a plugin in
+    /// cofferdam.lock
+    pub source: Option<String>,
+    /// Refuse anything but this content
+    #[arg(long, value_name = "SHA256", requires = "source")]
+    pub digest: Option<Digest>,
+    #[command(flatten)]
+    pub accepted: Accepted,
+    #[command(flatten)]
+    pub granting: Granting,
+}
+
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The plugin; all that are installed where none is named
+    #[arg(value_name = "PLUGIN")]
+    pub name: Option<String>,
+    /// Only show what is different
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub accepted: Accepted,
+    #[command(flatten)]
+    pub granting: Granting,
+}
+
+/// What a person accepts of where a plugin comes from.
+#[derive(Debug, Args)]
+pub struct Accepted {
+    /// The minisign key that has to have signed it, or the file of one; from then on no other
+    /// signer is taken
+    #[arg(long, value_name = "KEY|FILE")]
+    pub key: Option<String>,
+    /// Take it although another key has signed it than before, or none
+    #[arg(long)]
+    pub accept_signer: bool,
+    /// Take it although it comes from elsewhere than before, and no signature says that it is the
+    /// same plugin
+    #[arg(long)]
+    pub accept_source: bool,
+}
+
+/// What a person grants a plugin.
+#[derive(Debug, Args)]
+pub struct Granting {
+    /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
+    /// process=PROGRAM, backends=KIND, cache, agents=NAME, http=ORIGIN, or all
+    #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
+    pub grant: Vec<Granted>,
+    /// Grant nothing of what it asks for
+    #[arg(long)]
+    pub deny: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PluginNew {
+    /// The plugin's name: [a-z][a-z0-9_-]*
+    pub name: String,
+    /// Where the project goes; must not be there yet [default: a directory of the plugin's name]
+    pub directory: Option<PathBuf>,
+    /// What the plugin is written in
+    #[arg(long, value_enum)]
+    pub lang: Language,
+    /// What the plugin is
+    #[arg(long, value_enum, default_value = "tool")]
+    pub kind: PluginKind,
+}
+
+/// The languages that there are templates in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// Built by cargo
+    Rust,
+    /// Built by componentize-py
+    Python,
+    /// Built by componentize-js
+    Javascript,
+    /// Checked by tsc, built by esbuild and componentize-js
+    Typescript,
+    /// Built by clang
+    C,
+}
+
+/// What a plugin can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PluginKind {
+    /// Tools that agents call
+    Tool,
+    /// A linter that the operator can choose; in Rust
+    LintBackend,
+    /// A test runner that the operator can choose; in Rust
+    TestBackend,
+}

@@ -1,0 +1,111 @@
+//! Asking the person at the terminal what a plugin is granted. Without a terminal nothing is
+//! granted by itself: the grants have to be given on the command line.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use super::CliError;
+use super::args::{Granted, Granting};
+use super::output::person_watches;
+use cofferdam_text::neutralise;
+use cofferdam_plugin::acceptance::by;
+use cofferdam_plugin::lock::Candidate;
+use cofferdam_core::policy::{Capabilities, Capability};
+
+/// What the person grants of what a plugin asks for. `again` is the command that they would repeat
+/// with the options for it.
+pub fn grants(
+    candidate: &Candidate,
+    asked: &Capabilities,
+    granting: &Granting,
+    again: &str,
+) -> Result<Capabilities, CliError> {
+    let manifest = &candidate.manifest;
+    if granting.deny {
+        return Ok(Capabilities::NONE);
+    }
+    if !granting.grant.is_empty() {
+        return chosen(&manifest.name, &manifest.requests, &granting.grant);
+    }
+    if *asked == Capabilities::NONE {
+        return Ok(Capabilities::NONE);
+    }
+    let list: String =
+        asked.each().map(|each| format!("  {each}: {}\n", each.in_words())).collect();
+    let head = format!(
+        "{} {} from {}, {}, asks for\n{list}",
+        manifest.name,
+        manifest.version,
+        candidate.source,
+        by(candidate.signer.as_ref())
+    );
+    if !io::stdin().is_terminal() || !person_watches() {
+        let words: String =
+            asked.each().map(|each| format!(" --grant {}", each.to_grant())).collect();
+        return Err(CliError::Denied(format!(
+            "{head}and there is no terminal to ask on. Grant all of it, or less:\n  \
+             {again}{words}\nor nothing of it:\n  {again} --deny"
+        )));
+    }
+    say(&head);
+    let mut granted = Vec::new();
+    for capability in asked.each() {
+        if capability == Capability::AnyOrigin {
+            let name = &manifest.name;
+            say(&format!("`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"));
+        } else if yes(&format!("Grant {capability}? [y/N/q] "))? {
+            granted.push(capability);
+        }
+    }
+    Ok(granted.into_iter().collect())
+}
+
+/// What was named, of what a plugin asks for.
+pub fn chosen(
+    plugin: &str,
+    requests: &Capabilities,
+    named: &[Granted],
+) -> Result<Capabilities, CliError> {
+    let mut granted = Capabilities::NONE;
+    for each in named {
+        match each {
+            Granted::All => granted = granted.join(requests),
+            Granted::One(capability) if requests.holds(capability) => {
+                granted = granted.join(&[capability.clone()].into_iter().collect());
+            }
+            Granted::One(capability) => {
+                let asked: Vec<String> = requests.each().map(|each| each.to_string()).collect();
+                let asked = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
+                return Err(CliError::Usage(format!(
+                    "'{plugin}' does not ask for {capability}; it asks for {asked}"
+                )));
+            }
+        }
+    }
+    if granted.any_origin {
+        granted.any_origin = false;
+        tracing::warn!("'{plugin}' names no origins: each is granted as http=https://HOST");
+    }
+    if granted.scan && !granted.holds(&Capability::Files(cofferdam_core::policy::Files::Read)) {
+        tracing::warn!("scan gives nothing without files=read");
+    }
+    Ok(granted)
+}
+
+#[expect(clippy::print_stderr, reason = "what is asked of the person")]
+fn say(text: &str) {
+    eprint!("{}", neutralise(text));
+}
+
+/// Whether the person says yes. Nothing, and anything else, is no; `q` and the end of what they
+/// say end the command.
+fn yes(question: &str) -> Result<bool, CliError> {
+    say(question);
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line)?;
+    match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(true),
+        "q" | "quit" => Err(CliError::Denied("nothing was installed".to_owned())),
+        _ if read == 0 => Err(CliError::Denied("nothing was installed".to_owned())),
+        _ => Ok(false),
+    }
+}

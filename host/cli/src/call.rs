@@ -1,0 +1,65 @@
+//! `cofferdam call`
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::args::{Call, Format, Global};
+use super::output::Output;
+use super::run::{limits, print_diff};
+use super::setup::Use;
+use super::{CliError, exit, setup};
+use cofferdam_core::envelope;
+use cofferdam_engine::host::{Host, RunOptions, Single};
+
+pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
+    let text =
+        if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
+    let target = args.narrowed.target.as_deref();
+    let (host, timers, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), Use::Calling { target })?;
+    let options = RunOptions {
+        role,
+        dry_run: args.dry_run,
+        limits: limits(&args.narrowed),
+        scope: args.narrowed.scope.clone(),
+        cancel: Some(setup::interruption(&timers)?),
+        ..RunOptions::default()
+    };
+    let single = timers.block_on(host.call(&args.tool, &text, &options));
+    let role = options.role.as_deref();
+    let ended =
+        single.map_err(CliError::from).and_then(|single| show(&host, args, role, single, output));
+    setup::end(&host, &timers);
+    ended
+}
+
+fn show(
+    host: &Host,
+    args: &Call,
+    role: Option<&str>,
+    single: Single,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let Single { answer, diff, outputs } = single;
+    let role = host.role(role)?;
+    let (dialect, has_failure) = host
+        .registry()
+        .resolve(&args.tool, role)
+        .map(|entry| (entry.tool().dialect, entry.tool().failure.is_some()))
+        .unwrap_or_default();
+    let document = envelope::single(dialect, has_failure, &answer);
+    match diff {
+        None => output.document(&document)?,
+        Some(diff) if output.format() == Format::Text => {
+            print_diff(&diff, std::slice::from_ref(&answer), output)?;
+        }
+        Some(diff) => {
+            let diff = String::from_utf8_lossy(&diff);
+            output.json(&json!({ "answer": document, "diff": diff }))?;
+        }
+    }
+    output.kept(&outputs);
+    output.warned(&answer.warnings);
+    Ok(exit::of(std::iter::once(&answer.outcome)))
+}

@@ -1,0 +1,228 @@
+//! Where settings come from: the user's `cofferdam.toml` and the workspace's own, and the contracts
+//! in the directories that they name.
+//!
+//! An agent can edit the workspace, so the workspace's file counts only after a person has
+//! accepted exactly this text. What was accepted is remembered outside of the workspace. Once
+//! a file was accepted, another text, or none, is refused instead of being ignored: it may
+//! have narrowed what is allowed.
+#![expect(clippy::disallowed_methods, reason = "the user's settings are named by paths")]
+
+mod contracts;
+pub mod grants;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use contracts::{contract, contracts};
+pub use grants::registries;
+
+use cofferdam_plugin::digest::Digest;
+use cofferdam_workspace::text;
+use cofferdam_core::policy::{Policy, Settings};
+use cofferdam_workspace::Workspace;
+
+/// The file's name, in the workspace and in the user's configuration.
+pub const FILE: &str = "cofferdam.toml";
+
+/// Settings that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file can't be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is malformed.
+    #[error("{}: {source}", path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        source: toml::de::Error,
+    },
+    /// A setting makes no sense; a file is not a contract, or names no directory of contracts.
+    #[error("{}: {message}", path.display())]
+    Invalid {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        message: String,
+    },
+    /// The workspace's file is not the accepted one any more.
+    #[error("{} {change} since it was accepted; look at it and run `cofferdam policy accept`, or use --trust-workspace for this run", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+        /// `has changed` or `was removed`.
+        change: &'static str,
+    },
+}
+
+/// The settings of a workspace, and whether its own file was left out.
+#[derive(Debug)]
+pub struct Layers {
+    /// The user's settings, then the workspace's.
+    pub settings: Vec<Settings>,
+    /// The files that they stand in, in the same order.
+    pub files: Vec<SettingsFile>,
+    /// There is a file in the workspace that nobody has accepted, so it does not count.
+    pub unaccepted: bool,
+}
+
+/// A file of settings, as it was read.
+#[derive(Debug)]
+pub struct SettingsFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+}
+
+/// Reads the settings that hold for a workspace.
+///
+/// `user` is the user's own file; `accepted` the directory where acceptances are remembered;
+/// `trust` takes the workspace's file as it is.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn load(
+    workspace: &Workspace,
+    user: Option<&Path>,
+    accepted: Option<&Path>,
+    trust: bool,
+) -> Result<Layers, ConfigError> {
+    let (mut settings, mut files) = (Vec::new(), Vec::new());
+    let mut take_in = |path: &Path, text: String| -> Result<(), ConfigError> {
+        settings.push(parse(path, &text)?);
+        files.push(SettingsFile { path: path.to_owned(), text });
+        Ok(())
+    };
+    if let Some(path) = user {
+        match text::read(path) {
+            Ok(text) => take_in(path, text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
+        }
+    }
+    let path = workspace.path().join(FILE);
+    let text = read(workspace)?;
+    let remembered = match accepted {
+        Some(directory) => remembered(directory, workspace)?,
+        None => None,
+    };
+    let counts = match (&text, remembered) {
+        _ if trust => true,
+        (Some(text), Some(remembered)) if Digest::of(text.as_bytes()).hex() == remembered => true,
+        (Some(_), Some(_)) => return Err(ConfigError::Changed { path, change: "has changed" }),
+        (None, Some(_)) => return Err(ConfigError::Changed { path, change: "was removed" }),
+        (_, None) => false,
+    };
+    let unaccepted = text.is_some() && !counts;
+    if let (Some(text), true) = (text, counts) {
+        take_in(&path, text)?;
+    }
+    Ok(Layers { settings, files, unaccepted })
+}
+
+/// Remembers that a person has accepted the workspace's file as it is now. Without a file the
+/// memory is dropped: the workspace has no settings of its own any more.
+///
+/// # Errors
+/// A file that is malformed, or a memory that can't be written.
+pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>, ConfigError> {
+    let memory = memory(accepted, workspace);
+    let error = |source| ConfigError::Io { path: memory.clone(), source };
+    let Some(text) = read(workspace)? else {
+        return match fs::remove_file(&memory) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(source)),
+            _ => Ok(None),
+        };
+    };
+    let settings = parse(&workspace.path().join(FILE), &text)?;
+    fs::create_dir_all(accepted).map_err(error)?;
+    fs::write(&memory, Digest::of(text.as_bytes()).hex()).map_err(error)?;
+    Ok(Some(settings))
+}
+
+fn read(workspace: &Workspace) -> Result<Option<String>, ConfigError> {
+    workspace
+        .read_text(FILE)
+        .map_err(|source| ConfigError::Io { path: workspace.path().join(FILE), source })
+}
+
+fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let settings = Settings::parse(text)
+        .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source })?;
+    Policy::check(&settings).map_err(|error| ConfigError::Invalid {
+        path: path.to_owned(),
+        message: error.to_string(),
+    })?;
+    match settings.contracts.iter().find(|directory| !directory.is_absolute()) {
+        None => Ok(settings),
+        Some(directory) => Err(ConfigError::Invalid {
+            path: path.to_owned(),
+            message: format!("contracts: '{}' is no absolute path", directory.display()),
+        }),
+    }
+}
+
+fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {
+    accepted.join(Digest::of(workspace.name().as_bytes()).hex())
+}
+
+fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {
+    let path = memory(accepted, workspace);
+    match text::read(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ConfigError::Io { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use cofferdam_workspace::Secret;
+
+    #[test]
+    fn a_workspaces_file_counts_once_it_was_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("workspace");
+        let accepted = directory.path().join("state");
+        fs::create_dir(&root).unwrap();
+        let workspace = Workspace::open(&root, Secret::OfProcess).unwrap();
+        let load = |trust| {
+            load(&workspace, None, Some(&accepted), trust)
+                .map(|layers| (layers.settings.len(), layers.unaccepted))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(load(false), Ok((0, false)));
+        fs::write(root.join(FILE), "[grants.a]\nfiles = 'read'\n").unwrap();
+        assert_eq!(load(false), Ok((0, true)));
+        assert_eq!(load(true), Ok((1, false)));
+        accept(&workspace, &accepted).unwrap();
+        assert_eq!(load(false), Ok((1, false)));
+
+        fs::write(root.join(FILE), "[grants.a]\nfiles = 'write'\n").unwrap();
+        assert!(load(false).unwrap_err().contains("has changed since it was accepted"));
+        fs::remove_file(root.join(FILE)).unwrap();
+        assert!(load(false).unwrap_err().contains("was removed since it was accepted"));
+        assert_eq!(accept(&workspace, &accepted).unwrap(), None);
+        assert_eq!(load(false), Ok((0, false)));
+
+        fs::write(root.join(FILE), "[grant]\n").unwrap();
+        assert!(accept(&workspace, &accepted).unwrap_err().to_string().contains("line 1"));
+        // What every later command would refuse is not accepted.
+        fs::write(root.join(FILE), "[limits]\ncall-ms = 0\n").unwrap();
+        let error = accept(&workspace, &accepted).unwrap_err().to_string();
+        assert!(error.contains("cofferdam.toml: limits.call-ms: 0 is too little"), "{error}");
+        // The role may be another layer's.
+        fs::write(root.join(FILE), "[agents.a]\ncommand = ['x']\nrole = 'mine'\n").unwrap();
+        accept(&workspace, &accepted).unwrap();
+    }
+}

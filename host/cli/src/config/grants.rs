@@ -1,0 +1,467 @@
+//! The grants in a person's own settings: changing them where they stand, with everything around
+//! them left as it is, and finding the line that says something.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use toml_edit::{
+    Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, TomlError, Value, value,
+};
+
+use super::ConfigError;
+use cofferdam_workspace::text;
+use cofferdam_core::policy::{Capabilities, Files, GrantSettings, RegistrySettings, Settings};
+
+const GRANTS: &str = "grants";
+
+/// Whose the entry is that is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The plugin's, which was installed before. What else the entry says stays, such as headers
+    /// of an origin that is still granted.
+    Known,
+    /// The same for a plugin that came with the host, which has its usual rights without an entry:
+    /// without anything granted, the entry stays, empty.
+    BuiltIn,
+    /// Another's, who had the name before, or nobody's: nothing of it is this plugin's.
+    Other,
+}
+
+/// The text of settings in which a plugin is granted exactly this. Variables of the environment
+/// stay as long as it may run a program: they are for its programs, and one that is granted later
+/// must not get them unsaid. Without anything granted, the entry goes.
+///
+/// # Errors
+/// Text that is not TOML, or whose grants are not tables.
+pub fn with_grant(
+    text: &str,
+    plugin: &str,
+    granted: &Capabilities,
+    owner: Owner,
+) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: TomlError| error.to_string())?;
+    // What stands last belongs to what is there, not to what comes after it.
+    let end = document.trailing().as_str().unwrap_or_default().to_owned();
+    let gap = if text.trim().is_empty() { String::new() } else { format!("{end}\n") };
+    if !document.contains_key(GRANTS) {
+        let mut grants = Table::new();
+        grants.set_implicit(true);
+        document.insert(GRANTS, Item::Table(grants));
+    }
+    let no_table = |what: &str| format!("'{what}' is no table");
+    let mut is_last = false;
+    let inline = document.get(GRANTS).is_some_and(Item::is_inline_table);
+    let grants =
+        document.get_mut(GRANTS).and_then(Item::as_table_like_mut).ok_or(no_table(GRANTS))?;
+    if *granted == Capabilities::NONE && owner != Owner::BuiltIn {
+        grants.remove(plugin);
+        if grants.is_empty() {
+            document.remove(GRANTS);
+        }
+        return Ok(document.to_string());
+    }
+    if !grants.contains_key(plugin) {
+        if inline {
+            grants.insert(plugin, Item::Value(InlineTable::new().into()));
+        } else {
+            let mut entry = Table::new();
+            entry.decor_mut().set_prefix(gap);
+            grants.insert(plugin, Item::Table(entry));
+            is_last = true;
+        }
+    }
+    let entry = grants
+        .get_mut(plugin)
+        .and_then(Item::as_table_like_mut)
+        .ok_or_else(|| no_table(&format!("{GRANTS}.{plugin}")))?;
+    if owner == Owner::Other || *granted == Capabilities::NONE {
+        entry.clear();
+    }
+    // A field that is not written could not be taken back. That origins are not named is no grant.
+    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
+        granted;
+    set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
+    set(entry, "scan", scan.then(|| true.into()));
+    set_names(entry, "process", process.clone());
+    if process.is_empty() {
+        entry.remove("environment");
+    }
+    set_names(entry, "backends", backends.iter().map(ToString::to_string).collect());
+    set(entry, "cache", cache.then(|| true.into()));
+    set_names(entry, "agents", agents.clone());
+    set_names(entry, "http", http.iter().map(ToString::to_string).collect());
+    if is_last {
+        document.set_trailing("");
+    }
+    Ok(document.to_string())
+}
+
+/// Sets one value, with the comments around the old one, or takes it away.
+fn set(entry: &mut dyn TableLike, key: &str, new: Option<Value>) {
+    match (new, entry.get_mut(key).and_then(Item::as_value_mut)) {
+        (None, _) => {
+            entry.remove(key);
+        }
+        (Some(mut new), Some(old)) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+        (Some(new), None) => {
+            entry.insert(key, value(new));
+        }
+    }
+}
+
+/// Makes a list hold exactly these names. Elements that stay are left as they are: an origin may
+/// be a table that says more about it.
+fn set_names(entry: &mut dyn TableLike, key: &str, mut names: BTreeSet<String>) {
+    if names.is_empty() {
+        entry.remove(key);
+        return;
+    }
+    match entry.get_mut(key) {
+        Some(Item::ArrayOfTables(tables)) => {
+            tables.retain(|table| {
+                table
+                    .get("origin")
+                    .and_then(Item::as_str)
+                    .is_some_and(|name| keep(name, &mut names))
+            });
+            for name in names {
+                let mut table = Table::new();
+                table.insert("origin", value(name));
+                tables.push(table);
+            }
+        }
+        Some(Item::Value(Value::Array(array))) => {
+            array.retain(|element| name_of(element).is_some_and(|name| keep(name, &mut names)));
+            for name in names {
+                array.push(name);
+            }
+        }
+        _ => {
+            entry.insert(key, value(names.into_iter().collect::<Array>()));
+        }
+    }
+}
+
+/// Whether an element stays; if so, it needn't be put in any more.
+fn keep(name: &str, names: &mut BTreeSet<String>) -> bool {
+    // An origin has one way to be written, and people have others.
+    let canonical = name.parse::<cofferdam_core::policy::Origin>().map(|origin| origin.to_string());
+    names.remove(name) || canonical.is_ok_and(|name| names.remove(&name))
+}
+
+fn name_of(element: &Value) -> Option<&str> {
+    match element {
+        Value::InlineTable(table) => table.get("origin")?.as_str(),
+        element => element.as_str(),
+    }
+}
+
+/// The line on which the settings say something, counted from 1: the last of `keys` that is there.
+/// `None` where the first one is not there either.
+pub fn line(text: &str, keys: &[&str]) -> Option<usize> {
+    let document = Document::parse(text).ok()?;
+    let mut table: &dyn TableLike = document.as_table();
+    let mut at = None;
+    for key in keys {
+        let Some((key, item)) = table.get_key_value(key) else { break };
+        at = key.span().or_else(|| item.span()).or(at);
+        match item.as_table_like() {
+            Some(inner) => table = inner,
+            None => break,
+        }
+    }
+    Some(text[..at?.start].matches('\n').count() + 1)
+}
+
+/// What a person's own settings grant a plugin; nothing, where they say nothing of it.
+///
+/// # Errors
+/// A file that can't be read or is malformed.
+pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
+    let settings = read(path)?;
+    Ok(settings.grants.get(plugin).map_or(Capabilities::NONE, GrantSettings::capabilities))
+}
+
+/// Whether a person's own settings say something of a plugin.
+///
+/// # Errors
+/// A file that can't be read or is malformed.
+pub fn has(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
+    Ok(read(path)?.grants.contains_key(plugin))
+}
+
+/// Where a person's own settings let registries send on to.
+///
+/// # Errors
+/// A file that can't be read or is malformed.
+pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, ConfigError> {
+    Ok(read(path)?.registries)
+}
+
+fn read(path: &Path) -> Result<Settings, ConfigError> {
+    match text::read(path) {
+        Ok(text) => Settings::parse(&text)
+            .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Settings::default()),
+        Err(source) => Err(ConfigError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// Changes what a person's own settings grant a plugin. The file is replaced at once, with its
+/// permissions; where it is a symbolic link, what that leads to is.
+///
+/// # Errors
+/// A file that can't be read or written, or is malformed before or afterwards.
+#[expect(clippy::disallowed_methods, reason = "the user's settings are named by a path")]
+pub fn set_grant(
+    path: &Path,
+    plugin: &str,
+    granted: &Capabilities,
+    owner: Owner,
+) -> Result<(), ConfigError> {
+    let io = |source| ConfigError::Io { path: path.to_owned(), source };
+    let malformed = |source| ConfigError::Malformed { path: path.to_owned(), source };
+    let old = match text::read(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(io(error)),
+    };
+    Settings::parse(old.as_deref().unwrap_or_default()).map_err(malformed)?;
+    let text = with_grant(old.as_deref().unwrap_or_default(), plugin, granted, owner)
+        .map_err(|why| io(io::Error::other(why)))?;
+    Settings::parse(&text).map_err(malformed)?;
+    if old.as_deref() == Some(&text) || (old.is_none() && text.trim().is_empty()) {
+        return Ok(());
+    }
+    let replace = || -> io::Result<()> {
+        let target = if old.is_some() { path.canonicalize()? } else { path.to_owned() };
+        let folder = target.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        if old.is_some() {
+            file.as_file().set_permissions(fs::metadata(&target)?.permissions())?;
+        }
+        file.as_file().sync_all()?;
+        file.persist(&target)?;
+        Ok(())
+    };
+    replace().map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use cofferdam_core::policy::{Capability, OriginSettings};
+
+    fn set(words: &[&str]) -> Capabilities {
+        words.iter().map(|word| word.parse::<Capability>().unwrap()).collect()
+    }
+
+    /// What the settings then grant the plugin `a`, in their own words.
+    fn granted(text: &str) -> String {
+        let settings = Settings::parse(text).unwrap();
+        let policy = cofferdam_core::policy::Policy::new(&[settings]).unwrap();
+        let all = set(&[
+            "files=write",
+            "scan",
+            "process=git",
+            "process=ruff",
+            "backends=linter",
+            "cache",
+            "agents=*",
+            "http=https://a.example",
+            "http=https://b.example",
+        ]);
+        policy.capabilities("a", false, &all).to_string()
+    }
+
+    #[test]
+    fn grants_are_set_where_they_stand() {
+        let kept = "# mine\n[limits]\ncall-ms = 100 # short\n";
+        for before in [
+            "",
+            kept,
+            "[grants.a]\nfiles = \"read\" # why\nprocess = [\n  \"git\", # this one\n]\n\n# end\n",
+            "[grants]\na = { files = \"write\", scan = true }\n",
+            "grants.a.files = \"write\"\n",
+            "grants = { a = { process = ['ruff'] }, b = {} }\n",
+            "[grants.a]\ncache = true\nagents = ['*', 'qa']\n",
+            "[[grants.a.http]]\norigin = 'https://A.example:443'\nheaders = { x = '1' }\n",
+            "[grants.a]\nhttp = ['https://b.example', { origin = 'https://a.example', timeout-ms = 5 }]\n",
+            "[grants.b]\nscan = true\n",
+        ] {
+            for words in [
+                &["files=read"][..],
+                &["files=write", "scan", "process=git", "http=https://a.example"],
+                &["files=read", "process=ruff", "process=git", "backends=linter"],
+                &["http=https://b.example"],
+                &["files=read", "cache", "agents=qa", "agents=writer"],
+                &["agents=*"],
+            ] {
+                let capabilities = set(words);
+                let after = with_grant(before, "a", &capabilities, Owner::Known).unwrap();
+                assert_eq!(granted(&after), capabilities.to_string(), "{before}\n->\n{after}");
+                for comment in ["# mine", "# short", "# why", "# end"] {
+                    let gone = comment == "# why" && capabilities.files == Files::None;
+                    assert!(gone || before.contains(comment) == after.contains(comment), "{after}");
+                }
+                if words.contains(&"http=https://a.example") {
+                    for more in ["headers", "timeout-ms"] {
+                        assert_eq!(before.contains(more), after.contains(more), "{after}");
+                    }
+                }
+                let others = |text| Settings::parse(text).unwrap().grants.remove("b");
+                assert_eq!(others(before), others(&after));
+                // What was granted can be taken back, and nothing else is.
+                let none = Capabilities::NONE;
+                let revoked = with_grant(&after, "a", &none, Owner::Known).unwrap();
+                assert!(!Settings::parse(&revoked).unwrap().grants.contains_key("a"), "{revoked}");
+                assert_eq!(others(before), others(&revoked));
+            }
+        }
+        assert_eq!(
+            with_grant(kept, "a", &set(&["files=read"]), Owner::Known).unwrap(),
+            format!("{kept}\n[grants.a]\nfiles = \"read\"\n")
+        );
+        let empty = with_grant("", "files", &Capabilities::NONE, Owner::BuiltIn).unwrap();
+        assert!(Settings::parse(&empty).unwrap().grants.contains_key("files"), "{empty}");
+        for wrong in ["x", "grants = 1", "[grants]\na = 1"] {
+            assert!(with_grant(wrong, "a", &set(&["scan"]), Owner::Known).is_err(), "{wrong}");
+        }
+    }
+
+    /// An entry that says all that there is. Written out, so that a new key has to be put here.
+    const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
+        process = ['git', 'ruff']\nenvironment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
+        agents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
+        [grants.b]\nenvironment = ['MINE']\n";
+
+    /// What the settings say of the plugin `a`.
+    fn entry(text: &str) -> Option<GrantSettings> {
+        let mut grants = Settings::parse(text).unwrap().grants;
+        assert!(text.contains("call-ms = 100") && grants.contains_key("b"), "{text}");
+        grants.remove("a")
+    }
+
+    #[test]
+    fn nothing_of_an_entry_outlives_what_is_taken_back() {
+        let full = entry(FULL).unwrap();
+        let GrantSettings { files, scan, process, environment, backends, cache, agents, http } =
+            &full;
+        assert!(*files > Files::None && *scan && *cache && !process.is_empty());
+        assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
+        assert!(!http[0].headers.is_empty());
+        let none = Capabilities::NONE;
+        for (owner, left) in [
+            (Owner::Known, None),
+            (Owner::Other, None),
+            // Without an entry, it would have its usual rights.
+            (Owner::BuiltIn, Some(GrantSettings::default())),
+        ] {
+            let text = with_grant(FULL, "a", &none, owner).unwrap();
+            assert_eq!(entry(&text), left, "{owner:?}: {text}");
+            // Nothing comes back with a later grant of the same.
+            let all = with_grant(&text, "a", &full.capabilities(), owner).unwrap();
+            let again = entry(&all).unwrap();
+            assert_eq!(again.capabilities(), full.capabilities());
+            assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
+        }
+        // One by one.
+        let (mut text, mut granted) = (FULL.to_owned(), full.capabilities());
+        let all: Vec<Capability> = granted.each().collect();
+        for each in [Capability::Files(Files::Read)].into_iter().chain(all) {
+            granted.remove(&each);
+            text = with_grant(&text, "a", &granted, Owner::Known).unwrap();
+            let left = entry(&text).unwrap_or_default();
+            assert_eq!(left.capabilities(), granted, "{each}: {text}");
+            assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{each}: {text}");
+        }
+        assert_eq!(entry(&text), None);
+    }
+
+    #[test]
+    fn another_plugin_of_the_name_has_nothing_of_the_entry() {
+        let full = entry(FULL).unwrap().capabilities();
+        for granted in [set(&["process=git", "http=https://a.example"]), set(&["cache"]), full] {
+            for before in [FULL.to_owned(), FULL.replace("grants.a", "grants.'a'")] {
+                let text = with_grant(&before, "a", &granted, Owner::Other).unwrap();
+                let left = entry(&text).unwrap();
+                let wanted = GrantSettings {
+                    files: granted.files,
+                    scan: granted.scan,
+                    process: granted.process.clone(),
+                    environment: BTreeSet::new(),
+                    backends: granted.backends.clone(),
+                    cache: granted.cache,
+                    agents: granted.agents.clone(),
+                    http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
+                };
+                assert_eq!(left, wanted, "{text}");
+                // Who is known keeps what is said of what stays.
+                let text = with_grant(&before, "a", &granted, Owner::Known).unwrap();
+                let left = entry(&text).unwrap();
+                assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{text}");
+                assert!(left.http.iter().all(|origin| !origin.headers.is_empty()), "{text}");
+            }
+        }
+        // However it is written.
+        for before in [
+            "grants = { a = { process = ['git'], environment = ['TOKEN'] } }\n",
+            "grants.a.process = ['git']\ngrants.a.environment = ['TOKEN']\n",
+            "[grants]\na = { process = ['git'], environment = ['TOKEN'] }\n",
+        ] {
+            let text = with_grant(before, "a", &set(&["process=git"]), Owner::Other).unwrap();
+            assert_eq!(granted(&text), "files=none process=git", "{text}");
+            assert!(!text.contains("TOKEN"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_found_by_its_line() {
+        let text = "# x\n[grants.a]\nfiles = 'read'\n\n[[grants.b.http]]\norigin = 'https://a.example'\n\n[grants]\nc = { scan = true }\n";
+        for (keys, wanted) in [
+            (&["grants", "a", "files"][..], Some(3)),
+            (&["grants", "a", "scan"], Some(2)),
+            (&["grants", "c", "scan"], Some(9)),
+            (&["roles"], None),
+        ] {
+            assert_eq!(line(text, keys), wanted, "{keys:?}");
+        }
+        assert_eq!(line("[grants", &["grants"]), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the user's settings are named by a path")]
+    fn the_file_is_replaced_with_its_permissions_and_through_a_link() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let (link, real) =
+            (directory.path().join("a/cofferdam.toml"), directory.path().join("real"));
+        fs::create_dir(directory.path().join("a")).unwrap();
+        fs::write(&real, "# mine\n").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("../real", &link).unwrap();
+        set_grant(&link, "a", &set(&["scan"]), Owner::Known).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "# mine\n\n[grants.a]\nscan = true\n");
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        fs::write(&real, "nonsense = 1\n").unwrap();
+        let error = set_grant(&link, "a", &set(&["scan"]), Owner::Known).unwrap_err().to_string();
+        assert!(error.contains("unknown field `nonsense`"), "{error}");
+        assert_eq!(fs::read_to_string(&real).unwrap(), "nonsense = 1\n");
+        // Where there is none yet, it is made.
+        let new = directory.path().join("b/c/cofferdam.toml");
+        set_grant(&new, "a", &Capabilities::NONE, Owner::Known).unwrap();
+        assert!(!new.exists());
+        set_grant(&new, "a", &set(&["scan"]), Owner::Known).unwrap();
+        assert_eq!(fs::read_to_string(&new).unwrap(), "[grants.a]\nscan = true\n");
+    }
+}

@@ -1,0 +1,113 @@
+//! The files of beads and messages, for the commands that show them: read, never changed. What
+//! is in them is the crate `cofferdam-ledger`'s.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use cofferdam_beads_format::Problem;
+use serde::Serialize;
+
+use super::CliError;
+use super::output::Output;
+use cofferdam_workspace::Workspace;
+
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// A file that can't be read, or says something that makes no sense.
+#[derive(Debug, Serialize)]
+pub struct Broken {
+    /// Relative to the workspace.
+    pub path: String,
+    /// Where in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// The files of one directory that are named by ids: the ids, and the names that are not valid
+/// ones.
+pub struct Listing<I> {
+    /// In the order of the names.
+    pub ids: Vec<I>,
+    /// Names that look like an id, but are not valid.
+    pub broken: Vec<Broken>,
+}
+
+/// Lists a directory of the workspace; it is empty where it is missing.
+///
+/// # Errors
+/// A directory that can't be listed.
+pub fn list<I, E: fmt::Display>(
+    workspace: &Workspace,
+    directory: &str,
+    of_file: fn(&str) -> Option<Result<I, E>>,
+) -> Result<Listing<I>, CliError> {
+    let tree = workspace.plain();
+    let entries = tree.resolve("", directory, true).and_then(|place| tree.list(&place));
+    let mut entries = match entries {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        entries => entries.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
+    };
+    entries.sort_by(|left, right| left.name.cmp(&right.name));
+    let mut listing = Listing { ids: Vec::new(), broken: Vec::new() };
+    for entry in entries {
+        let name = entry.name.to_string_lossy();
+        match of_file(&name) {
+            None => {}
+            Some(Ok(id)) => listing.ids.push(id),
+            Some(Err(error)) => listing.broken.push(Broken {
+                path: format!("{directory}/{name}"),
+                line: None,
+                message: error.to_string(),
+            }),
+        }
+    }
+    Ok(listing)
+}
+
+/// Reads one file.
+///
+/// # Errors
+/// One that can't be read, is longer than 4 MiB, or is not as `parse` wants it.
+pub fn read<T>(
+    workspace: &Workspace,
+    path: &str,
+    parse: fn(Vec<u8>) -> Result<T, Problem>,
+) -> Result<T, Broken> {
+    let broken = |line, message| Broken { path: path.to_owned(), line, message };
+    let contents = contents(workspace, path).map_err(|error| broken(None, error.to_string()))?;
+    parse(contents).map_err(|problem| broken(Some(problem.line), problem.message))
+}
+
+fn contents(workspace: &Workspace, path: &str) -> io::Result<Vec<u8>> {
+    let file = workspace.open_read(Path::new(path))?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let mut contents = Vec::new();
+    if file.take(LONGEST + 1).read_to_end(&mut contents)? as u64 > LONGEST {
+        return Err(io::Error::other(format!("longer than {} MiB", LONGEST >> 20)));
+    }
+    Ok(contents)
+}
+
+/// Prints a text for people, and says on standard error what could not be read.
+pub fn print(output: &Output, text: &str, broken: &[Broken]) -> Result<(), CliError> {
+    for broken in broken {
+        tracing::error!("{broken}");
+    }
+    output.text(text)
+}

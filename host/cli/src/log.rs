@@ -1,0 +1,212 @@
+//! `cofferdam log`
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::args::{Format, Global, Log};
+use super::output::Output;
+use super::{CliError, exit, setup};
+use cofferdam_engine::journal::{CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict};
+use cofferdam_core::outcome::Status;
+use cofferdam_workspace::{History, Workspace};
+
+/// How many paths a line for people names.
+const PATHS: usize = 5;
+
+/// How many streams an error names.
+const NAMED: usize = 8;
+
+pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
+    let workspace = Arc::new(setup::workspace(global)?);
+    if let Some(id) = &args.diff {
+        let diff = History::new(workspace).diff(id)?;
+        if output.format() == Format::Text {
+            output.raw(&diff)?;
+        } else {
+            output.json(&json!({ "diff": String::from_utf8_lossy(&diff) }))?;
+        }
+        return Ok(exit::OK);
+    }
+    if let Some(name) = &args.output {
+        return print_output(&workspace, name, args, output);
+    }
+    let journal = Journal::new(workspace);
+    let (entries, unreadable) = journal.latest(args.limit, |entry| is_wanted(entry, args))?;
+    if output.format() == Format::Text {
+        output.text(&entries.iter().map(line).collect::<String>())?;
+    } else {
+        output.json(&json!({ "records": entries, "unreadable_lines": unreadable }))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Prints a stream that is kept, or a part of it.
+fn print_output(
+    workspace: &Arc<Workspace>,
+    name: &str,
+    args: &Log,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let mut found = workspace.outputs(name).map_err(unreadable)?;
+    if let Some(stream) = args.stream {
+        found.retain(|(name, _)| name.ends_with(&format!(".{}", stream.as_str())));
+    }
+    let name = match &found[..] {
+        [(name, _)] => name,
+        [] => return Err(CliError::Usage(why_none(workspace, name)?)),
+        several => {
+            let named = several.iter().take(NAMED);
+            let named: Vec<String> =
+                named.map(|(name, bytes)| format!("{name} ({bytes} bytes)")).collect();
+            let more = several.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            return Err(CliError::Usage(format!(
+                "'{name}' is the beginning of several streams, write more of one: {}{more}",
+                named.join(", ")
+            )));
+        }
+    };
+    let offset = args.offset.unwrap_or(0);
+    let part = workspace.output(name, offset, args.length.unwrap_or(u64::MAX));
+    let Some((part, bytes)) = part.map_err(unreadable)? else {
+        return Err(CliError::Usage(format!("{name} has just made room for others")));
+    };
+    if offset > bytes {
+        return Err(CliError::Usage(format!("{name} has {bytes} bytes, so none at {offset}")));
+    }
+    if output.format() == Format::Text {
+        output.raw(&part)?;
+    } else {
+        let text = String::from_utf8_lossy(&part);
+        output.json(&json!({"name": name, "bytes": bytes, "offset": offset, "output": text}))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Why nothing is kept under a name.
+fn why_none(workspace: &Arc<Workspace>, name: &str) -> Result<String, CliError> {
+    let call = name.split('.').next().unwrap_or(name);
+    let is_it = |entry: &Entry| match entry {
+        Entry::Call(record) => !call.is_empty() && record.call.starts_with(call),
+        _ => false,
+    };
+    let (entries, _) = Journal::new(Arc::clone(workspace)).latest(1, is_it)?;
+    Ok(match entries.front() {
+        Some(Entry::Call(record)) if record.outputs.is_empty() => format!(
+            "nothing is kept of what the programs of call {} printed: only longer output is, and \
+             only of calls that were not cancelled",
+            record.call
+        ),
+        Some(Entry::Call(record)) => {
+            let names: Vec<&str> =
+                record.outputs.iter().map(|output| output.name.as_str()).collect();
+            format!(
+                "call {} has no such stream; it had these, which later ones may have replaced: {}",
+                record.call,
+                names.join(", ")
+            )
+        }
+        _ => format!("there is no call '{call}' in the journal; `cofferdam log` shows the latest"),
+    })
+}
+
+fn unreadable(error: std::io::Error) -> CliError {
+    CliError::Host(format!("the output that is kept of programs: {error}"))
+}
+
+fn is_wanted(entry: &Entry, args: &Log) -> bool {
+    let is_tool = |tool: Option<&String>| args.tool.is_none() || args.tool.as_ref() == tool;
+    match entry {
+        Entry::Call(record) => {
+            let failed = record.outcome() != Status::Executed;
+            !args.commits && is_tool(Some(&record.tool)) && (!args.failed || failed)
+        }
+        Entry::Commit(_) => args.tool.is_none() && !args.failed,
+        Entry::Event(event) => !args.commits && !args.failed && is_tool(event.tool.as_ref()),
+        Entry::Health(health) => {
+            !args.commits
+                && args.tool.is_none()
+                && (!args.failed || health.verdict == Verdict::Failed)
+        }
+    }
+}
+
+fn line(entry: &Entry) -> String {
+    match entry {
+        Entry::Call(record) => call_line(record),
+        Entry::Commit(record) => commit_line(record),
+        Entry::Event(event) => event_line(event),
+        Entry::Health(health) => health_line(health),
+    }
+}
+
+fn event_line(event: &Event) -> String {
+    let time = event.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+    let tool = event.tool.as_ref().map(|tool| format!("  {tool}")).unwrap_or_default();
+    format!("{time}  event     {}  {}{tool}\n", event.event, event.reason)
+}
+
+fn health_line(health: &HealthRecord) -> String {
+    let time = health.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+    let failed = health.failed.join(", ");
+    let failed = if failed.is_empty() { failed } else { format!("  not working: {failed}") };
+    format!("{time}  health    {:9.3} ms  {}{failed}\n", health.latency_ms, health.verdict.as_str())
+}
+
+fn call_line(record: &Record) -> String {
+    format!(
+        "{}  {:8}  {:9.3} ms  {}{}{}{}{}\n",
+        record.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
+        record.outcome().as_str(),
+        record.latency_ms,
+        record.tool,
+        record.code.as_ref().map(|code| format!("  {code}")).unwrap_or_default(),
+        if record.dry_run { "  (dry run)" } else { "" },
+        printed(record),
+        executed(&record.executed)
+    )
+}
+
+/// What is kept of what a call's programs printed.
+fn printed(record: &Record) -> String {
+    let kept = record.outputs.iter();
+    kept.map(|kept| format!("  {} printed {} ({} bytes)", kept.program, kept.name, kept.bytes))
+        .collect()
+}
+
+/// What other programs execute of what was written.
+fn executed(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}")).collect()
+}
+
+fn commit_line(record: &CommitRecord) -> String {
+    let time = record.timestamp.strftime("%Y-%m-%d %H:%M:%S");
+    let mut line = format!("{time}  commit    {}", record.commit);
+    if let Some(undone) = &record.undoes {
+        let _ = write!(line, "  undoes {undone}");
+    }
+    if record.recovered {
+        line.push_str("  recovered");
+    }
+    let named: Vec<String> = record
+        .changes
+        .iter()
+        .take(PATHS)
+        .map(|change| format!("{} {}", change.change, change.path))
+        .collect();
+    let _ = write!(line, "  {}", named.join(", "));
+    if record.paths > named.len() {
+        let _ = write!(line, " and {} more", record.paths - named.len());
+    }
+    for conflict in &record.conflicts {
+        let _ = write!(line, "  conflict: {conflict}");
+    }
+    // Otherwise the calls' own lines say so.
+    if record.calls.is_empty() {
+        line.push_str(&executed(&record.executed));
+    }
+    line.push('\n');
+    line
+}

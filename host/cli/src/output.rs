@@ -1,0 +1,265 @@
+//! Printing: JSON documents to standard output, words for people, problems to standard error.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+use super::CliError;
+use super::args::{Format, ReportFormat, Shown};
+use cofferdam_text::neutralise;
+use cofferdam_workspace::KeptOutput;
+
+/// Where a command's result goes.
+pub struct Output {
+    format: Format,
+}
+
+impl Output {
+    pub fn new(format: Format) -> Self {
+        Self { format }
+    }
+
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Prints one document: as JSON, or as indented text for people.
+    pub fn document(&self, document: &impl Serialize) -> Result<(), CliError> {
+        let value = serde_json::to_value(document).map_err(CliError::host)?;
+        match self.format {
+            Format::Text => self.text(&to_text(&value)),
+            Format::Json => self.json(&value),
+        }
+    }
+
+    /// Prints one JSON document. Characters that would drive a terminal are escaped, which JSON
+    /// allows everywhere.
+    pub fn json(&self, value: &Value) -> Result<(), CliError> {
+        write_out(&to_json(value)?)
+    }
+
+    /// Prints text for people, made inert.
+    pub fn text(&self, text: &str) -> Result<(), CliError> {
+        let mut text = neutralise(text);
+        if !text.ends_with('\n') && !text.is_empty() {
+            text.push('\n');
+        }
+        write_out(text.as_bytes())
+    }
+
+    /// Prints what others wrote (a unified diff, a program's output): as it is, so that it can be
+    /// used, but inert on a terminal.
+    pub fn raw(&self, bytes: &[u8]) -> Result<(), CliError> {
+        if io::stdout().is_terminal() {
+            self.text(&String::from_utf8_lossy(bytes))
+        } else {
+            write_out(bytes)
+        }
+    }
+
+    /// Says, beside the result, where the long output of its programs can be read.
+    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    pub fn kept(&self, outputs: &[KeptOutput]) {
+        for KeptOutput { name, program, bytes } in outputs {
+            eprintln!(
+                "note: {} printed {bytes} bytes: cofferdam log --output {name} --format text",
+                neutralise(program)
+            );
+        }
+    }
+
+    /// Says, beside the result, what the host has to say of a call.
+    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    pub fn warned(&self, warnings: &[String]) {
+        for warning in warnings {
+            eprintln!("warning: {}", neutralise(warning));
+        }
+    }
+
+    /// Prints generated text as it is.
+    pub fn verbatim(&self, text: &[u8]) -> Result<(), CliError> {
+        write_out(text)
+    }
+
+    /// Prints a document for people, or writes it to a file; as JSON, it is `value`.
+    pub fn shown(
+        &self,
+        shown: &Shown,
+        value: &impl Serialize,
+        render: impl FnOnce(ReportFormat) -> String,
+    ) -> Result<(), CliError> {
+        let text = match shown.format {
+            ReportFormat::Json => to_json(&serde_json::to_value(value).map_err(CliError::host)?)?,
+            format => render(format).into_bytes(),
+        };
+        match &shown.output {
+            None => write_out(&text),
+            Some(file) => std::fs::write(file, &text)
+                .map_err(|error| CliError::Usage(format!("{}: {error}", file.display()))),
+        }
+    }
+
+    /// Says why a command did not do its work. A refused envelope is a document as well, for
+    /// whoever sent it.
+    #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
+    pub fn error(&self, error: &CliError) {
+        if let (CliError::Refused(refusal), Format::Json) = (error, self.format) {
+            // If standard output is closed, the status still says it.
+            let _ = self.document(&serde_json::json!({ "refused": refusal }));
+        } else {
+            eprintln!("error: {}", neutralise(error.to_string().trim_end()));
+        }
+    }
+}
+
+fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
+    let mut json = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));
+    value.serialize(&mut serializer).map_err(CliError::host)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+/// Writes to standard output. Nobody reading any more is no error: `cofferdam tools | head`.
+fn write_out(bytes: &[u8]) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Whether there is a person at standard error.
+pub fn person_watches() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// A formatter that escapes what a terminal would act on.
+struct Inert<'a>(PrettyFormatter<'a>);
+
+/// Hands a method on to the formatter inside.
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        $(fn $name<W: ?Sized + Write>(&mut self, writer: &mut W $(, $arg: $type)*) -> io::Result<()> {
+            self.0.$name(writer $(, $arg)*)
+        })*
+    };
+}
+
+impl Formatter for Inert<'_> {
+    forward! {
+        begin_array();
+        end_array();
+        begin_array_value(first: bool);
+        end_array_value();
+        begin_object();
+        end_object();
+        begin_object_key(first: bool);
+        begin_object_value();
+        end_object_value();
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut plain = 0;
+        for (at, character) in fragment.char_indices() {
+            let length = character.len_utf8();
+            if neutralise(&fragment[at..at + length]).len() != length {
+                writer.write_all(&fragment.as_bytes()[plain..at])?;
+                let mut units = [0; 2];
+                for unit in character.encode_utf16(&mut units) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+                plain = at + length;
+            }
+        }
+        writer.write_all(&fragment.as_bytes()[plain..])
+    }
+}
+
+/// A document as indented text: names and values, a line each, long text as a block.
+fn to_text(value: &Value) -> String {
+    let mut text = String::new();
+    write_text(&mut text, value, 0);
+    text
+}
+
+fn write_text(text: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                text.push_str(&format!("{indent}{name}:"));
+                write_value(text, value, depth);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                text.push_str(&format!("{indent}-"));
+                write_value(text, item, depth);
+            }
+        }
+        value => text.push_str(&format!("{indent}{}\n", scalar(value))),
+    }
+}
+
+fn write_value(text: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::Object(fields) if fields.is_empty() => text.push_str(" (nothing)\n"),
+        Value::Array(items) if items.is_empty() => text.push_str(" (none)\n"),
+        Value::Object(_) | Value::Array(_) => {
+            text.push('\n');
+            write_text(text, value, depth + 1);
+        }
+        Value::String(block) if block.contains('\n') => {
+            text.push('\n');
+            for line in block.lines() {
+                text.push_str(&format!("{}| {line}\n", "  ".repeat(depth + 1)));
+            }
+        }
+        value => text.push_str(&format!(" {}\n", scalar(value))),
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn printed_json_is_inert_and_means_the_same() {
+        let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
+        let mut out = Vec::new();
+        value
+            .serialize(&mut Serializer::with_formatter(&mut out, Inert(PrettyFormatter::new())))
+            .unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {
+            assert!(!text.contains(hostile), "{text}");
+        }
+        assert!(text.contains("plain ß"));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn text_shows_names_values_and_blocks() {
+        let value = json!({"results": [{"status": "executed", "content": "a\nb", "list": []}]});
+        assert_eq!(
+            to_text(&value),
+            "results:\n  -\n    status: executed\n    content:\n      | a\n      | b\n    list: (none)\n"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! `cofferdam plugin check`: everything that is wrong with a plugin, without running it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::args::Format;
+use crate::output::Output;
+use crate::setup::Directories;
+use crate::{CliError, exit};
+use cofferdam_engine::host::Helper;
+use cofferdam_plugin::cache::CodeCache;
+use cofferdam_plugin::check::{self, Checked, Finding, Place, Severity};
+use cofferdam_plugin::manifest::Manifest;
+use cofferdam_core::policy::Limits;
+use cofferdam_engine::runtime::{Compiler, Runtime};
+
+/// The manifest of a project's folder.
+pub const MANIFEST: &str = "plugin.toml";
+
+pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
+    let usage =
+        |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
+    let (manifest, findings) = if path.is_dir() {
+        folder(path)?
+    } else if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
+        let Checked { manifest, findings } = check::manifest_file(path);
+        (manifest, findings)
+    } else {
+        let bytes = fs::read(path).map_err(|error| usage(&error))?;
+        component(path, &bytes)?
+    };
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let name = manifest.as_ref().map(|manifest| manifest.name.as_str());
+    if output.format() == Format::Text {
+        let mut text: String = findings.iter().map(in_words).collect();
+        text.push_str(&format!(
+            "{}: {errors} errors, {warnings} warnings\n",
+            name.map_or_else(|| path.display().to_string(), str::to_owned)
+        ));
+        output.text(&text)?;
+    } else {
+        output.json(&json!({
+            "plugin": name,
+            "errors": errors,
+            "warnings": warnings,
+            "findings": findings,
+        }))?;
+    }
+    Ok(if errors == 0 { exit::OK } else { exit::ERROR })
+}
+
+/// A project: its manifest, and the packed component, where it has been built.
+fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
+    let path = folder.join(MANIFEST);
+    let Checked { manifest, mut findings } = check::manifest_file(&path);
+    let Some(written) = manifest else { return Ok((None, findings)) };
+    let packed = folder.join(format!("{}.wasm", written.name));
+    let place = || Place::file(packed.display().to_string());
+    if !packed.is_file() {
+        let problem = "the packed component is not there, so only the manifest was checked";
+        let cure = format!(
+            "build the project, with `cofferdam plugin pack --output {}` at the end",
+            packed.display()
+        );
+        findings.push(Finding::warning(place(), problem, cure));
+        return Ok((Some(written), findings));
+    }
+    let (of_component, found) = component(&packed, &fs::read(&packed)?)?;
+    match of_component {
+        Some(of_component) if of_component == written => {
+            // What is wrong with the manifest is found in the file that the author wrote.
+            findings.extend(found.into_iter().filter(|finding| finding.place.pointer.is_none()));
+        }
+        _ => {
+            findings.extend(found);
+            let problem = format!("the manifest inside is not that of {}", path.display());
+            findings.push(Finding::error(place(), problem, "build and pack it anew"));
+        }
+    }
+    Ok((Some(written), findings))
+}
+
+fn component(path: &Path, bytes: &[u8]) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
+    let file = path.display().to_string();
+    let Checked { manifest, mut findings } = check::packed(&file, bytes);
+    // Without a cache it only takes longer.
+    let cache = Directories::find().and_then(|its| CodeCache::open(&its.cache).ok());
+    let runtime = Runtime::new(1, cache).map_err(CliError::host)?;
+    let compiler = Compiler::new(Helper::current(), &Limits::DEFAULT);
+    let runtime = runtime.compiling_with(Some(compiler));
+    findings.extend(runtime.check(&file, bytes, manifest.as_ref()));
+    Ok((manifest, findings))
+}
+
+fn in_words(finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    format!("{}: {severity}: {}\n  cure: {}\n", finding.place, finding.problem, finding.cure)
+}

@@ -1,0 +1,299 @@
+//! `cofferdam plugin install` and `plugin remove`
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::args::{Accepted, Global, Granting, Install};
+use crate::output::Output;
+use crate::setup::{self, Directories};
+use crate::{CliError, ask, exit};
+use crate::config::grants::{self, Owner};
+use cofferdam_plugin::distribution::Distribution;
+use crate::install::{self, Changes, Installer, Plan, Wish};
+use cofferdam_engine::journal::{Entry, Event, Journal};
+use cofferdam_plugin::acceptance::by;
+use cofferdam_plugin::lock::{FILE, Lock, Locked};
+use cofferdam_plugin::registry::Registry;
+use cofferdam_plugin::source::Source;
+use cofferdam_plugin::store::Store;
+use cofferdam_core::policy::Capabilities;
+use cofferdam_workspace::Workspace;
+
+/// What installing works on.
+pub struct Session {
+    pub workspace: Arc<Workspace>,
+    pub store: Store,
+    pub directories: Directories,
+    pub timers: Runtime,
+    distribution: Distribution,
+    built_in: BTreeSet<String>,
+}
+
+impl Session {
+    pub fn open(global: &Global) -> Result<Self, CliError> {
+        let directories = Directories::find().ok_or_else(no_home)?;
+        Ok(Self {
+            workspace: Arc::new(setup::workspace(global)?),
+            store: Store::open(&directories.plugins)?,
+            directories,
+            timers: setup::waiting()?,
+            distribution: setup::distribution()?,
+            built_in: built_in()?,
+        })
+    }
+
+    pub fn installer(&self) -> Installer<'_> {
+        Installer {
+            workspace: &self.workspace,
+            store: &self.store,
+            distribution: &self.distribution,
+            built_in: self.built_in.clone(),
+        }
+    }
+
+    /// Takes in what was planned, with what the person grants, and says what came of it.
+    pub fn take_in(
+        &self,
+        plan: &Plan,
+        granting: &Granting,
+        again: &str,
+    ) -> Result<Value, CliError> {
+        let candidate = &plan.candidate;
+        let name = &candidate.manifest.name;
+        if plan.unchecked_signature {
+            tracing::warn!(
+                "{name} has a signature, and nobody has checked it: --key says whose it has to be"
+            );
+        } else if candidate.signer.is_none() {
+            tracing::warn!(
+                "{name} is not signed: nothing but where it comes from says who made it"
+            );
+        }
+        if let Some(changes) = plan.changes.as_ref().filter(|changes| changes.is_older()) {
+            let [old, new] = &changes.version;
+            tracing::warn!("{name} {new} is older than {old}, which is installed");
+        }
+        let granted = ask::grants(candidate, &plan.ask, granting, again)?;
+        let settings = &self.directories.settings;
+        let had_entry = !plan.is_known && grants::has(settings, name)?;
+        let locked = self.installer().take_in(plan, &granted, settings)?;
+        if had_entry {
+            tracing::warn!(
+                "what your settings said under [grants.{name}] was not said of this plugin: the \
+                 entry is new, without variables and headers"
+            );
+        }
+        let event = format!(
+            "{name} {} {}, {}, granted {}",
+            locked.version,
+            locked.digest,
+            by(locked.signer.as_ref()),
+            locked.granted
+        );
+        self.record(Event::INSTALLED, event);
+        Ok(self.document(plan, &locked))
+    }
+
+    fn document(&self, plan: &Plan, locked: &Locked) -> Value {
+        let words = |set: &Capabilities| set.each().map(|each| each.in_words()).collect::<Vec<_>>();
+        let is_other =
+            plan.changes.as_ref().is_some_and(|Changes { digest: [old, new], .. }| old != new);
+        json!({
+            "plugin": plan.candidate.manifest.name,
+            "state": if is_other { "updated" } else { "installed" },
+            "version": locked.version,
+            "source": locked.source,
+            "digest": locked.digest,
+            "signer": locked.signer,
+            "tools": plan.candidate.manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "asks_for": words(&locked.requests),
+            "granted": locked.granted,
+            "changes": plan.changes,
+        })
+    }
+
+    /// Writes down what a person has done.
+    pub fn record(&self, event: &str, reason: String) {
+        Journal::new(Arc::clone(&self.workspace)).append(&Entry::Event(Event::new(event, reason)));
+    }
+}
+
+pub fn no_home() -> CliError {
+    CliError::Host("there is no home directory to keep it in".to_owned())
+}
+
+/// The names of the plugins that came with the host.
+pub fn built_in() -> Result<BTreeSet<String>, CliError> {
+    let mut registry = Registry::default();
+    registry
+        .add_built_in(&setup::built_in_plugins()?)
+        .map_err(|error| CliError::Host(error.to_string()))?;
+    Ok(registry.plugins().iter().map(|plugin| plugin.manifest.name.clone()).collect())
+}
+
+/// What the options say about where a plugin comes from.
+pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
+    let key = accepted.key.as_deref().map(|key| {
+        // A key is 56 characters of base64, which nobody calls a file.
+        let text = if Path::new(key).is_file() {
+            setup::read_input(Path::new(key))?
+        } else {
+            key.to_owned()
+        };
+        text.parse().map_err(|error| CliError::Usage(format!("--key: {error}")))
+    });
+    Ok(Wish {
+        key: key.transpose()?,
+        digest: None,
+        accept_signer: accepted.accept_signer,
+        accept_source: accepted.accept_source,
+    })
+}
+
+pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, CliError> {
+    let session = Session::open(global)?;
+    let lock = install::lock(&session.workspace)?;
+    let wish = Wish { digest: args.digest, ..wish(&args.accepted)? };
+    let Some(name) = &args.source else {
+        return everything(&session, &lock, args, &wish, output);
+    };
+    let again = format!("cofferdam plugin install {name}");
+    let plan = if let Some(locked) = lock.plugins.get(name) {
+        match session.timers.block_on(session.installer().restore(name, locked, &wish))? {
+            Some(plan) => plan,
+            None => {
+                output.document(&json!({ "plugins": [unchanged(name, locked)] }))?;
+                return Ok(exit::OK);
+            }
+        }
+    } else {
+        let source = source(&session, name)?;
+        let mut plan = session.timers.block_on(session.installer().consider(&source, &wish))?;
+        // Whoever installs a plugin and says what it gets, says all that it gets.
+        plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
+        plan
+    };
+    let document = session.take_in(&plan, &args.granting, &again)?;
+    warn_of_others(global, &session, &plan.candidate.manifest.name)?;
+    output.document(&json!({ "plugins": [document] }))?;
+    Ok(exit::OK)
+}
+
+/// Refuses the options that are for one plugin, where a command is for all of them.
+pub fn of_no_single_plugin(
+    accepted: &Accepted,
+    granting: &Granting,
+    command: &str,
+) -> Result<(), CliError> {
+    if accepted.key.is_none() && granting.grant.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "--key and --grant are for one plugin: name it, as in `cofferdam plugin {command} NAME`"
+    )))
+}
+
+/// Installs what the lock names and is not installed yet.
+fn everything(
+    session: &Session,
+    lock: &Lock,
+    args: &Install,
+    wish: &Wish,
+    output: &Output,
+) -> Result<u8, CliError> {
+    of_no_single_plugin(&args.accepted, &args.granting, "install")?;
+    if lock.plugins.is_empty() {
+        tracing::warn!("{FILE} names no plugin; `cofferdam plugin install FILE` installs one");
+    }
+    let mut documents = Vec::new();
+    for (name, locked) in &lock.plugins {
+        let plan = session.timers.block_on(session.installer().restore(name, locked, wish))?;
+        documents.push(match plan {
+            None => unchanged(name, locked),
+            Some(plan) => {
+                let again = format!("cofferdam plugin install {name}");
+                session.take_in(&plan, &args.granting, &again)?
+            }
+        });
+    }
+    output.document(&json!({ "plugins": documents }))?;
+    Ok(exit::OK)
+}
+
+/// What is said of a plugin that is installed as it should be.
+pub fn unchanged(name: &str, locked: &Locked) -> Value {
+    json!({
+        "plugin": name,
+        "state": "unchanged",
+        "version": locked.version,
+        "source": locked.source,
+        "digest": locked.digest,
+        "signer": locked.signer,
+    })
+}
+
+fn source(session: &Session, name: &str) -> Result<Source, CliError> {
+    if name.contains("://") {
+        return name.parse().map_err(|error| CliError::Usage(format!("{error}")));
+    }
+    if !Path::new(name).exists() {
+        return Err(CliError::Usage(format!(
+            "{name}: there is no such file, and {FILE} has no plugin of that name"
+        )));
+    }
+    let here = std::env::current_dir()?;
+    Ok(Source::file(Path::new(name), &here, session.workspace.path()))
+}
+
+/// Says where settings of the workspace have the last word about what a plugin gets.
+pub fn warn_of_others(global: &Global, session: &Session, name: &str) -> Result<(), CliError> {
+    let layers = setup::layers(global, &session.workspace)?;
+    for (settings, file) in layers.settings.iter().zip(&layers.files) {
+        if file.path != session.directories.settings && settings.grants.contains_key(name) {
+            tracing::warn!(
+                "what {name} gets here is what {} says under [grants.{name}], not what your own settings say",
+                file.path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+pub fn remove(
+    global: &Global,
+    name: &str,
+    everywhere: bool,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let session = Session::open(global)?;
+    let locked = match install::remove(&session.workspace, name) {
+        Ok(locked) => Some(locked),
+        Err(install::InstallError::Unknown(_)) if everywhere => None,
+        Err(error) => return Err(error.into()),
+    };
+    let forgotten = everywhere && install::forget(&session.store, name)?;
+    if forgotten {
+        let settings = &session.directories.settings;
+        grants::set_grant(settings, name, &Capabilities::NONE, Owner::Known)?;
+    } else if everywhere && locked.is_none() {
+        return Err(CliError::Usage(format!("no plugin '{name}' is installed")));
+    } else {
+        let granted = grants::of(&session.directories.settings, name)?;
+        if granted != Capabilities::NONE {
+            tracing::warn!(
+                "your settings still grant {name} {granted}; `cofferdam policy revoke {name}` takes that back"
+            );
+        }
+    }
+    session.record(Event::REMOVED, name.to_owned());
+    output.document(&json!({
+        "plugin": name,
+        "removed_from": locked.is_some().then(|| session.workspace.name()),
+        "forgotten": forgotten,
+    }))?;
+    Ok(exit::OK)
+}

@@ -1,0 +1,209 @@
+//! `cofferdam plugin`
+
+mod check;
+pub(super) mod install;
+mod new;
+mod push;
+mod test;
+mod update;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde_json::{Value, json};
+
+use super::args::{Format, Global, PluginCommand};
+use super::output::Output;
+use super::setup::Directories;
+use super::{CliError, exit, setup};
+use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::pack;
+use cofferdam_plugin::registry::Plugin;
+use cofferdam_plugin::signature::Signer;
+use cofferdam_plugin::store::Store;
+use cofferdam_plugin::typed::{self, wit};
+use cofferdam_core::policy::{Capabilities, Capability, Files};
+use cofferdam_engine::runtime::{Runtime, Workers};
+
+pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
+    match command {
+        PluginCommand::List => list(global, output),
+        PluginCommand::Inspect { name } => inspect(global, name, output),
+        PluginCommand::New(args) => new::execute(args, output),
+        PluginCommand::Check { path } => check::execute(path, output),
+        PluginCommand::Test { name, grant_requests } => {
+            test::execute(global, name, *grant_requests, output)
+        }
+        PluginCommand::Pack { manifest, component, output: packed, compile } => {
+            pack(manifest, component, packed, *compile, output)
+        }
+        PluginCommand::Install(args) => install::install(global, args, output),
+        PluginCommand::Remove { name, everywhere } => {
+            install::remove(global, name, *everywhere, output)
+        }
+        PluginCommand::Update(args) => update::execute(global, args, output),
+        PluginCommand::Push { file, reference } => push::execute(file, reference, output),
+    }
+}
+
+fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
+    let (host, _timers) = setup::host(global, Some(1))?;
+    let plugins = host.registry().plugins();
+    let lock = crate::install::lock(host.workspace())?;
+    // What was named with --plugin is not what the lock has.
+    let installed = |plugin: &Plugin| {
+        lock.plugins
+            .get(&plugin.manifest.name)
+            .filter(|locked| plugin.digest == Some(locked.digest))
+    };
+    if output.format() == Format::Text {
+        let line = |plugin: &Plugin| {
+            let manifest = &plugin.manifest;
+            let from = installed(plugin).map(|locked| format!("; from {}", locked.source));
+            format!(
+                "{:14} {:8} {:3} tools {:3} backends  {}{}\n",
+                manifest.name,
+                manifest.version,
+                manifest.tools.len(),
+                manifest.backends.len(),
+                manifest.description,
+                from.unwrap_or_default()
+            )
+        };
+        output.text(&plugins.iter().map(|plugin| line(plugin)).collect::<String>())?;
+        return Ok(exit::OK);
+    }
+    let entry = |plugin: &Plugin| {
+        let manifest = &plugin.manifest;
+        let granted =
+            host.policy().capabilities(&manifest.name, plugin.built_in, &manifest.requests);
+        json!({
+            "name": manifest.name,
+            "version": manifest.version,
+            "description": manifest.description,
+            "built_in": plugin.built_in,
+            "tools": manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            "backends": manifest.backends.iter().map(|backend| &backend.name).collect::<Vec<_>>(),
+            "requests": manifest.requests,
+            "granted": granted,
+            "installed": installed(plugin).map(|locked| json!({
+                "source": locked.source,
+                "digest": locked.digest,
+                "signer": locked.signer,
+            })),
+        })
+    };
+    output.json(
+        &json!({ "plugins": plugins.iter().map(|plugin| entry(plugin)).collect::<Vec<_>>() }),
+    )?;
+    Ok(exit::OK)
+}
+
+fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
+    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
+    let (file, called) = if Path::new(name).is_file() {
+        (PathBuf::from(name), pack::called(Path::new(name)))
+    } else {
+        let (host, _timers) = setup::host(global, Some(1))?;
+        let plugin = host
+            .registry()
+            .plugins()
+            .iter()
+            .find(|plugin| plugin.manifest.name == name)
+            .ok_or_else(|| {
+            usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file")
+        })?;
+        (plugin.component.clone(), name.to_owned())
+    };
+    let bytes = fs::read(file).map_err(|error| usage(&error))?;
+    let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
+        Some(manifest) => (manifest, None),
+        None => {
+            let derived = typed::derive(&bytes, &called).map_err(|error| usage(&error))?;
+            (derived.manifest, Some(derived.left_out))
+        }
+    };
+    let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
+    let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
+    let wit = wit::text(&bytes).map_err(|error| usage(&error))?;
+    output.document(&json!({
+        "name": manifest.name,
+        "version": manifest.version,
+        "description": manifest.description,
+        "license": manifest.license,
+        "asks_for": in_words(&manifest.requests),
+        "limits": manifest.limits,
+        "has_manifest": left_out.is_none(),
+        "signer": accepted_signer(&Digest::of(&bytes))?,
+        "tools": manifest.tools.iter().map(|tool| json!({
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.description,
+            "effects": tool.effects,
+            "examples": tool.examples.iter().map(|example| &example.name).collect::<Vec<_>>(),
+        })).collect::<Vec<Value>>(),
+        "left_out": left_out.unwrap_or_default(),
+        "backends": manifest.backends,
+        "imports": imports,
+        "exports": exports,
+        "wit": wit,
+        "bytes": bytes.len(),
+        "sha256": Digest::of(&bytes).hex(),
+    }))?;
+    Ok(exit::OK)
+}
+
+/// Whose signature was checked when the person installed this file, in this workspace or another.
+fn accepted_signer(digest: &Digest) -> Result<Option<Signer>, CliError> {
+    // Nobody gets a store for having looked at a file.
+    let store = Directories::find().map(|its| its.plugins).filter(|store| store.is_dir());
+    let Some(store) = store else { return Ok(None) };
+    Ok(Store::open(&store)?.acceptances()?.signer(digest).cloned())
+}
+
+/// A set of capabilities for a person who decides about it.
+fn in_words(requests: &Capabilities) -> Vec<String> {
+    let none = (requests.files == Files::None).then_some(Capability::Files(Files::None));
+    none.into_iter().chain(requests.each()).map(|each| each.in_words()).collect()
+}
+
+fn pack(
+    manifest: &Path,
+    component: &Path,
+    packed: &Path,
+    compile: bool,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let usage = |path: &Path, error: &dyn std::fmt::Display| {
+        CliError::Usage(format!("{}: {error}", path.display()))
+    };
+    let document =
+        pack::read_manifest_file(manifest).map_err(|error| CliError::Usage(error.to_string()))?;
+    let bytes = fs::read(component).map_err(|error| usage(component, &error))?;
+    let bytes = pack::pack(&bytes, &document).map_err(|error| usage(component, &error))?;
+    if let Some(folder) = packed.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    replace(packed, &bytes)?;
+    if compile {
+        let runtime = Runtime::new(Workers::default_count(), None).map_err(CliError::host)?;
+        let code = runtime.compile(&bytes).map_err(|error| usage(component, &error))?;
+        replace(&packed.with_extension("cwasm"), &code)?;
+    }
+    output.document(&json!({
+        "plugin": document.name,
+        "file": packed,
+        "bytes": bytes.len(),
+        "sha256": Digest::of(&bytes).hex(),
+    }))?;
+    Ok(exit::OK)
+}
+
+/// Writes a file beside its place and puts it there at once: a running host may have the old
+/// one mapped into its memory, and would crash if that changed.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    fs::write(&name, bytes)?;
+    fs::rename(&name, path)
+}

@@ -1,0 +1,216 @@
+//! `cofferdam plugin new`: a project that builds to a plugin. Its files are those of
+//! `host/templates`, and the interfaces of this version.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use include_dir::{Dir, include_dir};
+use serde_json::json;
+
+use crate::args::{Format, Language, PluginKind, PluginNew};
+use crate::output::Output;
+use crate::{CliError, exit};
+use cofferdam_plugin::manifest::{NAME_FORM, is_name};
+
+static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
+static INTERFACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/deps");
+
+/// The end of a file's name that means something where the templates are, such as `Cargo.toml`.
+const SUFFIX: &str = ".template";
+
+/// The folders of a template's files: its own, and what it shares with others.
+fn folders(template: &'static str) -> impl Iterator<Item = &'static str> {
+    let tool = template.ends_with("-tool").then_some("tool");
+    let rust = template.starts_with("rust-").then_some("rust");
+    iter::once(template).chain(tool).chain(rust)
+}
+
+/// The template of a language and a kind; `None`: there is no such template.
+fn template(language: Language, kind: PluginKind) -> Option<&'static str> {
+    match (language, kind) {
+        (Language::C, PluginKind::Tool) => Some("c-tool"),
+        (Language::Javascript, PluginKind::Tool) => Some("javascript-tool"),
+        (Language::Python, PluginKind::Tool) => Some("python-tool"),
+        (Language::Typescript, PluginKind::Tool) => Some("typescript-tool"),
+        (Language::Rust, PluginKind::Tool) => Some("rust-tool"),
+        (Language::Rust, PluginKind::LintBackend) => Some("rust-lint-backend"),
+        (Language::Rust, PluginKind::TestBackend) => Some("rust-test-backend"),
+        _ => None,
+    }
+}
+
+pub fn execute(args: &PluginNew, output: &Output) -> Result<u8, CliError> {
+    let name = args.name.as_str();
+    if !is_name(name) {
+        return Err(CliError::Usage(format!("a plugin's name has {NAME_FORM}; '{name}' has not")));
+    }
+    let Some(template) = template(args.lang, args.kind) else {
+        return Err(CliError::Usage(
+            "there is a template of a backend in Rust only; backends in other languages are \
+             described in docs/plugins.md, \"Other languages\""
+                .to_owned(),
+        ));
+    };
+    let files = files(template, name).map_err(CliError::Host)?;
+    let folder = args.directory.clone().unwrap_or_else(|| PathBuf::from(name));
+    write(&folder, &files)?;
+    if output.format() == Format::Text {
+        let readme = folder.join("README.md");
+        output.text(&format!(
+            "{} is there; {} says how to build, test and call it\n",
+            folder.display(),
+            readme.display()
+        ))?;
+    } else {
+        output.json(&json!({
+            "plugin": name,
+            "directory": folder,
+            "files": files.keys().collect::<Vec<_>>(),
+        }))?;
+    }
+    Ok(exit::OK)
+}
+
+/// The files of a project, by their paths in it.
+fn files(template: &'static str, name: &str) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
+    let mut files = BTreeMap::new();
+    for folder in folders(template) {
+        let directory = TEMPLATES.get_dir(folder).ok_or(format!("no template {folder}"))?;
+        for file in files_below(directory) {
+            let path = file.path().strip_prefix(folder).map_err(|error| error.to_string())?;
+            files.insert(named(path), filled(file.contents(), name));
+        }
+    }
+    for file in files_below(&INTERFACES) {
+        files.insert(Path::new("wit/deps").join(file.path()), file.contents().to_vec());
+    }
+    Ok(files)
+}
+
+fn files_below<'a>(directory: &'a Dir<'a>) -> Vec<&'a include_dir::File<'a>> {
+    let below = directory.dirs().flat_map(files_below);
+    directory.files().chain(below).collect()
+}
+
+/// What a file of a template is called in a project.
+fn named(path: &Path) -> PathBuf {
+    match path.file_name().and_then(|name| name.to_str()) {
+        Some("gitignore.template") => path.with_file_name(".gitignore"),
+        Some(name) => path.with_file_name(name.strip_suffix(SUFFIX).unwrap_or(name)),
+        None => path.to_owned(),
+    }
+}
+
+/// A file with the plugin's name in its places. What is not text stays as it is.
+fn filled(contents: &[u8], name: &str) -> Vec<u8> {
+    match std::str::from_utf8(contents) {
+        Ok(text) => {
+            text.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_")).into()
+        }
+        Err(_) => contents.to_vec(),
+    }
+}
+
+/// Writes a project into a folder that is not there yet: nothing is overwritten.
+fn write(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), CliError> {
+    let failed =
+        |path: &Path, error: &io::Error| CliError::Usage(format!("{}: {error}", path.display()));
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above).map_err(|error| failed(above, &error))?;
+    }
+    fs::create_dir(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => CliError::Usage(format!(
+            "{} is there already; name another directory",
+            folder.display()
+        )),
+        _ => failed(folder, &error),
+    })?;
+    for (path, contents) in files {
+        let path = folder.join(path);
+        let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+            fs::OpenOptions::new().write(true).create_new(true).open(&path)?.write_all(contents)
+        });
+        written.map_err(|error| failed(&path, &error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use cofferdam_plugin::check;
+    use clap::ValueEnum as _;
+
+    fn templates() -> impl Iterator<Item = &'static str> {
+        let languages = Language::value_variants().iter();
+        languages
+            .flat_map(|language| PluginKind::value_variants().iter().map(|kind| (*language, *kind)))
+            .filter_map(|(language, kind)| template(language, kind))
+    }
+
+    #[test]
+    fn every_project_is_filled_in_whole_and_its_manifest_is_right() {
+        for template in templates() {
+            let place = tempfile::tempdir().unwrap();
+            let folder = place.path().join("x");
+            let files = files(template, "my-plugin_2").unwrap();
+            write(&folder, &files).unwrap();
+            for (path, contents) in &files {
+                let text = String::from_utf8_lossy(contents);
+                assert!(!text.contains("{{"), "{template}: {}", path.display());
+                assert!(!path.to_string_lossy().contains("template"), "{}", path.display());
+            }
+            for wanted in [
+                "README.md",
+                ".gitignore",
+                "plugin.toml",
+                "wit/world.wit",
+                "wit/deps/tool/tool.wit",
+            ] {
+                assert!(folder.join(wanted).is_file(), "{template}: {wanted}");
+            }
+            let checked = check::manifest_file(&folder.join("plugin.toml"));
+            assert_eq!(checked.findings, [], "{template}");
+            assert_eq!(checked.manifest.unwrap().name, "my-plugin_2");
+            let readme = String::from_utf8_lossy(&files[Path::new("README.md")]);
+            assert!(readme.contains("my-plugin_2.wasm"), "{template}");
+        }
+        // No folder without a use.
+        let known: Vec<&str> = templates().flat_map(folders).collect();
+        for folder in TEMPLATES.dirs() {
+            assert!(
+                known.contains(&folder.path().to_str().unwrap()),
+                "{}",
+                folder.path().display()
+            );
+        }
+    }
+
+    #[test]
+    fn the_interfaces_are_those_of_this_version() {
+        let files = files("rust-tool", "x").unwrap();
+        for (path, text) in [
+            ("wit/deps/tool/tool.wit", include_str!("../../../../wit/deps/tool/tool.wit")),
+            ("wit/deps/host/host.wit", include_str!("../../../../wit/deps/host/host.wit")),
+            (
+                "wit/deps/backend/backend.wit",
+                include_str!("../../../../wit/deps/backend/backend.wit"),
+            ),
+        ] {
+            assert_eq!(files[Path::new(path)], text.as_bytes(), "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        let files = files("c-tool", "x").unwrap();
+        let error = write(place.path(), &files).unwrap_err().to_string();
+        assert!(error.contains("is there already"), "{error}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+}

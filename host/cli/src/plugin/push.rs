@@ -1,0 +1,56 @@
+//! `cofferdam plugin push`
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::output::Output;
+use crate::{CliError, exit, setup};
+use cofferdam_plugin::distribution::oci::Artifact;
+use crate::install::InstallError;
+use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::pack;
+use cofferdam_plugin::signature::SUFFIX;
+use cofferdam_plugin::source::{Reference, Version};
+
+pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliError> {
+    let usage =
+        |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", file.display()));
+    let reference: Reference =
+        reference.parse().map_err(|error| CliError::Usage(format!("{error}")))?;
+    if let Version::Digest(_) = reference.version {
+        return Err(CliError::Usage(format!(
+            "{reference}: what is published needs a tag: NAME:TAG"
+        )));
+    }
+    let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
+    let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
+    let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(SUFFIX);
+    let beside = PathBuf::from(beside);
+    let signature = beside.is_file().then(|| setup::read_input(&beside)).transpose()?;
+    let artifact = Artifact {
+        bytes: &bytes,
+        signature: signature.as_deref(),
+        name: &manifest.name,
+        version: &manifest.version,
+        description: &manifest.description,
+        license: manifest.license.as_deref(),
+        imports: &imports,
+    };
+    let timers = setup::waiting()?;
+    let digest = timers
+        .block_on(setup::distribution()?.push(&reference, &artifact))
+        .map_err(InstallError::from)?;
+    let fixed = Reference { version: Version::Digest(digest), ..reference.clone() };
+    output.document(&json!({
+        "plugin": manifest.name,
+        "version": manifest.version,
+        "reference": reference.to_string(),
+        "by_digest": fixed.to_string(),
+        "digest": Digest::of(&bytes),
+        "has_signature": signature.is_some(),
+    }))?;
+    Ok(exit::OK)
+}

@@ -1,0 +1,81 @@
+//! `cofferdam plugin update`
+
+use serde_json::{Value, json};
+
+use super::install::{Session, of_no_single_plugin, unchanged, wish};
+use crate::args::{Global, Update};
+use crate::output::Output;
+use crate::{CliError, exit};
+use crate::install::{self, InstallError, Wish};
+use cofferdam_plugin::lock::Locked;
+
+pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, CliError> {
+    let session = Session::open(global)?;
+    let mut lock = install::lock(&session.workspace)?;
+    if let Some(name) = &args.name {
+        lock.plugins.retain(|other, _| other == name);
+        if lock.plugins.is_empty() {
+            return Err(InstallError::Unknown(name.clone()).into());
+        }
+    } else {
+        of_no_single_plugin(&args.accepted, &args.granting, "update")?;
+    }
+    let wish = wish(&args.accepted)?;
+    let (mut documents, mut status) = (Vec::new(), exit::OK);
+    for (name, locked) in &lock.plugins {
+        // What is refused of one plugin is no reason to leave the others as they are.
+        documents.push(one(&session, args, &wish, name, locked).unwrap_or_else(|error| {
+            status = status.max(error.status());
+            json!({"plugin": name, "state": "refused", "why": error.to_string()})
+        }));
+    }
+    if let ([refused], true) = (documents.as_slice(), status != exit::OK) {
+        // Said as any other refusal where it is the only thing to say.
+        let why = refused["why"].as_str().unwrap_or_default().to_owned();
+        return Err(match status {
+            exit::DENIED => CliError::Denied(why),
+            exit::REFUSED => CliError::Usage(why),
+            exit::ERROR => CliError::Call(why),
+            _ => CliError::Host(why),
+        });
+    }
+    output.document(&json!({ "plugins": documents }))?;
+    Ok(status)
+}
+
+fn one(
+    session: &Session,
+    args: &Update,
+    wish: &Wish,
+    name: &str,
+    locked: &Locked,
+) -> Result<Value, CliError> {
+    if !session.store.acceptances()?.plugins.contains_key(name) {
+        return Err(CliError::Denied(format!(
+            "'{name}' is not installed here; `cofferdam plugin install {name}` installs what the \
+             lock names"
+        )));
+    }
+    if locked.source.is_fixed() {
+        return Ok(unchanged(name, locked));
+    }
+    let installer = session.installer();
+    let plan = session.timers.block_on(installer.consider(&locked.source, wish))?;
+    let candidate = &plan.candidate;
+    if candidate.manifest.name != *name {
+        let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
+        return Err(InstallError::OtherName { from, found, wanted: name.to_owned() }.into());
+    }
+    if candidate.digest == locked.digest && candidate.signer == locked.signer {
+        return Ok(unchanged(name, locked));
+    }
+    if args.dry_run {
+        return Ok(json!({
+            "plugin": name,
+            "state": "newer",
+            "asks_for": plan.ask.each().map(|each| each.in_words()).collect::<Vec<_>>(),
+            "changes": plan.changes,
+        }));
+    }
+    session.take_in(&plan, &args.granting, &format!("cofferdam plugin update {name}"))
+}

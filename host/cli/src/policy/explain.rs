@@ -1,0 +1,143 @@
+//! `cofferdam policy explain`: why something is allowed, or not, down to the line that says so.
+
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::output::Output;
+use crate::{CliError, exit, setup};
+use crate::config::{Layers, grants};
+use cofferdam_plugin::registry::{Plugin, ToolEntry};
+use cofferdam_core::policy::{Capability, Policy};
+
+pub fn execute(
+    global: &Global,
+    name: &str,
+    role: Option<&str>,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let (host, _timers) = setup::host(global, Some(1))?;
+    let layers = setup::layers(global, host.workspace())?;
+    let role = host.role(role)?;
+    let plugins = host.registry().plugins();
+    let plugin = plugins.iter().find(|plugin| plugin.manifest.name == name);
+    let entry = match (plugin, host.registry().resolve(name, role)) {
+        (Some(_), _) => None,
+        (None, Ok(entry)) => Some(entry),
+        (None, Err(_)) => {
+            return Err(CliError::Usage(format!(
+                "{name}: neither a plugin (`cofferdam plugin list`) nor one tool \
+                 (`cofferdam tools`)"
+            )));
+        }
+    };
+    let plugin = entry.map_or(plugin, |entry| Some(&entry.plugin));
+    let Some(plugin) = plugin else { return Ok(exit::REFUSED) };
+    let tool = entry.map(|entry| decision(host.policy(), entry, role));
+    let mut document = json!({
+        "plugin": plugin.manifest.name,
+        "came_with_the_host": plugin.built_in,
+        "entry": entry_of(&layers, plugin),
+        "capabilities": capabilities(host.policy(), &layers, plugin),
+        "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
+    });
+    if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
+        fields.insert("tool".to_owned(), tool);
+    }
+    output.document(&document)?;
+    Ok(exit::OK)
+}
+
+/// How a call of a tool would be decided.
+fn decision(policy: &Policy, entry: &ToolEntry, role: Option<&cofferdam_core::policy::Role>) -> Value {
+    let mut document = json!({
+        "name": entry.qualified_name(),
+        "effects": entry.tool().effects,
+        "role": role.map(cofferdam_core::policy::Role::name),
+    });
+    match policy.decide(&entry.subject(), role) {
+        Ok(grant) => {
+            document["decision"] = "allowed".into();
+            let gets: Vec<String> =
+                grant.capabilities.each().map(|each| each.to_string()).collect();
+            document["gets"] = gets.into();
+            document["limits"] = json!(grant.limits.settings());
+        }
+        Err(denial) => {
+            document["decision"] = "denied".into();
+            document["code"] = denial.code.into();
+            document["why"] = denial.message.into();
+        }
+    }
+    document
+}
+
+/// The settings that have the last word about a plugin: the file and the text.
+fn says<'a>(
+    layers: &'a Layers,
+    plugin: &str,
+) -> Option<(&'a crate::config::SettingsFile, &'a cofferdam_core::policy::GrantSettings)> {
+    let files = layers.files.iter().zip(&layers.settings).rev();
+    files.filter_map(|(file, settings)| Some((file, settings.grants.get(plugin)?))).next()
+}
+
+fn entry_of(layers: &Layers, plugin: &Plugin) -> Option<String> {
+    let name = &plugin.manifest.name;
+    says(layers, name).map(|(file, _)| place(file, &["grants", name]))
+}
+
+fn place(file: &crate::config::SettingsFile, keys: &[&str]) -> String {
+    let path = file.path.display();
+    grants::line(&file.text, keys).map_or_else(|| path.to_string(), |line| format!("{path}:{line}"))
+}
+
+fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value> {
+    let name = &plugin.manifest.name;
+    let requests = &plugin.manifest.requests;
+    let granted = policy.capabilities(name, plugin.built_in, requests);
+    let said = says(layers, name);
+    let at = |capability: &Capability| {
+        said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
+    };
+    let explain = |capability: &Capability| -> String {
+        let grant = format!("`cofferdam policy grant {name} {}` grants it", capability.to_grant());
+        match (&said, granted.holds(capability)) {
+            (Some(_), true) => format!("{} grants it", at(capability)),
+            (None, true) => "it came with the host, and nothing says otherwise".to_owned(),
+            (Some((_, settings)), false) if settings.capabilities().holds(capability) => {
+                format!("{} grants it, but it gives nothing without files", at(capability))
+            }
+            (Some(_), false) => format!(
+                "{} is what the plugin is granted, and does not name it; {grant}",
+                at(capability)
+            ),
+            (None, false) if plugin.built_in => {
+                format!("shells, agents and the network are granted by a person only; {grant}")
+            }
+            (None, false) => format!("nothing grants it; {grant}"),
+        }
+    };
+    let document = |capability: Capability, requested: bool, why: String| {
+        json!({
+            "capability": capability.to_string(),
+            "allows": capability.in_words(),
+            "requested": requested,
+            "granted": requested && granted.holds(&capability),
+            "why": why,
+        })
+    };
+    // Of what is asked for without names, those that are granted.
+    let by_name = granted.each().filter(|capability| {
+        matches!(capability, Capability::Agent(_) | Capability::Http(_))
+            && requests.each().all(|asked| asked != *capability)
+    });
+    let asked = requests.each().chain(by_name).map(|capability| {
+        let why = explain(&capability);
+        document(capability, true, why)
+    });
+    let unasked = said.map(|(_, settings)| settings.capabilities().beyond(requests));
+    let unasked = unasked.iter().flat_map(|unasked| unasked.each()).map(|capability| {
+        let why = format!("{} grants it, and the plugin does not ask for it", at(&capability));
+        document(capability, false, why)
+    });
+    asked.chain(unasked.collect::<Vec<_>>()).collect()
+}

@@ -1,0 +1,108 @@
+//! `cofferdam policy grant` and `policy revoke`: a person's own settings, and no others.
+
+use serde_json::json;
+
+use crate::args::{Global, Granted};
+use crate::output::Output;
+use cofferdam_plugin::install::{Session, warn_of_others};
+use crate::{CliError, ask, exit, setup};
+use crate::config::grants::{self, Owner};
+use cofferdam_engine::journal::Event;
+use cofferdam_core::policy::{Capabilities, Capability, Policy};
+
+pub fn grant(
+    global: &Global,
+    name: &str,
+    named: &[Granted],
+    output: &Output,
+) -> Result<u8, CliError> {
+    let (host, _timers) = setup::host(global, Some(1))?;
+    let plugins = host.registry().plugins();
+    let plugin = plugins.iter().find(|plugin| plugin.manifest.name == name).ok_or_else(|| {
+        CliError::Usage(format!("there is no plugin '{name}' (`cofferdam plugin list`)"))
+    })?;
+    let requests = &plugin.manifest.requests;
+    let granted = ask::chosen(name, requests, named)?;
+    let session = Session::open(global)?;
+    let before = before(&session, name, plugin.built_in, requests)?;
+    change(global, &session, name, &before.join(&granted), output)
+}
+
+pub fn revoke(
+    global: &Global,
+    name: &str,
+    named: &[Capability],
+    output: &Output,
+) -> Result<u8, CliError> {
+    let session = Session::open(global)?;
+    let built_in = session.installer().built_in.contains(name);
+    // What is installed may not load any more; what it is granted can be taken back all the same.
+    let requests = if built_in {
+        let (host, _timers) = setup::host(global, Some(1))?;
+        let plugins = host.registry().plugins();
+        plugins
+            .iter()
+            .find(|plugin| plugin.manifest.name == name)
+            .map_or(Capabilities::NONE, |plugin| plugin.manifest.requests.clone())
+    } else {
+        Capabilities::NONE
+    };
+    let before = before(&session, name, built_in, &requests)?;
+    let mut after = if named.is_empty() { Capabilities::NONE } else { before.clone() };
+    for capability in named {
+        if !before.holds(capability) {
+            return Err(CliError::Usage(format!(
+                "'{name}' is not granted {capability} by your settings; it is granted {before}"
+            )));
+        }
+        after.remove(capability);
+    }
+    // One of all agents can't be taken away, and is not said to be.
+    if let Some(capability) = named.iter().find(|capability| after.holds(capability)) {
+        return Err(CliError::Usage(format!(
+            "'{name}' is granted agents=*, and {capability} with it; `cofferdam policy revoke \
+             {name} 'agents=*'` takes that back"
+        )));
+    }
+    // An entry that grants nothing can still say what a later grant would bring to life.
+    let has_entry = grants::has(&session.directories.settings, name)?;
+    if !built_in && before == Capabilities::NONE && !has_entry {
+        return Err(CliError::Usage(format!("your settings grant '{name}' nothing")));
+    }
+    change(global, &session, name, &after, output)
+}
+
+/// What the person's settings grant now: where they say nothing, a plugin that came with the host
+/// has its usual rights.
+fn before(
+    session: &Session,
+    name: &str,
+    built_in: bool,
+    requests: &Capabilities,
+) -> Result<Capabilities, CliError> {
+    let path = &session.directories.settings;
+    if built_in && !grants::has(path, name)? {
+        let nothing_said = Policy::new(&[]).map_err(CliError::host)?;
+        return Ok(nothing_said.capabilities(name, true, requests));
+    }
+    Ok(grants::of(path, name)?)
+}
+
+fn change(
+    global: &Global,
+    session: &Session,
+    name: &str,
+    granted: &Capabilities,
+    output: &Output,
+) -> Result<u8, CliError> {
+    let path = &session.directories.settings;
+    let built_in = session.installer().built_in.contains(name);
+    let owner = if built_in { Owner::BuiltIn } else { Owner::Known };
+    let lock = session.store.lock()?;
+    grants::set_grant(path, name, granted, owner)?;
+    drop(lock);
+    session.record(Event::GRANTED, format!("{name} is granted {granted}"));
+    warn_of_others(global, session, name)?;
+    output.document(&json!({"plugin": name, "granted": granted, "settings": path}))?;
+    Ok(exit::OK)
+}

@@ -1,0 +1,155 @@
+//! What `cofferdam serve` does when settings or plugins change: it goes on with what they are now,
+//! by the same rules as at its start.
+//!
+//! What a person owns outside of the workspace decides. What stands in the workspace, where an
+//! agent may have changed it, and is used because the person said so at the start (`--plugin`,
+//! `--trust-workspace`, an agent definition), stays as it was then.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::CliError;
+use super::args::Global;
+use super::setup::{self, Directories};
+use crate::config;
+use cofferdam_engine::host::Config;
+use cofferdam_mcp::Server;
+use cofferdam_plugin::lock;
+use cofferdam_plugin::store::Store;
+use cofferdam_core::policy::{Role, Settings};
+use cofferdam_engine::runtime::blocking;
+use cofferdam_workspace::Workspace;
+
+/// How often the files are looked at. What changes between two looks is still being written.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a server is opened with: the options of the command, and the files that they name.
+pub struct Source {
+    global: Global,
+    workspace: Workspace,
+    /// An agent definition, as it was at the start.
+    role: Option<Role>,
+    /// The workspace's own settings, as they were at the start.
+    own: Option<String>,
+    /// The directories that the settings name.
+    directories: Vec<PathBuf>,
+    seen: Stamps,
+}
+
+/// What tells one state of files from another: their paths, inodes, sizes and times of change.
+type Stamps = Vec<(PathBuf, u64, u64, (i64, i64))>;
+
+impl Source {
+    /// The files as they are before anything is read.
+    pub fn look(global: &Global) -> Result<Self, CliError> {
+        let workspace = setup::workspace(global)?;
+        let own = workspace.read_text(config::FILE).ok().flatten();
+        let global = global.clone();
+        let (role, directories, seen) = (None, Vec::new(), Stamps::new());
+        let mut source = Self { global, workspace, role, own, directories, seen };
+        source.seen = source.stamps();
+        Ok(source)
+    }
+
+    /// The source of a server that is opened with `config` now.
+    pub fn of(mut self, config: &Config) -> Self {
+        self.role.clone_from(&config.role);
+        self.follow_settings(&config.settings);
+        self
+    }
+
+    fn follow_settings(&mut self, settings: &[Settings]) {
+        let directories: Vec<PathBuf> =
+            settings.iter().flat_map(|layer| layer.contracts.clone()).collect();
+        for directory in &directories {
+            if !self.directories.contains(directory) {
+                stamp(directory, &mut self.seen);
+            }
+        }
+        self.seen.sort_unstable();
+        self.seen.dedup();
+        self.directories = directories;
+    }
+
+    fn stamps(&self) -> Stamps {
+        let mut paths =
+            vec![self.workspace.path().join(config::FILE), self.workspace.path().join(lock::FILE)];
+        if let Some(directories) = Directories::find() {
+            paths.extend(Store::changing(&directories.plugins));
+            paths.extend([directories.settings, directories.accepted]);
+        }
+        paths.extend(setup::built_in_plugins().ok());
+        paths.extend(self.global.plugin.iter().chain(&self.directories).cloned());
+        let mut stamps = Stamps::new();
+        paths.iter().for_each(|path| stamp(path, &mut stamps));
+        stamps.sort_unstable();
+        stamps.dedup();
+        stamps
+    }
+
+    /// What the server is opened with now.
+    fn config(&self) -> Result<Config, CliError> {
+        let layers = setup::layers(&self.global, &self.workspace)?;
+        let path = self.workspace.path().join(config::FILE);
+        let own = layers.files.iter().find(|file| file.path == path).map(|file| &file.text);
+        if self.global.trust_workspace && own != self.own.as_ref() {
+            return Err(CliError::Usage(format!(
+                "{} was changed since the server was started with --trust-workspace; start it again \
+                 to use it",
+                path.display()
+            )));
+        }
+        let config = setup::config(&self.global, &self.global.workspace, layers.settings)?;
+        Ok(Config { role: self.role.clone(), ..config })
+    }
+}
+
+/// Adds what a path is, and what is in it if it is a directory.
+fn stamp(path: &Path, stamps: &mut Stamps) {
+    let entries = path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in entries.chain([path.to_owned()]) {
+        if let Ok(metadata) = path.metadata() {
+            let changed = (metadata.ctime(), metadata.ctime_nsec());
+            stamps.push((path, metadata.ino(), metadata.len(), changed));
+        }
+    }
+}
+
+/// Has a server go on with what its source is, whenever that changes. Never ends.
+pub async fn follow(server: Server, mut source: Source) {
+    let mut changing: Option<Stamps> = None;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let stamps = source.stamps();
+        if stamps == source.seen {
+            changing = None;
+            continue;
+        }
+        if changing.as_ref() != Some(&stamps) {
+            changing = Some(stamps);
+            continue;
+        }
+        source.seen = stamps;
+        let (config, back) = read(source).await;
+        source = back;
+        let renewed = match config {
+            Ok(config) => {
+                source.follow_settings(&config.settings);
+                server.renew(config).await.map_err(CliError::host)
+            }
+            Err(error) => Err(error),
+        };
+        match renewed {
+            Ok(()) => tracing::info!("settings and plugins were read again"),
+            Err(error) => tracing::error!("the server goes on as it was: {error}"),
+        }
+    }
+}
+
+async fn read(source: Source) -> (Result<Config, CliError>, Source) {
+    let read = blocking(move || Ok::<_, std::convert::Infallible>((source.config(), source)));
+    match read.await {
+        Ok(read) => read,
+    }
+}

@@ -1,0 +1,78 @@
+//! `cofferdam serve`
+
+use tokio_util::sync::CancellationToken;
+
+use super::args::{Global, Serve};
+use super::renew::{self, Source};
+use super::setup::Use;
+use super::{CliError, exit, setup};
+use cofferdam_mcp::{self, Access, Server};
+
+pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
+    let token = match &args.token_file {
+        Some(file) => Some(setup::read_input(file)?.trim().to_owned()),
+        None => None,
+    };
+    if token.as_ref().is_some_and(String::is_empty) {
+        return Err(CliError::Usage("the file of the token is empty".to_owned()));
+    }
+    // One client is served sooner where nothing changes threads.
+    let runtime = match args.http {
+        None => setup::waiting()?,
+        Some(_) => setup::serving()?,
+    };
+    let usage = Use::Calling { target: args.target.as_deref() };
+    let source = Source::look(global)?;
+    let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
+    let source = source.of(&config);
+    let (host, runtime) = setup::open(config, runtime)?;
+    let stopping = CancellationToken::new();
+    let mut interruption = setup::interruption(&runtime)?;
+    let interrupted = stopping.clone();
+    let insisted = async {
+        if interruption.wait_for(|interrupted| *interrupted).await.is_err() {
+            return std::future::pending().await;
+        }
+        interrupted.cancel();
+        match setup::signal() {
+            Ok(signal) => signal.await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let server = Server::new(host, role.as_deref(), stopping)?;
+    runtime.spawn(renew::follow(server.clone(), source));
+    let telemetry = server.telemetry();
+    let served = async {
+        serve(server, args, token).await?;
+        if let Some(telemetry) = telemetry {
+            telemetry.stop().await;
+        }
+        Ok(exit::OK)
+    };
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            ended = served => ended,
+            // Whoever asks twice does not wait; what was being written is undone at the next start.
+            () = insisted => Ok(exit::ERROR),
+        }
+    });
+    // Standard input can't be waited for: a read of it may still be under way.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<(), CliError> {
+    let Some(address) = args.http else {
+        return server.serve_stdio().await.map_err(CliError::host);
+    };
+    let access = Access {
+        token,
+        hosts: args.allow_host.clone(),
+        origins: args.allow_origin.clone(),
+        rate: args.rate,
+    };
+    let ready = |address| tracing::warn!("serving http://{address}/mcp");
+    let served = mcp::serve_http(server, address, access, ready).await;
+    // Each of them is about an option.
+    served.map_err(|error| CliError::Usage(error.to_string()))
+}

@@ -1,0 +1,419 @@
+//! What most commands begin with: logging, directories, settings, the host itself.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcetera::BaseStrategy as _;
+use indicatif::ProgressBar;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::CliError;
+use super::args::Global;
+use super::output::person_watches;
+use crate::config;
+use cofferdam_core::contract::Contract;
+use cofferdam_core::definition::{Agent, AgentError};
+use cofferdam_plugin::distribution::Distribution;
+use cofferdam_engine::host::{Config, Helper, Host};
+use crate::install;
+use cofferdam_plugin::lock;
+use cofferdam_plugin::store::Pinned;
+use cofferdam_workspace::text;
+use cofferdam_core::policy::{Role, Settings};
+use cofferdam_engine::runtime::Observer;
+use cofferdam_engine::telemetry;
+use cofferdam_workspace::{Secret, Workspace};
+
+/// Sends the host's own messages to standard error.
+pub fn logging(global: &Global) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => Level::ERROR,
+        (_, 0) => Level::WARN,
+        (_, 1) => Level::INFO,
+        _ => Level::DEBUG,
+    };
+    let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // A client is told itself what it does wrong.
+    let protocol = if global.verbose == 0 { Level::ERROR } else { level };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .without_time()
+        .finish()
+        .with(Targets::new().with_default(level).with_target("rmcp", protocol))
+        .init();
+}
+
+/// The variable with the role that an agent was given.
+const ROLE: &str = cofferdam_core::policy::ROLE_VARIABLE;
+
+/// Where a user's files are, by the XDG base directories.
+pub struct Directories {
+    pub settings: PathBuf,
+    pub accepted: PathBuf,
+    /// Where the key is that authenticates what is kept in workspaces.
+    pub secret: PathBuf,
+    pub cache: PathBuf,
+    pub plugins: PathBuf,
+}
+
+impl Directories {
+    /// None for a user without a home.
+    pub fn find() -> Option<Self> {
+        let base = etcetera::choose_base_strategy().ok()?;
+        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+        Some(Self {
+            settings: base.config_dir().join("cofferdam").join(config::FILE),
+            accepted: state.join("cofferdam/accepted"),
+            secret: state.join("cofferdam/secret"),
+            cache: base.cache_dir().join("cofferdam/code"),
+            plugins: base.data_dir().join("cofferdam/plugins"),
+        })
+    }
+}
+
+/// The folder of the plugins that came with this binary: beside it, or where a package
+/// manager puts it.
+pub fn built_in_plugins() -> Result<PathBuf, CliError> {
+    let binary = env::current_exe().and_then(|path| path.canonicalize())?;
+    let folder = binary.parent().unwrap_or(Path::new("/"));
+    let candidates = [folder.join("plugins"), folder.join("../lib/cofferdam/plugins")];
+    candidates.iter().find(|candidate| candidate.is_dir()).cloned().ok_or_else(|| {
+        CliError::Host(format!(
+            "the built-in plugins are missing: looked in {}; `cargo xtask build` puts them there",
+            candidates.map(|candidate| candidate.display().to_string()).join(" and ")
+        ))
+    })
+}
+
+/// The settings that hold for the workspace.
+pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, CliError> {
+    let directories = Directories::find();
+    let user = directories.as_ref().map(|directories| directories.settings.as_path());
+    let accepted = directories.as_ref().map(|directories| directories.accepted.as_path());
+    let layers = config::load(workspace, user, accepted, global.trust_workspace)?;
+    if layers.unaccepted {
+        tracing::warn!(
+            "{} of the workspace does not count: nobody has accepted it; look at it and run `cofferdam policy accept`",
+            config::FILE
+        );
+    }
+    Ok(layers)
+}
+
+/// The workspace that the options name.
+pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
+    open_workspace(&global.workspace)
+}
+
+fn open_workspace(path: &Path) -> Result<Workspace, CliError> {
+    Workspace::open(path, secret()).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Where the key comes from that authenticates what is kept in workspaces.
+pub fn secret() -> Secret {
+    Directories::find().map_or(Secret::Nowhere, |directories| Secret::In(directories.secret))
+}
+
+/// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
+/// that it waits in.
+pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
+    open(config_with(global, workers, None)?, waiting()?)
+}
+
+/// A runtime that only waits: calls have threads of their own.
+pub fn waiting() -> Result<Runtime, CliError> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A runtime that serves many clients at a time.
+pub fn serving() -> Result<Runtime, CliError> {
+    Ok(Builder::new_multi_thread().enable_all().build()?)
+}
+
+fn config_with(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<Role>,
+) -> Result<Config, CliError> {
+    let layers = layers(global, &workspace(global)?)?;
+    Ok(Config {
+        observer: Arc::new(Person::new(global)),
+        workers,
+        role,
+        ..config(global, &global.workspace, layers.settings)?
+    })
+}
+
+/// Opens a host in the runtime that it waits in, with telemetry where the environment says so.
+pub fn open(mut config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
+    config.telemetry =
+        telemetry::Settings::from_variables(&config.environment).unwrap_or_else(|error| {
+            tracing::warn!("telemetry is off: {error}");
+            None
+        });
+    let host = {
+        let _timers = timers.enter();
+        Host::open(config)?
+    };
+    Ok((host, timers))
+}
+
+/// Ends a host: what is left of its telemetry is sent, as far as that works soon.
+pub fn end(host: &Host, timers: &Runtime) {
+    if let Some(telemetry) = host.telemetry() {
+        timers.block_on(telemetry.stop());
+    }
+}
+
+/// What a command does with a role.
+pub enum Use<'a> {
+    /// Looks at it; nothing is run.
+    Looking,
+    /// Makes calls under it; an agent definition is bound to this file.
+    Calling { target: Option<&'a str> },
+    /// Calls the context providers of an agent definition that is bound to this file.
+    Providers { target: &'a str },
+}
+
+/// The agent definition that `role` is the file of; `None`: it is the name of a role.
+pub fn agent(role: &str) -> Result<Option<Agent>, CliError> {
+    if !role.ends_with(".yaml") && !role.ends_with(".yml") {
+        return Ok(None);
+    }
+    let text =
+        text::read(Path::new(role)).map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
+    Agent::parse(&text).map(Some).map_err(|error| in_file(role, &error))
+}
+
+/// What is wrong with an agent definition, and in which file.
+pub fn in_file(file: &str, error: &AgentError) -> CliError {
+    CliError::Usage(format!("{file}: {error}"))
+}
+
+/// As [`host`], for a command that acts under a role. Answers the role's name as well.
+pub fn host_under(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<&str>,
+    usage: Use<'_>,
+) -> Result<(Host, Runtime, Option<String>), CliError> {
+    let (config, name) = config_under(global, workers, role, usage)?;
+    let (host, timers) = open(config, waiting()?)?;
+    Ok((host, timers, name))
+}
+
+/// What a host under a role is opened with: one of the settings', or an agent definition's. An
+/// agent that another host asked has the role that it was given. Answers the role's name as well.
+pub fn config_under(
+    global: &Global,
+    workers: Option<usize>,
+    role: Option<&str>,
+    usage: Use<'_>,
+) -> Result<(Config, Option<String>), CliError> {
+    let given = env::var(ROLE).ok().filter(|given| !given.is_empty());
+    let role = match (role, &given) {
+        (Some(role), Some(given)) if role != given => {
+            return Err(CliError::Usage(format!(
+                "the role here is '{given}', given to this agent by {ROLE}, and no other"
+            )));
+        }
+        (role, given) => role.or(given.as_deref()),
+    };
+    let agent = role.map(agent).transpose()?.flatten();
+    let (Some(file), Some(agent)) = (role, agent) else {
+        if let Use::Calling { target: Some(_) } = usage {
+            return Err(CliError::Usage(
+                "--target binds an agent definition; --role names none (a .yaml file)".to_owned(),
+            ));
+        }
+        return Ok((config_with(global, workers, None)?, role.map(str::to_owned)));
+    };
+    let role = match usage {
+        Use::Looking => agent.role(None),
+        Use::Calling { target: None } if agent.needs_target() => {
+            return Err(CliError::Usage(format!("{file} is for one file: name it with --target")));
+        }
+        Use::Calling { target } => agent.role(target),
+        Use::Providers { target } => agent.provider_role(Some(target)),
+    };
+    let role = role.map_err(|error| in_file(file, &error))?;
+    let is_trusted = matches!(usage, Use::Looking) || global.trust_workspace;
+    if !is_trusted && workspace(global)?.holds(Path::new(file)) {
+        return Err(CliError::Usage(format!(
+            "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
+             or use --trust-workspace for this run"
+        )));
+    }
+    let name = role.name().to_owned();
+    Ok((config_with(global, workers, Some(role))?, Some(name)))
+}
+
+/// The installed plugins that the workspace's lock names.
+fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
+    let workspace = open_workspace(workspace)?;
+    let Some(directories) = Directories::find() else { return Ok(Vec::new()) };
+    let resolved = install::pinned(&workspace, &directories.plugins)?;
+    if !resolved.missing.is_empty() {
+        tracing::warn!(
+            "{} names plugins that you have not installed, so they are left out: {}; look at it and run `cofferdam plugin install`",
+            lock::FILE,
+            resolved.missing.join(", ")
+        );
+    }
+    Ok(resolved.pinned)
+}
+
+/// What gets and publishes plugins.
+pub fn distribution() -> Result<Distribution, CliError> {
+    let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let docker = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
+    let docker = docker.map(|docker| docker.join("config.json"));
+    let registries = match Directories::find() {
+        Some(directories) => config::registries(&directories.settings)?,
+        None => BTreeMap::new(),
+    };
+    Ok(Distribution::new(path("SSL_CERT_FILE"), docker).with_registries(registries))
+}
+
+/// What a host on a directory is opened with, with the plugins that the options name.
+pub fn config(
+    global: &Global,
+    workspace: &Path,
+    settings: Vec<Settings>,
+) -> Result<Config, CliError> {
+    let variable = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let directories = settings.iter().flat_map(|layer| &layer.contracts);
+    let contracts = directories.map(|directory| config::contracts(directory));
+    let contracts: Vec<Vec<Contract>> = contracts.collect::<Result<_, _>>()?;
+    Ok(Config {
+        contracts: contracts.into_iter().flatten().collect(),
+        built_in: Some(built_in_plugins()?),
+        plugins: global.plugin.clone(),
+        pinned: pinned(workspace)?,
+        settings,
+        cache: Directories::find().map(|directories| directories.cache),
+        secret: secret(),
+        sandbox: Some(Helper::current()),
+        environment: env::vars_os().filter_map(variable).collect(),
+        ..Config::new(workspace)
+    })
+}
+
+/// Turns true when the person, or the system, wants the run to end.
+pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
+    let (interrupt, interrupted) = watch::channel(false);
+    let _timers = timers.enter();
+    let signal = signal()?;
+    timers.spawn(async move {
+        signal.await;
+        tracing::warn!("stopping; what is being written is finished first");
+        // The run has ended by itself.
+        let _ = interrupt.send(true);
+    });
+    Ok(interrupted)
+}
+
+/// Waits until the person, or the system, wants the process to end; from now on, in a runtime.
+///
+/// # Errors
+/// Signals that can't be heard.
+pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}
+
+/// How much of a file or of standard input is read, in bytes: the largest envelope that any setting
+/// allows.
+const MAX_INPUT: u64 = 256 << 20;
+
+/// Reads a file, or standard input for `-`.
+pub fn read_input(file: &Path) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let name = if file == Path::new("-") {
+        std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes)?;
+        "standard input".to_owned()
+    } else {
+        let name = file.display().to_string();
+        std::fs::File::open(file)
+            .and_then(|file| file.take(MAX_INPUT + 1).read_to_end(&mut bytes))
+            .map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+        name
+    };
+    if bytes.len() as u64 > MAX_INPUT {
+        return Err(CliError::Usage(format!("{name}: it has more than {MAX_INPUT} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        CliError::Usage(format!(
+            "{name}: not UTF-8 (first bad byte at offset {})",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+/// The person at the terminal, who sees messages by their level and progress as a bar.
+struct Person {
+    progress: Option<ProgressBar>,
+}
+
+impl Person {
+    fn new(global: &Global) -> Self {
+        let progress = (person_watches() && !global.quiet).then(ProgressBar::no_length);
+        Self { progress }
+    }
+}
+
+impl Observer for Person {
+    fn message(&self, call: &str, level: Level, message: &str) {
+        let say = || match level {
+            Level::ERROR => tracing::error!(call, "{message}"),
+            Level::WARN => tracing::warn!(call, "{message}"),
+            Level::INFO => tracing::info!(call, "{message}"),
+            _ => tracing::debug!(call, "{message}"),
+        };
+        match &self.progress {
+            Some(bar) => bar.suspend(say),
+            None => say(),
+        }
+    }
+
+    fn progress(&self, _: &str, done: u64, total: Option<u64>, message: &str) {
+        if let Some(bar) = &self.progress {
+            if let Some(total) = total {
+                bar.set_length(total);
+            }
+            bar.set_position(done);
+            bar.set_message(message.to_owned());
+        }
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.progress {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
+//! its values would be lost silently. And there is a bound on how many values it has: a text of
+//! `[[],[],` would take 70 times its own size as a tree.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::{Map, Number, Value};
+
+/// How many values a document may have that an agent or a client sends; the name of a field counts
+/// as one. Each takes up to 160 bytes as a part of a tree, however few bytes of text it is.
+pub const VALUES: usize = 200_000;
+
+/// How many values a plugin's answer may have: a tool may have searched all of a large workspace.
+pub const ANSWER_VALUES: usize = 1_000_000;
+
+/// Parses a text that holds exactly one JSON document of at most [`VALUES`] values.
+///
+/// # Errors
+/// The first error, with line and column.
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    parse_counted(text, VALUES).map(|(value, _)| value)
+}
+
+/// Parses a document of at most `most` values; returns how many there are, too.
+///
+/// # Errors
+/// The first error, with line and column.
+pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_json::Error> {
+    let left = Cell::new(most);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict { left: &left, most, from: From::Agent };
+    let value = value.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, most - left.get()))
+}
+
+/// Parses the answer of a plugin as serde_json does, with a bound on its values.
+///
+/// # Errors
+/// The first error, with line and column.
+pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
+    let left = Cell::new(ANSWER_VALUES);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = Strict { left: &left, most: ANSWER_VALUES, from: From::Plugin };
+    let value = value.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// How long the document is that starts at the beginning of `text`, in bytes. It is not kept, so
+/// this takes little time and no memory; whether its keys differ is not looked at.
+///
+/// # Errors
+/// About how many bytes were looked at, where no document starts there.
+pub fn skip(text: &str) -> Result<usize, usize> {
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match documents.next() {
+        Some(Ok(_)) => Ok(documents.byte_offset()),
+        Some(Err(error)) => Err(looked_at(text, &error)),
+        None => Err(text.len()),
+    }
+}
+
+/// Up to where a parser has read a text, in bytes.
+fn looked_at(text: &str, error: &serde_json::Error) -> usize {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    (lines.map(str::len).sum::<usize>() + error.column()).min(text.len())
+}
+
+/// How long a document is as JSON, in bytes.
+pub fn size(document: &Value) -> usize {
+    use std::io;
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Neither a value nor the counter can fail.
+    let _ = serde_json::to_writer(&mut count, document);
+    count.0
+}
+
+/// How many values a document has, names of fields included.
+pub fn count(document: &Value) -> usize {
+    1 + match document {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(fields) => fields.values().map(|value| 1 + count(value)).sum(),
+        _ => 0,
+    }
+}
+
+/// A text that does not begin with a document.
+#[derive(Debug)]
+pub struct NoDocument {
+    /// What serde_json says, without a place.
+    pub message: String,
+    /// About how many bytes were looked at; the last one is at fault.
+    pub looked_at: usize,
+    /// It is JSON so far, but goes beyond what is read.
+    pub beyond: bool,
+}
+
+/// The value that the text of this one would be parsed as.
+pub fn normal(mut value: Value) -> Value {
+    normalise(&mut value);
+    value
+}
+
+/// No deeper than what a parser has taken.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(whole) {
+                *number = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(fields) => fields.values_mut().for_each(normalise),
+        _ => {}
+    }
+}
+
+/// Parses the one JSON document that starts at the beginning of `text`; returns it with its
+/// length in bytes.
+///
+/// # Errors
+/// No document starts there.
+pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
+    let left = Cell::new(VALUES);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let strict = Strict { left: &left, most: VALUES, from: From::Agent };
+    match strict.deserialize(&mut deserializer) {
+        Ok(value) => {
+            let end = deserializer.into_iter::<IgnoredAny>().byte_offset();
+            Ok((value, end))
+        }
+        Err(error) => {
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let message = error.to_string().replace(&place, "");
+            let beyond = is_beyond(&error);
+            Err(NoDocument { message, looked_at: looked_at(text, &error), beyond })
+        }
+    }
+}
+
+/// What serde_json says of what nests deeper than 128 levels. It has no code for it.
+pub const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// What is said of a document with too many values begins so.
+const TOO_MANY: &str = "more than ";
+
+/// Whether a text may be JSON, but has more values or nests deeper than what is read.
+pub fn is_beyond(error: &serde_json::Error) -> bool {
+    let message = || error.to_string();
+    match error.classify() {
+        Category::Syntax => message().starts_with(TOO_DEEP),
+        Category::Data => message().starts_with(TOO_MANY),
+        Category::Io | Category::Eof => false,
+    }
+}
+
+/// Up to here every integer has a double of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The integer that a number is. JSON knows one kind of number: 50.0 is the integer 50 (JSON
+/// Schema, section 6.1.1).
+fn whole(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64)
+}
+
+/// Whose document it is.
+#[derive(Clone, Copy, PartialEq)]
+enum From {
+    /// An agent's: a key that stands twice is an error, and whole numbers are integers.
+    Agent,
+    /// A plugin's: taken as serde_json takes it.
+    Plugin,
+}
+
+#[derive(Clone, Copy)]
+struct Strict<'a> {
+    /// How many more values there may be.
+    left: &'a Cell<usize>,
+    most: usize,
+    from: From,
+}
+
+impl Strict<'_> {
+    fn count<E: Error>(self) -> Result<(), E> {
+        let left = self.left.get().checked_sub(1).ok_or_else(|| {
+            E::custom(format_args!("{TOO_MANY}{} values, names of fields included", self.most))
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.count()?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if let Some(whole) = whole(value).filter(|_| self.from == From::Agent) {
+            return Ok(whole.into());
+        }
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number that JSON can't hold"))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            self.count()?;
+            if self.from == From::Agent && object.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the key '{name}' stands here twice")));
+            }
+            object.insert(name, fields.next_value_seed(self)?);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn an_answer_is_taken_as_it_is_if_it_has_not_too_many_values() {
+        let text = r#"{"a":1,"b":[2.0,-1e300],"a":{"c":null}}"#;
+        assert_eq!(parse_answer(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        let many = format!("[{}]", vec!["[]"; ANSWER_VALUES].join(","));
+        assert!(is_beyond(&parse_answer(&many).unwrap_err()));
+    }
+
+    #[test]
+    fn a_parsed_value_becomes_what_its_text_would_be() {
+        for text in
+            ["null", "[1.0, -2.0, 3.5, 1e300, 18446744073709551615]", r#"{"a": {"b": [1.0]}}"#]
+        {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(normal(value.clone()).to_string(), parse(text).unwrap().to_string());
+            assert_eq!(size(&value), value.to_string().len(), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_that_serde_json_takes_comes_out_the_same() {
+        for text in
+            ["null", "[1, -2, 3.5, 18446744073709551615]", r#"{"a": {"b": [true, "x\n"]}}"#, "\"\""]
+        {
+            assert_eq!(
+                parse(text).unwrap(),
+                serde_json::from_str::<Value>(text).unwrap(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_integers() {
+        assert_eq!(parse("[50.0, -1e3, 0.5, 1e300]").unwrap().to_string(), "[50,-1000,0.5,1e+300]");
+    }
+
+    #[test]
+    fn what_would_lose_something_is_refused() {
+        for (text, wanted) in [
+            ("{\n \"a\": 1,\n \"a\": 2}", "the key 'a' stands here twice at line 3 column 4"),
+            ("{} {}", "trailing characters at line 1 column 4"),
+            ("", "EOF while parsing a value at line 1 column 0"),
+            ("{\"a\": NaN}", "expected value at line 1 column 7"),
+            ("{\"a\": 1e999}", "number out of range at line 1 column 11"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), wanted, "{text}");
+        }
+        assert!(parse(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn a_prefix_ends_where_the_document_does() {
+        assert_eq!(parse_prefix("{\"a\":1} rest").unwrap().1, 7);
+        assert_eq!(parse_prefix("{\n not json").err().map(|error| error.looked_at), Some(4));
+    }
+}

@@ -1,0 +1,258 @@
+//! What an instance can be linked with, and the meet of two sets of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Origin;
+
+/// Access to the files of the workspace.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Files {
+    /// No directory at all.
+    #[default]
+    None,
+    /// Reading only.
+    Read,
+    /// Reading and changing.
+    Write,
+}
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// What a backend does for tools.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// Finds what is wrong in source files.
+    Linter,
+    /// Runs the tests of a project.
+    TestRunner,
+    /// Builds a project.
+    Builder,
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Linter => "linter",
+            Self::TestRunner => "test-runner",
+            Self::Builder => "builder",
+        })
+    }
+}
+
+/// A set of capabilities: requested by a manifest, granted by the operator, or given to a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Capabilities {
+    /// Access to the files of the workspace.
+    #[serde(default)]
+    pub files: Files,
+    /// Reading trees in bulk through `cofferdam:host/scan`.
+    #[serde(default)]
+    pub scan: bool,
+    /// Programs that may be run through `cofferdam:host/process`, by name.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub process: BTreeSet<String>,
+    /// The kinds of backends that may be used through `cofferdam:backend`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub backends: BTreeSet<BackendKind>,
+    /// Whether something may be kept from call to call through `cofferdam:host/cache`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
+    /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
+    /// settings; `*`: all of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub agents: BTreeSet<String>,
+    /// Origins that may be asked through `wasi:http`, such as `https://context7.com`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub http: BTreeSet<Origin>,
+    /// Whether a plugin asks for origins that it can't name, since it has no manifest of its own:
+    /// those that a person grants it by name. Nobody is granted this itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub any_origin: bool,
+}
+
+impl Capabilities {
+    /// Nothing but what every plugin has: messages and progress.
+    pub const NONE: Self = Self {
+        files: Files::None,
+        scan: false,
+        process: BTreeSet::new(),
+        backends: BTreeSet::new(),
+        cache: false,
+        agents: BTreeSet::new(),
+        http: BTreeSet::new(),
+        any_origin: false,
+    };
+
+    /// What both sets hold.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        let files = self.files.min(other.files);
+        Self {
+            files,
+            scan: self.scan && other.scan && files >= Files::Read,
+            process: &self.process & &other.process,
+            backends: &self.backends & &other.backends,
+            cache: self.cache && other.cache,
+            agents: match (self.every_agent(), other.every_agent()) {
+                (true, _) => other.agents.clone(),
+                (_, true) => self.agents.clone(),
+                _ => &self.agents & &other.agents,
+            },
+            http: match (self.any_origin, other.any_origin) {
+                (true, false) => other.http.clone(),
+                (false, true) => self.http.clone(),
+                _ => &self.http & &other.http,
+            },
+            any_origin: self.any_origin && other.any_origin,
+        }
+    }
+
+    /// What a plugin that came with the host gets of its requests where the operator says
+    /// nothing: no shell, which could run whatever else there is, no agent, which can do all that
+    /// the operator can, and no network.
+    #[must_use]
+    pub(super) fn unasked(&self) -> Self {
+        let Self { files, scan, process, backends, cache, agents: _, http: _, any_origin: _ } =
+            self.clone();
+        let is_shell = |program: &String| SHELLS.contains(&program.as_str());
+        let process = process.into_iter().filter(|program| !is_shell(program)).collect();
+        Self { files, scan, process, backends, cache, ..Self::NONE }
+    }
+
+    /// Whether a call may wait for programs: its own, those of backends, or agents.
+    pub fn runs_programs(&self) -> bool {
+        !self.process.is_empty() || !self.backends.is_empty() || !self.agents.is_empty()
+    }
+
+    /// Whether an agent of this name may be given tasks.
+    pub fn allows_agent(&self, name: &str) -> bool {
+        self.every_agent() || self.agents.contains(name)
+    }
+
+    fn every_agent(&self) -> bool {
+        self.agents.contains(EVERY_AGENT)
+    }
+}
+
+/// What stands in place of names for all agents of the settings.
+pub(super) const EVERY_AGENT: &str = "*";
+
+/// Programs whose arguments are programs.
+const SHELLS: &[&str] = &["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let no_files = (self.files == Files::None).then(|| "files=none".to_owned());
+        let words = no_files.into_iter().chain(self.each().map(|each| each.to_string()));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meet_is_the_lesser_of_each() {
+        let set = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
+        for (left, right, wanted) in [
+            (set(Files::Write, true), set(Files::Write, true), set(Files::Write, true)),
+            (set(Files::Write, true), set(Files::Read, true), set(Files::Read, true)),
+            (set(Files::Read, true), set(Files::Read, false), set(Files::Read, false)),
+            // Scanning is reading: without files there is nothing to scan.
+            (set(Files::Read, true), set(Files::None, true), set(Files::None, false)),
+            (Capabilities::NONE, set(Files::Write, true), Capabilities::NONE),
+        ] {
+            assert_eq!(left.meet(&right), wanted);
+            assert_eq!(right.meet(&left), wanted);
+        }
+    }
+
+    #[test]
+    fn programs_are_met_by_name_and_shells_are_asked_for() {
+        let set = |names: &[&str]| Capabilities {
+            process: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Capabilities::NONE
+        };
+        let requested = set(&["git", "bash", "ruff"]);
+        assert_eq!(requested.meet(&set(&["ruff", "node"])), set(&["ruff"]));
+        assert_eq!(requested.unasked(), set(&["git", "ruff"]));
+        assert!(requested.runs_programs() && !Capabilities::NONE.runs_programs());
+    }
+
+    #[test]
+    fn agents_are_met_by_name_and_asked_for() {
+        let set = |names: &[&str]| Capabilities {
+            agents: names.iter().map(|&name| name.to_owned()).collect(),
+            ..Capabilities::NONE
+        };
+        for (requested, granted, wanted) in [
+            (set(&["*"]), set(&["qa", "writer"]), set(&["qa", "writer"])),
+            (set(&["qa"]), set(&["*"]), set(&["qa"])),
+            (set(&["*"]), set(&["*"]), set(&["*"])),
+            (set(&["qa", "a"]), set(&["qa", "b"]), set(&["qa"])),
+            (set(&["*"]), Capabilities::NONE, Capabilities::NONE),
+        ] {
+            assert_eq!(requested.meet(&granted), wanted);
+            assert_eq!(granted.meet(&requested), wanted);
+        }
+        assert_eq!(set(&["*"]).unasked(), Capabilities::NONE);
+        assert!(set(&["*"]).allows_agent("qa") && set(&["qa"]).allows_agent("qa"));
+        assert!(!set(&["qa"]).allows_agent("main") && !Capabilities::NONE.allows_agent("*"));
+        assert!(set(&["qa"]).runs_programs());
+    }
+
+    #[test]
+    fn origins_are_met_exactly_and_never_granted_unasked() {
+        let set = |origins: &[&str]| Capabilities {
+            http: origins.iter().filter_map(|origin| origin.parse().ok()).collect(),
+            ..Capabilities::NONE
+        };
+        let requested = set(&["https://context7.com", "https://example.org:8443"]);
+        for (granted, wanted) in [
+            (set(&["https://CONTEXT7.com:443"]), set(&["https://context7.com"])),
+            (set(&["https://example.org"]), Capabilities::NONE),
+            (set(&["https://api.context7.com"]), Capabilities::NONE),
+            (set(&[]), Capabilities::NONE),
+        ] {
+            assert_eq!(requested.meet(&granted), wanted);
+        }
+        assert_eq!(requested.unasked(), Capabilities::NONE);
+        let unnamed = Capabilities { any_origin: true, ..Capabilities::NONE };
+        assert_eq!(unnamed.meet(&requested), requested);
+        assert_eq!(requested.meet(&unnamed), requested);
+        assert_eq!(unnamed.meet(&Capabilities::NONE), Capabilities::NONE);
+        assert_eq!(unnamed.unasked(), Capabilities::NONE);
+        assert_eq!(set(&["https://a.example"]).to_string(), "files=none http=https://a.example");
+    }
+}

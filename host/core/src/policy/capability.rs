@@ -1,0 +1,375 @@
+//! One capability at a time: how it is written on a command line, and said to a person who
+//! decides about it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::capabilities::EVERY_AGENT;
+use super::{BackendKind, Capabilities, Files, Origin, OriginError, is_agent_name};
+
+/// One thing that can be granted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// `files=read`, `files=write`
+    Files(Files),
+    /// `scan`
+    Scan,
+    /// `process=git`
+    Process(String),
+    /// `backends=linter`
+    Backends(BackendKind),
+    /// `cache`
+    Cache,
+    /// `agents=code-implementer`; `agents=*`: every agent of the settings.
+    Agent(String),
+    /// `http=https://example.org`
+    Http(Origin),
+    /// `http=*`: asked for by plugins that can't name their origins, and never granted itself.
+    AnyOrigin,
+}
+
+/// Text that is not a capability.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CapabilityError {
+    /// It has none of the known forms.
+    #[error(
+        "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
+         backends=linter, backends=test-runner, backends=builder, cache, agents=NAME and \
+         http=https://HOST"
+    )]
+    Unknown(String),
+    /// Its origin is invalid.
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(files) => write!(f, "files={files}"),
+            Self::Scan => f.write_str("scan"),
+            Self::Process(program) => write!(f, "process={program}"),
+            Self::Backends(kind) => write!(f, "backends={kind}"),
+            Self::Cache => f.write_str("cache"),
+            Self::Agent(name) => write!(f, "agents={name}"),
+            Self::Http(origin) => write!(f, "http={origin}"),
+            Self::AnyOrigin => f.write_str("http=*"),
+        }
+    }
+}
+
+impl FromStr for Capability {
+    type Err = CapabilityError;
+
+    fn from_str(text: &str) -> Result<Self, CapabilityError> {
+        let unknown = || CapabilityError::Unknown(cofferdam_text::shorten(text, 80));
+        match text {
+            "scan" => return Ok(Self::Scan),
+            "cache" => return Ok(Self::Cache),
+            _ => {}
+        }
+        match text.split_once('=').ok_or_else(unknown)? {
+            ("files", "read") => Ok(Self::Files(Files::Read)),
+            ("files", "write") => Ok(Self::Files(Files::Write)),
+            ("process", program) if !program.is_empty() => Ok(Self::Process(program.to_owned())),
+            ("backends", "linter") => Ok(Self::Backends(BackendKind::Linter)),
+            ("backends", "test-runner") => Ok(Self::Backends(BackendKind::TestRunner)),
+            ("backends", "builder") => Ok(Self::Backends(BackendKind::Builder)),
+            ("agents", name) if name == EVERY_AGENT || is_agent_name(name) => {
+                Ok(Self::Agent(name.to_owned()))
+            }
+            ("http", origin) => Ok(Self::Http(origin.parse()?)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl Capability {
+    /// The key of `[grants.NAME]` in which it stands.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Files(_) => "files",
+            Self::Scan => "scan",
+            Self::Process(_) => "process",
+            Self::Backends(_) => "backends",
+            Self::Cache => "cache",
+            Self::Agent(_) => "agents",
+            Self::Http(_) | Self::AnyOrigin => "http",
+        }
+    }
+
+    /// How a person writes it who grants it. Where a plugin asks without a name, it is granted by
+    /// one.
+    pub fn to_grant(&self) -> String {
+        match self {
+            Self::AnyOrigin => "http=https://HOST".to_owned(),
+            Self::Agent(name) if name == EVERY_AGENT => "agents=NAME".to_owned(),
+            named => named.to_string(),
+        }
+    }
+
+    /// What it allows, for a person who decides about it.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Files(Files::None) => "no access to files".to_owned(),
+            Self::Files(Files::Read) => "reading files of the workspace".to_owned(),
+            Self::Files(Files::Write) => "reading and changing files of the workspace".to_owned(),
+            Self::Scan => "reading whole trees of the workspace in bulk".to_owned(),
+            Self::Process(program) => {
+                format!("running the program {program} in the sandbox, on files as above")
+            }
+            Self::Backends(BackendKind::Linter) => "using the linters".to_owned(),
+            Self::Backends(BackendKind::TestRunner) => {
+                "using the test runners, which execute what the workspace holds".to_owned()
+            }
+            Self::Backends(BackendKind::Builder) => {
+                "using the builders, which execute what the workspace holds".to_owned()
+            }
+            Self::Cache => "keeping something from call to call".to_owned(),
+            Self::Agent(name) if name == EVERY_AGENT => {
+                "giving tasks to every agent of your settings, none of which is sandboxed: each \
+                 can be granted by name, as agents=NAME"
+                    .to_owned()
+            }
+            Self::Agent(name) => {
+                format!("giving tasks to your agent {name}, which is not sandboxed")
+            }
+            Self::Http(origin) => format!("asking {origin}"),
+            Self::AnyOrigin => {
+                "asking origins that it does not name: each has to be granted by name, as \
+                 http=https://HOST"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+// A field that is left out here is one that nobody is told of, and that nobody can take back. So
+// each set is taken apart by all of its fields: one more does not compile until it is here.
+impl Capabilities {
+    /// Each capability of the set.
+    pub fn each(&self) -> impl Iterator<Item = Capability> + '_ {
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        (*files > Files::None)
+            .then_some(Capability::Files(*files))
+            .into_iter()
+            .chain(scan.then_some(Capability::Scan))
+            .chain(process.iter().cloned().map(Capability::Process))
+            .chain(backends.iter().copied().map(Capability::Backends))
+            .chain(cache.then_some(Capability::Cache))
+            .chain(agents.iter().cloned().map(Capability::Agent))
+            .chain(http.iter().cloned().map(Capability::Http))
+            .chain(any_origin.then_some(Capability::AnyOrigin))
+    }
+
+    /// Whether the set holds a capability, or more of its kind.
+    pub fn holds(&self, capability: &Capability) -> bool {
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        match capability {
+            Capability::Files(wanted) => files >= wanted,
+            Capability::Scan => *scan,
+            Capability::Process(program) => process.contains(program),
+            Capability::Backends(kind) => backends.contains(kind),
+            Capability::Cache => *cache,
+            Capability::Agent(name) => agents.contains(EVERY_AGENT) || agents.contains(name),
+            Capability::Http(origin) => *any_origin || http.contains(origin),
+            Capability::AnyOrigin => *any_origin,
+        }
+    }
+
+    /// The capabilities of this set that another does not hold.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        self.each().filter(|capability| !other.holds(capability)).collect()
+    }
+
+    /// What either set holds.
+    #[must_use]
+    pub fn join(&self, other: &Self) -> Self {
+        self.each().chain(other.each()).collect()
+    }
+
+    /// The set without a capability. Without writing, reading is left; without reading, nothing.
+    /// One agent can't be taken from a set of all of them: the set then holds it still.
+    pub fn remove(&mut self, capability: &Capability) {
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        match capability {
+            Capability::Files(Files::Write) => *files = (*files).min(Files::Read),
+            Capability::Files(_) => *files = Files::None,
+            Capability::Scan => *scan = false,
+            Capability::Process(program) => {
+                process.remove(program);
+            }
+            Capability::Backends(kind) => {
+                backends.remove(kind);
+            }
+            Capability::Cache => *cache = false,
+            Capability::Agent(name) => {
+                agents.remove(name);
+            }
+            Capability::Http(origin) => {
+                http.remove(origin);
+            }
+            Capability::AnyOrigin => *any_origin = false,
+        }
+    }
+}
+
+impl FromIterator<Capability> for Capabilities {
+    fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
+        let mut set = Self::NONE;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = &mut set;
+        for capability in capabilities {
+            match capability {
+                Capability::Files(more) => *files = more.max(*files),
+                Capability::Scan => *scan = true,
+                Capability::Process(program) => {
+                    process.insert(program);
+                }
+                Capability::Backends(kind) => {
+                    backends.insert(kind);
+                }
+                Capability::Cache => *cache = true,
+                Capability::Agent(name) => {
+                    agents.insert(name);
+                }
+                Capability::Http(origin) => {
+                    http.insert(origin);
+                }
+                Capability::AnyOrigin => *any_origin = true,
+            }
+        }
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn set(words: &[&str]) -> Capabilities {
+        words.iter().map(|word| word.parse::<Capability>().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_is_written_in_one_way() {
+        let all = [
+            "files=write",
+            "scan",
+            "process=git",
+            "process=ruff",
+            "backends=linter",
+            "backends=test-runner",
+            "backends=builder",
+            "cache",
+            "agents=code-implementer",
+            "agents=qa",
+            "http=https://a.example",
+        ];
+        let words: Vec<String> =
+            set(&all).each().map(|capability| capability.to_string()).collect();
+        assert_eq!(words, all);
+        // The whole set says them in the same words and order.
+        assert_eq!(set(&all).to_string(), all.join(" "));
+        assert_eq!(set(&["files=write", "files=read"]), set(&["files=write"]));
+        for (text, wanted) in [
+            ("", "'' is no capability; there are files=read"),
+            ("files", "no capability"),
+            ("files=none", "no capability"),
+            ("files=everything", "no capability"),
+            ("scan=true", "no capability"),
+            ("process=", "no capability"),
+            ("backends=linters", "no capability"),
+            ("cache=true", "cache, agents=NAME and http=https://HOST"),
+            ("agents", "no capability"),
+            ("agents=", "no capability"),
+            ("agents=a b", "no capability"),
+            ("agents=q*", "no capability"),
+            ("http=example.org", "begin with https://"),
+            ("http=https://*.example", "letters, digits"),
+            ("http=*", "begin with https://"),
+        ] {
+            let error = text.parse::<Capability>().unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_goes_beyond_is_found_and_taken_away() {
+        let old = set(&["files=read", "process=git"]);
+        for (new, beyond) in [
+            (vec!["files=read"], vec![]),
+            (vec!["files=write", "process=git"], vec!["files=write"]),
+            (vec!["files=read", "scan", "process=sh"], vec!["scan", "process=sh"]),
+            (vec!["http=https://a.example"], vec!["http=https://a.example"]),
+            (vec!["cache", "agents=qa"], vec!["cache", "agents=qa"]),
+        ] {
+            assert_eq!(set(&new).beyond(&old), set(&beyond));
+            assert_eq!(set(&new).join(&old).beyond(&old), set(&beyond));
+        }
+        let unnamed: Capabilities = [Capability::AnyOrigin].into_iter().collect();
+        let named = set(&["http=https://a.example"]);
+        assert_eq!(named.beyond(&unnamed), Capabilities::NONE);
+        assert_eq!(unnamed.beyond(&named), unnamed);
+        for (gone, left) in [
+            ("files=write", vec!["files=read", "scan"]),
+            ("files=read", vec!["scan"]),
+            ("scan", vec!["files=write"]),
+            ("process=git", vec!["files=write", "scan"]),
+        ] {
+            let mut some = set(&["files=write", "scan"]);
+            some.remove(&gone.parse().unwrap());
+            assert_eq!(some, set(&left), "{gone}");
+        }
+    }
+
+    /// A set with something in every field. It names all fields, so a new one has to be put here.
+    fn full() -> Capabilities {
+        Capabilities {
+            files: Files::Write,
+            scan: true,
+            process: ["git".to_owned()].into(),
+            backends: [BackendKind::Linter].into(),
+            cache: true,
+            agents: ["*".to_owned(), "qa".to_owned()].into(),
+            http: "https://a.example".parse().into_iter().collect(),
+            any_origin: true,
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_set_is_lost() {
+        let full = full();
+        assert_eq!(full.each().collect::<Capabilities>(), full);
+        assert_eq!(full.join(&Capabilities::NONE), full);
+        assert_eq!(Capabilities::NONE.join(&full), full);
+        assert_eq!(full.beyond(&Capabilities::NONE), full);
+        assert_eq!(full.beyond(&full), Capabilities::NONE);
+        for each in full.each() {
+            assert!(full.holds(&each) && !Capabilities::NONE.holds(&each), "{each}");
+        }
+        let mut rest = full.clone();
+        for each in [Capability::Files(Files::Read)].into_iter().chain(full.each()) {
+            rest.remove(&each);
+        }
+        assert_eq!(rest, Capabilities::NONE);
+    }
+
+    #[test]
+    fn every_agent_is_more_than_one_of_them() {
+        let (every, one) = (set(&["agents=*"]), set(&["agents=qa"]));
+        assert_eq!(one.beyond(&every), Capabilities::NONE);
+        assert_eq!(every.beyond(&one), every);
+        // One of all can't be taken away; the set does not say that it was.
+        let (mut some, qa) = (every.clone(), Capability::Agent("qa".to_owned()));
+        some.remove(&qa);
+        assert!(some.holds(&qa));
+        some.remove(&Capability::Agent("*".to_owned()));
+        assert_eq!(some, Capabilities::NONE);
+        let words = every.each().map(|each| each.in_words()).collect::<String>();
+        assert!(words.contains("every agent") && words.contains("agents=NAME"), "{words}");
+        let written: Vec<String> = one.each().map(|each| each.to_grant()).collect();
+        assert_eq!(written, ["agents=qa"]);
+    }
+}

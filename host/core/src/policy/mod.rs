@@ -1,0 +1,586 @@
+//! What a call may do: roles, scopes, grants and limits. Pure decisions, no I/O; where the
+//! settings come from is [`cofferdam_cli::config`]'s business.
+//!
+//! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the meet
+//! of all of them. Nothing that an envelope says plays a part.
+
+mod agents;
+mod backends;
+mod capabilities;
+mod capability;
+mod executed;
+pub mod git;
+mod limits;
+mod origin;
+mod origin_settings;
+mod pattern;
+mod role;
+mod scope;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pattern::Pattern;
+
+pub use agents::{
+    AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+};
+pub use backends::Choices;
+pub use capabilities::{BackendKind, Capabilities, Files};
+pub use capability::{Capability, CapabilityError};
+pub use executed::{Executed, executed_by};
+pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
+pub use origin::{Origin, OriginError, OriginHost};
+pub use origin_settings::OriginSettings;
+pub use origin_settings::{HeaderPart, header_parts};
+pub use role::Role;
+pub use scope::{OWN, Scope, ScopeError, is_own, protected};
+pub use settings::{
+    AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
+    SandboxTier, Settings,
+};
+
+/// The operator's decisions.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    grants: BTreeMap<String, GrantSettings>,
+    roles: BTreeMap<String, Role>,
+    limits: Limits,
+    retention: Retention,
+    choices: Choices,
+    programs: ProgramSettings,
+    agents: BTreeMap<String, Agent>,
+    ask: Vec<Pattern>,
+    executed: Executed,
+}
+
+/// Settings that make no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct PolicyError {
+    /// The key, such as `roles.reviewer.scope`.
+    pub place: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// Who asks: the parts of a tool that a decision looks at.
+#[derive(Debug, Clone)]
+pub struct Subject<'a> {
+    /// The plugin's name.
+    pub plugin: &'a str,
+    /// Whether the plugin came with the host.
+    pub built_in: bool,
+    /// What the plugin's manifest requests.
+    pub requests: &'a Capabilities,
+    /// Whether the plugin makes do with less files and origins than it requests.
+    pub as_granted: bool,
+    /// The limits that the manifest sets itself.
+    pub limits: LimitSettings,
+    /// The tool's short name.
+    pub tool: &'a str,
+    /// The most that this tool does to files, as its manifest says.
+    pub effects: Files,
+    /// Whether this tool gives tasks to agents, as its manifest says.
+    pub asks_agents: bool,
+}
+
+/// What a call gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grant {
+    /// The capabilities that its instance is linked with.
+    pub capabilities: Capabilities,
+    /// The paths that it may touch.
+    pub scope: Scope,
+    /// Where it is stopped.
+    pub limits: Limits,
+    /// The argument that may be a path relative to the workspace; the tool gets it absolute.
+    pub path_argument: Option<String>,
+    /// Whether a person has to say yes to this call first.
+    pub ask: bool,
+}
+
+/// Why a call is not allowed, and which rule says so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Denial {
+    /// `ToolNotInRole`, `NotGranted` or `OutOfScope`.
+    pub code: &'static str,
+    /// What is not allowed, by which rule, and who can change that.
+    pub message: String,
+}
+
+impl Policy {
+    /// Puts the layers of settings together, the later ones over the earlier ones, on top of
+    /// the built-in roles and limits.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
+        let policy = Self::layered(layers)?;
+        let roles = |agent: &&Agent| agent.role().is_some_and(|role| policy.role(role).is_none());
+        if let Some(agent) = policy.agents().find(roles) {
+            return Err(PolicyError {
+                place: format!("agents.{}.role", agent.name()),
+                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
+            });
+        }
+        Ok(policy)
+    }
+
+    /// Checks one layer by itself: what it says of another layer's roles may still be wrong.
+    ///
+    /// # Errors
+    /// As [`Policy::new`].
+    pub fn check(layer: &Settings) -> Result<(), PolicyError> {
+        Self::layered(std::slice::from_ref(layer)).map(drop)
+    }
+
+    fn layered(layers: &[Settings]) -> Result<Self, PolicyError> {
+        let mut policy = Self {
+            grants: BTreeMap::new(),
+            roles: role::built_in()?,
+            limits: Limits::DEFAULT,
+            retention: Retention::DEFAULT,
+            choices: Choices::default(),
+            programs: ProgramSettings::default(),
+            agents: BTreeMap::new(),
+            ask: Vec::new(),
+            executed: Executed::default(),
+        };
+        for layer in layers {
+            policy.grants.extend(layer.grants.clone());
+            for (name, settings) in &layer.roles {
+                policy.roles.insert(name.clone(), Role::new(name, settings)?);
+            }
+            for text in &layer.ask {
+                policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
+                    place: "ask".to_owned(),
+                    message: Pattern::complaint(text),
+                })?);
+            }
+            policy.executed = policy.executed.max(layer.executed);
+            policy.limits = policy.limits.with(&layer.limits)?;
+            policy.retention = policy.retention.with(&layer.history);
+            policy.choices = policy.choices.with(layer);
+            policy.programs = backends::with_programs(policy.programs, &layer.programs)?;
+            for (name, settings) in &layer.agents {
+                policy.agents.insert(name.clone(), Agent::new(name, settings)?);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// The same policy with one more role, which replaces one of its name.
+    #[must_use]
+    pub fn with_role(mut self, role: Role) -> Self {
+        self.roles.insert(role.name().to_owned(), role);
+        self
+    }
+
+    /// The limits that hold for everyone.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How long commits are kept.
+    pub fn retention(&self) -> &Retention {
+        &self.retention
+    }
+
+    /// Which backends the operator prefers.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
+    /// Where native programs are, and how they are run.
+    pub fn programs(&self) -> &ProgramSettings {
+        &self.programs
+    }
+
+    /// All agents that can be asked, by name.
+    pub fn agents(&self) -> impl Iterator<Item = &Agent> {
+        self.agents.values()
+    }
+
+    /// One agent.
+    pub fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.get(name)
+    }
+
+    /// The variables of the host's own environment that a plugin's programs get.
+    pub fn environment(&self, plugin: &str) -> impl Iterator<Item = &str> {
+        let granted = self.grants.get(plugin).map(|grant| &grant.environment);
+        granted.into_iter().flat_map(BTreeSet::iter).map(String::as_str)
+    }
+
+    /// What the host has to know about the origins that a plugin is granted.
+    pub fn origins(&self, plugin: &str) -> &[OriginSettings] {
+        self.grants.get(plugin).map_or(&[], |grant| &grant.http)
+    }
+
+    /// The tools of which each call needs a person's yes: `*`, `plugin.*` or `plugin.tool`.
+    pub fn ask(&self) -> impl Iterator<Item = String> {
+        self.ask.iter().map(Pattern::to_string)
+    }
+
+    /// What becomes of calls under a role that write files which other programs execute by name:
+    /// the stricter of what the settings and the role say.
+    pub fn executed(&self, role: Option<&Role>) -> Executed {
+        role.map_or(self.executed, |role| self.executed.max(role.executed()))
+    }
+
+    /// Which of [`Self::ask`] fit none of `tools`, which are plugins and short names.
+    pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        pattern::without_tools(&self.ask, tools)
+    }
+
+    /// All roles, by name.
+    pub fn roles(&self) -> impl Iterator<Item = &Role> {
+        self.roles.values()
+    }
+
+    /// One role.
+    pub fn role(&self, name: &str) -> Option<&Role> {
+        self.roles.get(name)
+    }
+
+    /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
+    /// with the host is granted what it requests, but for shells and the network, and another one
+    /// nothing, unless the settings say otherwise.
+    pub fn capabilities(
+        &self,
+        plugin: &str,
+        built_in: bool,
+        requests: &Capabilities,
+    ) -> Capabilities {
+        match self.grants.get(plugin) {
+            Some(grant) => requests.meet(&grant.capabilities()),
+            None if built_in => requests.unasked(),
+            None => Capabilities::NONE,
+        }
+    }
+
+    /// Decides one call.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
+        let &Subject { plugin, built_in, requests, as_granted, limits, tool, effects, asks_agents } =
+            subject;
+        if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
+            return Err(Denial {
+                code: "ToolNotInRole",
+                message: format!(
+                    "the role '{}' does not include the tool '{plugin}.{tool}'",
+                    role.name()
+                ),
+            });
+        }
+        let granted = self.capabilities(plugin, built_in, requests);
+        let effects = if as_granted { effects.min(granted.files) } else { effects };
+        let mut wanted = Capabilities { files: effects, ..requests.clone() };
+        if !asks_agents {
+            wanted.agents.clear();
+        }
+        if granted.files < wanted.files {
+            return Err(Denial {
+                code: "NotGranted",
+                message: format!(
+                    "'{plugin}.{tool}' needs files = \"{}\", and the plugin '{plugin}' is granted {}; \
+                     a person can grant it under [grants.{plugin}] in cofferdam.toml",
+                    wanted.files,
+                    match granted.files {
+                        Files::None => "no access to files".to_owned(),
+                        files => format!("files = \"{files}\""),
+                    },
+                ),
+            });
+        }
+        let capabilities = granted.meet(&wanted);
+        for (key, wanted, missing, enough) in [
+            (
+                "process",
+                names(&wanted.process),
+                capabilities.process.is_empty(),
+                Capabilities { process: wanted.process.clone(), ..granted.clone() },
+            ),
+            (
+                "backends",
+                names(&wanted.backends),
+                capabilities.backends.is_empty(),
+                Capabilities { backends: wanted.backends.clone(), ..granted.clone() },
+            ),
+            (
+                "agents",
+                names(&self.named(&wanted.agents)),
+                capabilities.agents.is_empty(),
+                Capabilities { agents: self.named(&wanted.agents), ..granted.clone() },
+            ),
+            (
+                "http",
+                names(&wanted.http),
+                capabilities.http.is_empty() && !as_granted,
+                Capabilities { http: wanted.http.clone(), ..granted.clone() },
+            ),
+        ] {
+            if missing && !wanted.is_empty() {
+                return Err(Denial {
+                    code: "NotGranted",
+                    message: format!(
+                        "'{plugin}.{tool}' needs {key} = [{wanted}], and the plugin '{plugin}' is \
+                         granted none of that; a person can grant it by these lines in \
+                         cofferdam.toml:\n{}",
+                        lines(plugin, &enough)
+                    ),
+                });
+            }
+        }
+        let mut most = self.limits.clone();
+        if capabilities.runs_programs() {
+            most.call = most.program_call;
+        }
+        let limits = most.lowered(&limits);
+        Ok(Grant {
+            capabilities,
+            scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
+            limits: match role {
+                Some(role) => limits.lowered(role.limits()),
+                None => limits,
+            },
+            path_argument: role
+                .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
+                .map(str::to_owned),
+            ask: self.ask.iter().any(|pattern| pattern.matches(plugin, tool)),
+        })
+    }
+}
+
+impl Policy {
+    /// The agents that are meant, each by its name where there are any.
+    fn named(&self, agents: &BTreeSet<String>) -> BTreeSet<String> {
+        if agents.contains("*") && !self.agents.is_empty() {
+            return self.agents.keys().cloned().collect();
+        }
+        agents.clone()
+    }
+}
+
+/// A grant as it is written in `cofferdam.toml`.
+fn lines(plugin: &str, granted: &Capabilities) -> String {
+    // What asks for origins without naming them is granted none of that.
+    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
+        granted;
+    let mut lines = vec![format!("[grants.{plugin}]")];
+    if *files > Files::None {
+        lines.push(format!("files = \"{files}\""));
+    }
+    if *scan {
+        lines.push("scan = true".to_owned());
+    }
+    if *cache {
+        lines.push("cache = true".to_owned());
+    }
+    for (key, names) in [
+        ("process", names(process)),
+        ("backends", names(backends)),
+        ("agents", names(agents)),
+        ("http", names(http)),
+    ] {
+        if !names.is_empty() {
+            lines.push(format!("{key} = [{names}]"));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Names as a list in TOML, without its brackets.
+fn names<T: ToString>(set: &BTreeSet<T>) -> String {
+    let names: Vec<String> = set.iter().map(|name| format!("\"{}\"", name.to_string())).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn policy(toml: &str) -> Result<Policy, String> {
+        let settings = Settings::parse(toml).map_err(|error| error.to_string())?;
+        Policy::new(&[settings]).map_err(|error| error.to_string())
+    }
+
+    static REQUESTS: std::sync::OnceLock<Capabilities> = std::sync::OnceLock::new();
+
+    fn subject(plugin: &'static str, effects: Files) -> Subject<'static> {
+        Subject {
+            plugin,
+            built_in: plugin != "stranger",
+            requests: REQUESTS.get_or_init(|| Capabilities {
+                files: Files::Write,
+                scan: true,
+                ..Capabilities::NONE
+            }),
+            as_granted: false,
+            limits: LimitSettings { memory_mb: Some(64), ..LimitSettings::default() },
+            tool: "tool",
+            asks_agents: false,
+            effects,
+        }
+    }
+
+    #[test]
+    fn a_call_gets_the_meet_of_request_grant_role_and_tool() {
+        for (toml, plugin, role, effects, wanted) in [
+            ("", "files", None, Files::Write, Ok((Files::Write, true))),
+            ("", "files", None, Files::Read, Ok((Files::Read, true))),
+            ("", "stranger", None, Files::None, Ok((Files::None, false))),
+            ("", "stranger", None, Files::Read, Err("NotGranted")),
+            (
+                "[grants.stranger]\nfiles = 'read'",
+                "stranger",
+                None,
+                Files::Read,
+                Ok((Files::Read, false)),
+            ),
+            (
+                "[grants.stranger]\nfiles = 'read'",
+                "stranger",
+                None,
+                Files::Write,
+                Err("NotGranted"),
+            ),
+            ("[grants.files]\nfiles = 'read'", "files", None, Files::Write, Err("NotGranted")),
+            ("[grants.files]", "files", None, Files::Read, Err("NotGranted")),
+            (
+                "[roles.r]\ntools = ['files.*']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Ok((Files::Read, true)),
+            ),
+            (
+                "[roles.r]\ntools = ['files.tool']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Ok((Files::Read, true)),
+            ),
+            (
+                "[roles.r]\ntools = ['files.other', 'grep.*']",
+                "files",
+                Some("r"),
+                Files::Read,
+                Err("ToolNotInRole"),
+            ),
+            ("[roles.r]\ntools = []", "files", Some("r"), Files::Read, Err("ToolNotInRole")),
+            // A role never widens what the operator granted.
+            ("[roles.r]\ntools = ['*']", "stranger", Some("r"), Files::Read, Err("NotGranted")),
+        ] {
+            let policy = policy(toml).unwrap();
+            let role = role.map(|name| policy.role(name).unwrap());
+            let decision = policy.decide(&subject(plugin, effects), role);
+            let found = decision
+                .map(|grant| (grant.capabilities.files, grant.capabilities.scan))
+                .map_err(|denial| denial.code);
+            assert_eq!(found, wanted, "{toml} {plugin}");
+        }
+    }
+
+    #[test]
+    fn only_tools_that_ask_agents_need_them() {
+        let requests =
+            Capabilities { agents: BTreeSet::from(["*".to_owned()]), ..Capabilities::NONE };
+        let asking = |asks_agents| Subject {
+            requests: &requests,
+            asks_agents,
+            ..subject("team", Files::None)
+        };
+        let agents = "[agents.qa]\ncommand = ['a']\n[agents.writer]\ncommand = ['b']\n";
+        let none = policy(agents).unwrap();
+        let denial = none.decide(&asking(true), None).unwrap_err();
+        assert_eq!(denial.code, "NotGranted");
+        let lines = "[grants.team]\nagents = [\"qa\", \"writer\"]";
+        assert!(denial.message.ends_with(lines), "{}", denial.message);
+        assert!(none.decide(&asking(false), None).is_ok());
+        let one = policy(&format!("{agents}[grants.team]\nagents = ['qa']")).unwrap();
+        let grant = one.decide(&asking(true), None).unwrap();
+        assert!(grant.capabilities.allows_agent("qa"));
+        assert!(!grant.capabilities.allows_agent("writer"));
+        assert_eq!(grant.limits.call, one.limits().program_call);
+        assert_eq!(one.decide(&asking(false), None).unwrap().capabilities, Capabilities::NONE);
+    }
+
+    #[test]
+    fn a_denial_has_the_lines_that_would_be_a_grant() {
+        let requests = Capabilities {
+            files: Files::Read,
+            http: "https://context7.com".parse().into_iter().collect(),
+            ..Capabilities::NONE
+        };
+        let subject = Subject { requests: &requests, ..subject("docs", Files::None) };
+        for (toml, lines) in [
+            ("", "[grants.docs]\nfiles = \"read\"\nhttp = [\"https://context7.com\"]"),
+            ("[grants.docs]", "[grants.docs]\nhttp = [\"https://context7.com\"]"),
+            ("[grants.docs]\nhttp = ['https://a.example']", "http = [\"https://context7.com\"]"),
+        ] {
+            let denial = policy(toml).unwrap().decide(&subject, None).unwrap_err();
+            assert_eq!(denial.code, "NotGranted");
+            assert!(denial.message.ends_with(lines), "{toml}: {}", denial.message);
+        }
+        let granted = policy("[grants.docs]\nhttp = ['https://context7.com']").unwrap();
+        assert_eq!(granted.decide(&subject, None).unwrap().capabilities.http, requests.http);
+    }
+
+    #[test]
+    fn who_makes_do_with_less_gets_what_is_granted_and_no_more() {
+        let requests = Capabilities { files: Files::Write, any_origin: true, ..Capabilities::NONE };
+        let subject =
+            Subject { requests: &requests, as_granted: true, ..subject("stranger", Files::Write) };
+        for (toml, files, origins) in [
+            ("", Files::None, 0),
+            ("[grants.stranger]\nfiles = 'read'", Files::Read, 0),
+            ("[grants.stranger]\nfiles = 'write'", Files::Write, 0),
+            ("[grants.stranger]\nhttp = ['https://a.example']", Files::None, 1),
+            ("[grants.other]\nfiles = 'write'\nhttp = ['https://a.example']", Files::None, 0),
+        ] {
+            let granted = policy(toml).unwrap().decide(&subject, None).unwrap().capabilities;
+            assert_eq!((granted.files, granted.http.len()), (files, origins), "{toml}");
+            assert!(!granted.any_origin);
+        }
+        let demanding = Subject { as_granted: false, ..subject };
+        assert_eq!(policy("").unwrap().decide(&demanding, None).unwrap_err().code, "NotGranted");
+    }
+
+    #[test]
+    fn limits_only_go_down_below_the_operators() {
+        let policy = policy("[limits]\nmemory-mb = 100\n[roles.r]\ntools = ['*']\nlimits = {memory-mb = 32, call-ms = 3600000}").unwrap();
+        let decide = |role| policy.decide(&subject("files", Files::Read), role).unwrap().limits;
+        assert_eq!(decide(None).memory, 64 << 20);
+        assert_eq!(decide(policy.role("r")).memory, 32 << 20);
+        assert_eq!(decide(policy.role("r")).call, Limits::DEFAULT.call);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        for (toml, wanted) in [
+            ("[grants.x]\nfile = 'read'", "unknown field `file`"),
+            ("[grants.x]\nfiles = 'everything'", "unknown variant `everything`"),
+            ("[role.x]", "unknown field `role`"),
+            ("[roles.x]\ntools = ['a.b.c']", "roles.x.tools: 'a.b.c' is no tool"),
+            (
+                "[roles.x]\ntools = ['*']\nscope = ['../y']",
+                "roles.x.scope: '../y' leaves the workspace",
+            ),
+            ("[roles.x]\ntools = ['*']\nscope = ['/etc']", "roles.x.scope: '/etc' is absolute"),
+            ("[roles.x]\ntools = ['*']\nnames = {read = 'no'}", "roles.x.names: 'no' is no tool"),
+            ("[roles.x]\ntools = ['*']\npaths = {'a.*' = 'p'}", "roles.x.paths: 'a.*' is no tool"),
+            ("[roles.x]\nscope = []", "missing field `tools`"),
+            ("[limits]\ncall-ms = 0", "limits.call-ms: 0 is too little"),
+            ("[limits]\nmemory-mb = 100000", "limits.memory-mb: 100000 is more than the most"),
+        ] {
+            let error = policy(toml).unwrap_err();
+            assert!(error.contains(wanted), "{toml}: {error}");
+        }
+    }
+}

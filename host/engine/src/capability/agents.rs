@@ -1,0 +1,105 @@
+//! Tasks for the operator's agents: which of them a call may ask, and until when. How one is run
+//! and its answer read is [`crate::agent`]'s business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tracing::Level;
+use wasmtime::Result;
+
+use crate::agent::{self, AgentError, TaskError};
+use cofferdam_core::contract;
+use cofferdam_text::shorten;
+use crate::runtime::{CallState, wit};
+
+use wit::host::agents::{Action, Answer, Broken, Error, Host, Kept, Report, Task};
+
+/// How long before the end of its call an agent is ended: it may take a second to do so, and the
+/// plugin has to answer.
+const RESERVE: Duration = Duration::from_secs(2);
+
+impl Host for CallState {
+    fn run(&mut self, task: Task) -> Result<std::result::Result<Report, Error>> {
+        Ok(self.give(&task))
+    }
+}
+
+impl CallState {
+    fn give(&mut self, task: &Task) -> std::result::Result<Report, Error> {
+        let name = &task.agent;
+        let plugin = &self.rights.plugin;
+        if !self.rights.capabilities.allows_agent(name) {
+            let granted: Vec<&str> =
+                self.rights.capabilities.agents.iter().map(String::as_str).collect();
+            return Err(Error::Denied(format!(
+                "'{}' is not among the agents that the plugin '{plugin}' may give tasks to here \
+                 ({}); a person can grant it by agents = [...] under [grants.{plugin}] in \
+                 cofferdam.toml",
+                shorten(name, 80),
+                if granted.is_empty() { "none".to_owned() } else { granted.join(", ") },
+            )));
+        }
+        let team = Arc::clone(&self.surroundings.team);
+        let control = Arc::clone(self.control());
+        let deadline = control.deadline();
+        let deadline = deadline.checked_sub(RESERVE).unwrap_or(deadline);
+        if team.has(name) {
+            self.surroundings.contacts.add_agent(name);
+        }
+        let messages = &self.messages;
+        let mut retried = |why: &str| messages.say(Level::WARN, &format!("{name}: {why}"));
+        let stop = || control.is_cancelled();
+        match team.perform(name, &task.prompt, deadline, &stop, &mut retried) {
+            Ok(report) => Ok(report.into()),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+}
+
+impl From<agent::Report> for Report {
+    fn from(report: agent::Report) -> Self {
+        let agent::Report { agent, role, tries, answer } = report;
+        let problems = |parsed: &contract::Parsed| {
+            parsed.problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let answer = match answer {
+            agent::Answer::Text(text) => Answer::Text(text),
+            agent::Answer::Kept { contract, parsed, next, reason } => Answer::Kept(Kept {
+                contract,
+                problems: problems(&parsed),
+                fields: Value::Object(parsed.record).to_string(),
+                next: action(next),
+                reason,
+            }),
+            agent::Answer::Broken { contract, parsed, reason, response } => {
+                Answer::Broken(Broken { contract, reason, problems: problems(&parsed), response })
+            }
+        };
+        Self { agent, role, tries, answer }
+    }
+}
+
+fn action(action: contract::Action) -> Action {
+    match action {
+        contract::Action::Proceed => Action::Proceed,
+        contract::Action::Review => Action::Review,
+        contract::Action::Fix => Action::Fix,
+        // An agent that has been asked for the last time is not asked again.
+        contract::Action::Blocked | contract::Action::Retry => Action::Blocked,
+    }
+}
+
+fn failure(error: &TaskError) -> Error {
+    let message = error.to_string();
+    match error {
+        TaskError::Unknown { .. } | TaskError::NoAnswer(AgentError::NotFound(_)) => {
+            Error::NotFound(message)
+        }
+        TaskError::NoAnswer(AgentError::TooDeep) => Error::TooDeep(message),
+        TaskError::NoAnswer(AgentError::Timeout { .. } | AgentError::NoTime) => {
+            Error::TimedOut(message)
+        }
+        TaskError::NoAnswer(_) => Error::Failed(message),
+    }
+}

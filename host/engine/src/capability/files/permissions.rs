@@ -1,0 +1,57 @@
+//! `cofferdam:host/files`: what `wasi:filesystem` has no words for.
+
+use std::io;
+use std::sync::Arc;
+
+use wasmtime::Result;
+use wasmtime::component::{HasSelf, Linker};
+
+use super::Access;
+use crate::runtime::CallState;
+use crate::runtime::wit::host::files::{self, Error, Host, Refusal};
+use cofferdam_workspace::Refused;
+
+pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    files::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)
+}
+
+impl Host for CallState {
+    fn is_executable(&mut self, path: String) -> Result<std::result::Result<bool, Error>> {
+        let found =
+            self.files.at(self.files.tree(), "", &path, true, Access::Read, |tree, place| {
+                tree.is_executable(place)
+            });
+        let found = found.map(|(_, executable)| executable);
+        Ok(self.files.noted(found).map_err(|error| failure(&path, &error)))
+    }
+
+    fn set_executable(
+        &mut self,
+        path: String,
+        executable: bool,
+    ) -> Result<std::result::Result<(), Error>> {
+        let quota = Arc::clone(&self.files.quota);
+        let set =
+            self.files.at(self.files.tree(), "", &path, true, Access::Change, |tree, place| {
+                tree.set_executable(place, executable, &quota)
+            });
+        let set = set.map(|_| ());
+        Ok(self.files.noted(set).map_err(|error| failure(&path, &error)))
+    }
+
+    fn last_refusal(&mut self) -> Result<Option<Refusal>> {
+        let refused = self.files.refused.clone();
+        Ok(refused.map(|Refused { unsupported, reason }| Refusal { unsupported, reason }))
+    }
+}
+
+fn failure(path: &str, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NotFound(format!("file not found: {path}")),
+        io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            Error::Denied(error.to_string())
+        }
+        io::ErrorKind::PermissionDenied => Error::Denied(format!("permission denied: {path}")),
+        _ => Error::Failed(format!("{path}: {error}")),
+    }
+}

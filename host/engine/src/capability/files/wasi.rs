@@ -1,0 +1,614 @@
+//! `wasi:filesystem` on the trees of a call. Everything that takes a path is decided and done
+//! here; open files are served by wasmtime-wasi's own code.
+//!
+//! Hard links can't be made: nothing a plugin writes may be something else's content as well.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+use wasmtime::Result;
+use wasmtime::component::{HasData, Linker, Resource};
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{Descriptor, Dir, File, OpenMode, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+use wasmtime_wasi::p2::bindings::filesystem::preopens;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::p2::bindings::sync::filesystem::types;
+use wasmtime_wasi::p2::bindings::sync::io::streams;
+use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
+
+use super::listing::{Listing, descriptor_type};
+use super::writer::{Counted, count_write};
+use super::{Access, FileState, Open};
+use cofferdam_core::policy::{Files, is_own};
+use crate::runtime::CallState;
+use cofferdam_workspace::path::{Ending, ending};
+use cofferdam_workspace::{Opening, Overlay, Refused};
+
+/// The names of the trees as a plugin sees them.
+const WORKSPACE: &str = "/workspace";
+const PRIVATE: &str = "/tmp";
+
+pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    types::add_to_linker::<_, FilesData>(linker, |call| FilesView::new(call))?;
+    preopens::add_to_linker::<_, FilesData>(linker, |call| FilesView::new(call))
+}
+
+struct FilesData;
+
+impl HasData for FilesData {
+    type Data<'a> = FilesView<'a>;
+}
+
+/// The files of one call, with wasmtime-wasi's own implementation beneath.
+struct FilesView<'a> {
+    state: &'a mut FileState,
+    wasi: WasiFilesystemCtxView<'a>,
+}
+
+impl<'a> FilesView<'a> {
+    fn new(call: &'a mut CallState) -> Self {
+        let wasi = WasiFilesystemCtxView { ctx: call.wasi.filesystem(), table: &mut call.table };
+        Self { state: &mut call.files, wasi }
+    }
+
+    /// The tree and the place of an open directory.
+    fn directory(&self, fd: &Resource<Descriptor>) -> FsResult<(Arc<Overlay>, String)> {
+        match self.state.open.get(&fd.rep()) {
+            Some(Open { tree, place, is_directory: true, .. }) => {
+                Ok((Arc::clone(tree), place.clone()))
+            }
+            _ => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    /// Does something at a path beneath an open directory, if the call may go there.
+    fn at<T>(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        path: &str,
+        follow: bool,
+        access: Access,
+        act: impl Fn(&Overlay, &str) -> io::Result<T>,
+    ) -> FsResult<(String, T)> {
+        let (tree, base) = self.directory(fd)?;
+        let done = self.state.at(&tree, &base, path, follow, access, act);
+        self.noted(done)
+    }
+
+    /// What is at a path beneath an open directory.
+    fn look(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: &str,
+    ) -> FsResult<Stat> {
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let look = |tree: &Overlay, place: &str| tree.look(place, follow);
+        Ok(self.at(fd, path, follow, Access::Look, look)?.1)
+    }
+
+    fn noted<T>(&mut self, done: io::Result<T>) -> FsResult<T> {
+        self.state.noted(done).map_err(fs_error)
+    }
+
+    /// Notes where a file could not be written for want of room.
+    fn written<T>(&self, done: FsResult<T>) -> FsResult<T> {
+        let code = done.as_ref().err().and_then(FsError::downcast_ref);
+        if matches!(code, Some(ErrorCode::InsufficientSpace | ErrorCode::Quota)) {
+            self.state.quota.note_full();
+        }
+        done
+    }
+
+    fn push_directory(
+        &mut self,
+        tree: Arc<Overlay>,
+        place: String,
+        (directory, stat): (std::fs::File, Stat),
+    ) -> Result<Resource<Descriptor>> {
+        let (perms, mode) = if tree.is_writable() {
+            (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
+        } else {
+            (FsPerms::ReadOnly, OpenMode::READ)
+        };
+        let fd = self.wasi.table.push(Descriptor::Dir(Dir::new(directory, perms, mode, true)))?;
+        let open =
+            Open { tree, place, is_directory: true, is_writable: false, object: object(&stat) };
+        self.state.open.insert(fd.rep(), open);
+        Ok(fd)
+    }
+
+    fn push_file(
+        &mut self,
+        tree: Arc<Overlay>,
+        place: String,
+        (file, stat): (std::fs::File, Stat),
+        flags: types::DescriptorFlags,
+        perms: FsPerms,
+    ) -> FsResult<Resource<Descriptor>> {
+        let mut mode = OpenMode::empty();
+        mode.set(OpenMode::READ, flags.contains(types::DescriptorFlags::READ));
+        mode.set(OpenMode::WRITE, flags.contains(types::DescriptorFlags::WRITE));
+        let is_writable = perms == FsPerms::ReadWrite;
+        let fd = self.wasi.table.push(Descriptor::File(File::new(file, perms, mode, true)))?;
+        let open = Open { tree, place, is_directory: false, is_writable, object: object(&stat) };
+        self.state.open.insert(fd.rep(), open);
+        Ok(fd)
+    }
+
+    /// The call's own `/tmp`, and its top.
+    fn private(&mut self) -> io::Result<(Arc<Overlay>, (std::fs::File, Stat))> {
+        let private = match &self.state.private {
+            Some(private) => Arc::clone(private),
+            None => Arc::new(Overlay::private()?),
+        };
+        self.state.private = Some(Arc::clone(&private));
+        let opened = private.top()?;
+        Ok((private, opened))
+    }
+
+    /// The file of a descriptor.
+    fn file(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+        match self.wasi.table.get(fd)? {
+            Descriptor::File(file) => Ok(Arc::clone(&file.file)),
+            Descriptor::Dir(_) => Err(ErrorCode::IsDirectory.into()),
+        }
+    }
+
+    /// Puts the counter of the call's writes before a stream.
+    fn counted(
+        &mut self,
+        fd: u32,
+        stream: Resource<streams::OutputStream>,
+        offset: Option<u64>,
+    ) -> FsResult<Resource<streams::OutputStream>> {
+        let file = self.file(&Resource::new_borrow(fd))?;
+        let stream = self.wasi.table.delete(stream)?;
+        let quota = Arc::clone(&self.state.quota);
+        let counted: DynOutputStream = Box::new(Counted::new(stream, file, offset, quota));
+        Ok(self.wasi.table.push(counted)?)
+    }
+}
+
+/// Whether opening with these flags can change anything.
+fn changes(create: types::OpenFlags, flags: types::DescriptorFlags) -> bool {
+    flags.intersects(types::DescriptorFlags::WRITE)
+        || create.intersects(
+            types::OpenFlags::CREATE | types::OpenFlags::TRUNCATE | types::OpenFlags::EXCLUSIVE,
+        )
+}
+
+fn fs_error(error: io::Error) -> FsError {
+    match Errno::from_io_error(&error) {
+        _ if Refused::of(&error).is_some() => ErrorCode::NotPermitted.into(),
+        Some(Errno::AGAIN) => ErrorCode::WouldBlock.into(),
+        Some(Errno::DQUOT) => ErrorCode::Quota.into(),
+        Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
+        Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),
+        Some(Errno::XDEV) => ErrorCode::CrossDevice.into(),
+        // That is the host's shortage: the call ends, and is not told of a broken file.
+        Some(Errno::MFILE | Errno::NFILE) => FsError::trap(error),
+        _ => error.into(),
+    }
+}
+
+fn object(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Tells objects apart without telling what they are.
+fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, device, inode).hash(&mut hasher);
+        hasher.finish()
+    };
+    types::MetadataHashValue { lower: half(0), upper: half(1) }
+}
+
+fn describe(stat: &Stat) -> types::DescriptorStat {
+    let time = |seconds: i64, nanoseconds| {
+        // Times before 1970 can't be said.
+        let seconds = u64::try_from(seconds).ok()?;
+        Some(Datetime { seconds, nanoseconds: u32::try_from(nanoseconds).ok()? })
+    };
+    types::DescriptorStat {
+        type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
+        link_count: stat.st_nlink,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        data_access_timestamp: time(stat.st_atime, stat.st_atime_nsec),
+        data_modification_timestamp: time(stat.st_mtime, stat.st_mtime_nsec),
+        status_change_timestamp: time(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
+
+fn timestamps(
+    accessed: types::NewTimestamp,
+    modified: types::NewTimestamp,
+) -> FsResult<Timestamps> {
+    let time = |time: types::NewTimestamp| {
+        let special = |tv_nsec| Ok(Timespec { tv_sec: 0, tv_nsec });
+        match time {
+            types::NewTimestamp::NoChange => special(UTIME_OMIT),
+            types::NewTimestamp::Now => special(UTIME_NOW),
+            types::NewTimestamp::Timestamp(time) => match i64::try_from(time.seconds) {
+                Ok(tv_sec) if time.nanoseconds < 1_000_000_000 => {
+                    Ok(Timespec { tv_sec, tv_nsec: time.nanoseconds.into() })
+                }
+                _ => Err(ErrorCode::Invalid),
+            },
+        }
+    };
+    Ok(Timestamps { last_access: time(accessed)?, last_modification: time(modified)? })
+}
+
+impl preopens::Host for FilesView<'_> {
+    fn get_directories(&mut self) -> Result<Vec<(Resource<Descriptor>, String)>> {
+        if self.state.access == Files::None {
+            return Ok(Vec::new());
+        }
+        let workspace = Arc::clone(&self.state.tree);
+        let opened = workspace.top()?;
+        let workspace = self.push_directory(workspace, String::new(), opened)?;
+        let mut directories = vec![(workspace, WORKSPACE.to_owned())];
+        match self.private() {
+            Ok((private, opened)) => {
+                let private = self.push_directory(private, String::new(), opened)?;
+                directories.push((private, PRIVATE.to_owned()));
+            }
+            Err(error) => tracing::debug!("no {PRIVATE} for a call: {error}"),
+        }
+        Ok(directories)
+    }
+}
+
+impl types::Host for FilesView<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> Result<types::ErrorCode> {
+        types::Host::convert_error_code(&mut self.wasi, error)
+    }
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<streams::Error>,
+    ) -> Result<Option<types::ErrorCode>> {
+        let io_error = self.wasi.table.get(&error)?.downcast_ref::<io::Error>();
+        if io_error.and_then(Errno::from_io_error) == Some(Errno::DQUOT) {
+            return Ok(Some(types::ErrorCode::Quota));
+        }
+        types::Host::filesystem_error_code(&mut self.wasi, error)
+    }
+}
+
+/// Hands a method on to wasmtime-wasi as it is.
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&mut self, fd: Resource<Descriptor> $(, $arg: $type)*) -> $result {
+            types::HostDescriptor::$name(&mut self.wasi, fd $(, $arg)*)
+        })*
+    };
+}
+
+impl types::HostDescriptor for FilesView<'_> {
+    forward! {
+        advise(offset: u64, length: u64, advice: types::Advice) -> FsResult<()>;
+        get_flags() -> FsResult<types::DescriptorFlags>;
+        get_type() -> FsResult<types::DescriptorType>;
+        read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
+        stat() -> FsResult<types::DescriptorStat>;
+        read_via_stream(offset: u64) -> FsResult<Resource<streams::InputStream>>;
+    }
+
+    /// The commit syncs what has to be.
+    fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
+        Ok(())
+    }
+
+    fn sync_data(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
+        Ok(())
+    }
+
+    fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        let now = self.file(&fd)?.metadata()?.len();
+        self.state.quota.take_bytes(size.saturating_sub(now)).map_err(fs_error)?;
+        let set = types::HostDescriptor::set_size(&mut self.wasi, fd, size);
+        self.written(set)
+    }
+
+    fn write(&mut self, fd: Resource<Descriptor>, buffer: Vec<u8>, offset: u64) -> FsResult<u64> {
+        let file = self.file(&fd)?;
+        count_write(&self.state.quota, &file, Some(offset), buffer.len()).map_err(fs_error)?;
+        let written = types::HostDescriptor::write(&mut self.wasi, fd, buffer, offset);
+        self.written(written)
+    }
+
+    fn write_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<streams::OutputStream>> {
+        let rep = fd.rep();
+        let stream = types::HostDescriptor::write_via_stream(&mut self.wasi, fd, offset)?;
+        self.counted(rep, stream, Some(offset))
+    }
+
+    fn append_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<streams::OutputStream>> {
+        let rep = fd.rep();
+        let stream = types::HostDescriptor::append_via_stream(&mut self.wasi, fd)?;
+        self.counted(rep, stream, None)
+    }
+
+    fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<types::MetadataHashValue> {
+        let open = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?;
+        Ok(hash(open.object))
+    }
+
+    fn is_same_object(&mut self, a: Resource<Descriptor>, b: Resource<Descriptor>) -> Result<bool> {
+        let object = |fd: &Resource<Descriptor>| self.state.open.get(&fd.rep()).map(|o| o.object);
+        Ok(object(&a).is_some() && object(&a) == object(&b))
+    }
+
+    fn drop(&mut self, fd: Resource<Descriptor>) -> Result<()> {
+        self.state.open.remove(&fd.rep());
+        types::HostDescriptor::drop(&mut self.wasi, fd)
+    }
+
+    fn read_directory(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        let (tree, _) = self.directory(&fd)?;
+        let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
+        if Arc::ptr_eq(&tree, self.state.tree()) {
+            entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
+        }
+        let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
+        // The handle is the bindings' type, what is behind it this host's own.
+        let listing = self.wasi.table.push(Listing::new(&place, directory, entries))?;
+        Ok(Resource::new_own(listing.rep()))
+    }
+
+    fn set_times(
+        &mut self,
+        fd: Resource<Descriptor>,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        let times = timestamps(accessed, modified)?;
+        let open = self.state.open.get(&fd.rep()).cloned().ok_or(ErrorCode::BadDescriptor)?;
+        if open.is_writable {
+            // It is staged, under whatever name or none by now.
+            return Ok(rustix::fs::futimens(self.file(&fd)?, &times).map_err(io::Error::from)?);
+        }
+        let quota = Arc::clone(&self.state.quota);
+        let Open { tree, place, object: opened, .. } = open;
+        let path = if place.is_empty() { "." } else { &place };
+        let set = self.state.at(&tree, "", path, false, Access::Change, |tree, place| {
+            match tree.stat(place) {
+                Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
+                // Nobody sees any more what was opened.
+                _ => Ok(()),
+            }
+        });
+        self.noted(set.map(|_| ()))
+    }
+
+    fn open_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: types::PathFlags,
+        path: String,
+        create: types::OpenFlags,
+        flags: types::DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
+        let follow = path_flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let wants_directory = create.contains(types::OpenFlags::DIRECTORY);
+        let (tree, _) = self.directory(&fd)?;
+        if !changes(create, flags) {
+            let (place, opened) = self.at(&fd, &path, follow, Access::Read, Overlay::open_read)?;
+            return match FileType::from_raw_mode(opened.1.st_mode) {
+                FileType::Directory => {
+                    Ok(self.push_directory(tree, place, opened).map_err(FsError::trap)?)
+                }
+                _ if wants_directory => Err(ErrorCode::NotDirectory.into()),
+                FileType::RegularFile => {
+                    self.push_file(tree, place, opened, flags, FsPerms::ReadOnly)
+                }
+                // A FIFO, device or socket could make the host wait.
+                _ => {
+                    let why = format!("{path} is no regular file and no directory");
+                    self.noted(Err(Refused::unsupported(why)))
+                }
+            };
+        }
+        if wants_directory {
+            return Err(ErrorCode::Invalid.into());
+        }
+        if create.contains(types::OpenFlags::CREATE) && ending(&path) != Ending::Name {
+            return Err(ErrorCode::IsDirectory.into());
+        }
+        let opening = Opening {
+            read: flags.contains(types::DescriptorFlags::READ),
+            create: create.contains(types::OpenFlags::CREATE),
+            exclusive: create.contains(types::OpenFlags::CREATE | types::OpenFlags::EXCLUSIVE),
+            truncate: create.contains(types::OpenFlags::TRUNCATE),
+        };
+        // What must not exist is not followed either.
+        let follow = follow && !opening.exclusive;
+        let quota = Arc::clone(&self.state.quota);
+        let (place, file) = self.at(&fd, &path, follow, Access::Change, |tree, place| {
+            tree.open_write(place, opening, &quota)
+        })?;
+        let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
+        self.push_file(tree, place, (file, stat), flags, FsPerms::ReadWrite)
+    }
+
+    fn stat_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::DescriptorStat> {
+        let stat = self.look(&fd, flags, &path)?;
+        Ok(describe(&stat))
+    }
+
+    fn metadata_hash_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::MetadataHashValue> {
+        // The C library asks this for each entry of a listing, to have an inode to show.
+        if let Some(latest) = self.state.latest.take()
+            && let Some(open) = self.state.open.get(&fd.rep())
+            && !flags.contains(types::PathFlags::SYMLINK_FOLLOW)
+            && !open.tree.is_changed()
+            && let Some(object) = latest.is(open.object, &path)
+        {
+            return Ok(hash(object));
+        }
+        let stat = self.look(&fd, flags, &path)?;
+        Ok(hash(object(&stat)))
+    }
+
+    fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
+        let (_, target) = self.at(&fd, &path, false, Access::Read, Overlay::read_link)?;
+        // Where things are outside is nobody's business.
+        if target.starts_with('/') { Err(ErrorCode::NotPermitted.into()) } else { Ok(target) }
+    }
+
+    fn set_times_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let times = timestamps(accessed, modified)?;
+        let quota = Arc::clone(&self.state.quota);
+        self.at(&fd, &path, follow, Access::Change, |tree, place| {
+            tree.look(place, follow)?;
+            tree.set_times(place, &times, &quota)
+        })?;
+        Ok(())
+    }
+
+    fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let quota = Arc::clone(&self.state.quota);
+        self.at(&fd, &path, false, Access::Lead, |tree, place| {
+            tree.create_directory(place, &quota)
+        })?;
+        Ok(())
+    }
+
+    fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        match ending(&path) {
+            Ending::Dot => return Err(ErrorCode::Invalid.into()),
+            Ending::DotDot => return Err(ErrorCode::NotEmpty.into()),
+            Ending::Slash | Ending::Name => {}
+        }
+        self.at(&fd, &path, false, Access::Change, Overlay::remove_directory)?;
+        Ok(())
+    }
+
+    fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        self.at(&fd, &path, false, Access::Change, Overlay::remove_file)?;
+        Ok(())
+    }
+
+    fn rename_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+        new_fd: Resource<Descriptor>,
+        new_path: String,
+    ) -> FsResult<()> {
+        let (tree, _) = self.directory(&fd)?;
+        if !Arc::ptr_eq(&tree, &self.directory(&new_fd)?.0) {
+            return Err(ErrorCode::CrossDevice.into());
+        }
+        let endings = [ending(&path), ending(&new_path)];
+        if endings.iter().any(|ending| matches!(ending, Ending::Dot | Ending::DotDot)) {
+            return Err(ErrorCode::Busy.into());
+        }
+        let look = |tree: &Overlay, place: &str| match tree.stat(place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            stat => Ok(Some(FileType::from_raw_mode(stat?.st_mode))),
+        };
+        let (source, kind) = self.at(&fd, &path, false, Access::Change, look)?;
+        let (target, _) = self.at(&new_fd, &new_path, false, Access::Change, look)?;
+        let is_file = kind.is_some_and(|kind| kind != FileType::Directory);
+        if is_file && endings.contains(&Ending::Slash) {
+            return Err(ErrorCode::NotDirectory.into());
+        }
+        let state = &self.state;
+        let allow = |place: &str| state.allow(&tree, place, place, Access::Change);
+        let renamed = tree.rename(&source, &target, &allow, &state.quota);
+        self.noted(renamed)?;
+        // Open directories move with their names.
+        for open in self.state.open.values_mut().filter(|open| Arc::ptr_eq(&open.tree, &tree)) {
+            if let Some(rest) = open.place.strip_prefix(&source)
+                && (rest.is_empty() || rest.starts_with('/'))
+            {
+                open.place = format!("{target}{rest}");
+            }
+        }
+        Ok(())
+    }
+
+    fn link_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: types::PathFlags,
+        path: String,
+        _: Resource<Descriptor>,
+        _: String,
+    ) -> FsResult<()> {
+        self.noted(Err(Refused::unsupported(format!("{path}: hard links can't be made"))))
+    }
+
+    fn symlink_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        target: String,
+        path: String,
+    ) -> FsResult<()> {
+        let (tree, base) = self.directory(&fd)?;
+        let is_name = ending(&path) == Ending::Name;
+        let state = &self.state;
+        let made = state.at(&tree, &base, &path, false, Access::Change, |tree, place| {
+            if !is_name && tree.stat(place).is_err() {
+                // What is not there is no directory either.
+                return Err(Errno::NOENT.into());
+            }
+            state.allow_target(tree, place, &target)?;
+            tree.create_link(&target, place, &state.quota)
+        });
+        self.noted(made.map(|_| ()))
+    }
+}
+
+impl types::HostDirectoryEntryStream for FilesView<'_> {
+    fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
+        let listing = self.wasi.table.get_mut::<Listing>(&Resource::new_borrow(stream.rep()))?;
+        let Some((entry, latest)) = listing.next() else { return Ok(None) };
+        self.state.latest = latest;
+        Ok(Some(entry))
+    }
+
+    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> Result<()> {
+        self.wasi.table.delete::<Listing>(Resource::new_own(stream.rep()))?;
+        Ok(())
+    }
+}

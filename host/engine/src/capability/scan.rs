@@ -1,0 +1,106 @@
+//! `cofferdam:host/scan`: trees in bulk. The host lists and reads with all cores while the
+//! plugin looks at what it got before, and hands everything over in path order, so that the
+//! same tree gives the same answer.
+
+mod listing;
+mod merged;
+mod reader;
+mod rules;
+mod tree;
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use wasmtime::Result;
+use wasmtime::component::Resource;
+
+use cofferdam_core::outcome::NO_DESCRIPTOR;
+use crate::runtime::CallState;
+use crate::runtime::wit::host::scan::{Batch, Error, File, Host, HostScanner, Query};
+
+use listing::Found;
+use reader::Reader;
+use tree::Tree;
+
+/// How many files one question about sizes and times may cover.
+const MAX_LISTED: u32 = 16_384;
+
+/// How many scanners a call may have at a time: each reads ahead with threads of its own.
+const MAX_SCANNERS: usize = 4;
+
+/// A listed tree, and the threads that read it once somebody asks for contents.
+pub struct Scanner {
+    files: Arc<Vec<Found>>,
+    reader: Option<Reader>,
+    /// Which files were handed over with their contents.
+    given: Vec<bool>,
+}
+
+impl Host for CallState {}
+
+impl HostScanner for CallState {
+    fn open(&mut self, query: Query) -> Result<std::result::Result<Resource<Scanner>, Error>> {
+        if self.scanners >= MAX_SCANNERS {
+            let message = format!("more than {MAX_SCANNERS} scanners at a time");
+            return Ok(Err(Error::Invalid(message)));
+        }
+        match listing::list(&self.files, self.control(), &query) {
+            Ok(files) => {
+                let given = vec![false; files.len()];
+                let scanner = Scanner { files: Arc::new(files), reader: None, given };
+                let scanner = self.table.push(scanner)?;
+                self.scanners += 1;
+                Ok(Ok(scanner))
+            }
+            // The call ends: that is not about what was asked for.
+            Err(Error::Invalid(why)) if why == NO_DESCRIPTOR => {
+                Err(io::Error::from(Errno::MFILE).into())
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn count(&mut self, scanner: Resource<Scanner>) -> Result<u32> {
+        Ok(self.table.get(&scanner)?.files.len() as u32)
+    }
+
+    fn files(&mut self, scanner: Resource<Scanner>, first: u32, max: u32) -> Result<Vec<File>> {
+        let files = Arc::clone(&self.table.get(&scanner)?.files);
+        let from = (first as usize).min(files.len());
+        let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
+        let tree = Tree::of(&self.files);
+        Ok(files[from..to].iter().filter_map(|found| found.describe(&tree)).collect())
+    }
+
+    fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
+        let scanner = self.table.get(&scanner)?;
+        let found = scanner.files.get(id as usize).filter(|found| {
+            scanner.given[id as usize] || found.describe(&Tree::of(&self.files)).is_some()
+        });
+        found
+            .map(|found| found.name().into_owned())
+            .ok_or_else(|| wasmtime::Error::msg("no file of the scanner has this number"))
+    }
+
+    fn next(&mut self, scanner: Resource<Scanner>, max_bytes: u32) -> Result<Batch> {
+        let scanner = self.table.get_mut(&scanner)?;
+        let reader = scanner.reader.get_or_insert_with(|| {
+            let tree = Tree::of(&self.files);
+            Reader::start(tree, Arc::clone(&scanner.files), max_bytes as usize)
+        });
+        let batch = reader.next(&self.surroundings.control);
+        batch.ids.iter().for_each(|id| scanner.given[*id as usize] = true);
+        Ok(batch)
+    }
+
+    fn unreadable(&mut self, scanner: Resource<Scanner>) -> Result<u32> {
+        Ok(self.table.get(&scanner)?.reader.as_ref().map_or(0, Reader::unreadable))
+    }
+
+    fn drop(&mut self, scanner: Resource<Scanner>) -> Result<()> {
+        self.table.delete(scanner)?;
+        self.scanners -= 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Files with ignore rules, looked at before the walk compiles them. They are the workspace's,
+//! so anything may be in them: the compiler of globs takes stack for each nested alternative,
+//! and opening a FIFO or a device as a file of rules would never end.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ignore::DirEntry;
+
+use super::listing::nests_too_deeply;
+use cofferdam_workspace::Workspace;
+
+/// The names that a walk looks for; a later one's word counts more.
+pub(super) const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
+
+/// How large such a file may be, in bytes.
+pub(super) const MAX_SIZE: u64 = 4 << 20;
+
+/// What is wrong with one that is not a file.
+pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
+
+/// What is wrong with one that can't be compiled.
+pub(super) const TOO_MUCH: &str = "is too large, or nests too deeply; scan without ignore files";
+
+/// Smaller files can't nest deeply enough to do harm; in bytes.
+const HARMLESS: u64 = 512;
+
+/// Looks at the rules of the directories of a walk.
+#[derive(Clone)]
+pub(super) struct Rules {
+    workspace: Arc<Workspace>,
+    problem: Arc<Mutex<Option<String>>>,
+}
+
+impl Rules {
+    pub(super) fn new(workspace: &Arc<Workspace>) -> Self {
+        Self { workspace: Arc::clone(workspace), problem: Arc::default() }
+    }
+
+    /// Looks at the directory where a walk starts, and at those above it.
+    pub(super) fn look_above(&self, start: &Path) {
+        for directory in
+            start.ancestors().take_while(|path| path.starts_with(self.workspace.path()))
+        {
+            self.look_in(directory);
+        }
+    }
+
+    /// Whether the walk may go into an entry.
+    pub(super) fn allow(&self, entry: &DirEntry) -> bool {
+        let goes_in = entry.file_type().is_some_and(|kind| kind.is_dir());
+        !goes_in || self.look_in(entry.path())
+    }
+
+    /// The first file of rules that can't be used, and why.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn look_in(&self, directory: &Path) -> bool {
+        let problem = NAMES.iter().find_map(|name| self.look_at(&directory.join(name)));
+        let is_fine = problem.is_none();
+        if let Some(problem) = problem {
+            self.problem.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+        }
+        is_fine
+    }
+
+    /// What is wrong with one file of rules, if there is one.
+    fn look_at(&self, path: &Path) -> Option<String> {
+        // Most directories have none, and this is the cheapest way to see it.
+        let stat = rustix::fs::lstat(path).ok()?;
+        let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+        if is_file && stat.st_size.unsigned_abs() <= HARMLESS {
+            return None;
+        }
+        let path = path.strip_prefix(self.workspace.path()).ok()?;
+        let wrong = |what: &str| Some(format!("{} {what}", path.display()));
+        let Ok(file) = self.workspace.open_read(path) else {
+            return wrong("is no file of the workspace's; remove it, or scan without ignore files");
+        };
+        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return wrong(NO_FILE);
+        }
+        let mut text = Vec::new();
+        let read = file.take(MAX_SIZE + 1).read_to_end(&mut text);
+        if read.is_err() || is_unusable(&text) { wrong(TOO_MUCH) } else { None }
+    }
+}
+
+/// Whether the text of such a file would take too much to compile.
+pub(super) fn is_unusable(text: &[u8]) -> bool {
+    text.len() as u64 > MAX_SIZE || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
+}

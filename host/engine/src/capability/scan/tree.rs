@@ -1,0 +1,53 @@
+//! The tree that is scanned: the disk's, or what a transaction has made of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use rustix::io::Errno;
+
+use crate::capability::FileState;
+use cofferdam_workspace::{Overlay, Workspace};
+
+/// A workspace with what was changed in it so far.
+#[derive(Clone)]
+pub(super) struct Tree {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) overlay: Arc<Overlay>,
+}
+
+impl Tree {
+    pub(super) fn of(files: &FileState) -> Self {
+        Self { workspace: Arc::clone(files.workspace()), overlay: Arc::clone(files.tree()) }
+    }
+
+    /// Opens a file, following links that stay inside. Never waits.
+    pub(super) fn open(&self, path: &Path) -> io::Result<std::fs::File> {
+        if !self.overlay.is_changed() {
+            // Names that are not UTF-8 can be opened here.
+            return Ok(self.workspace.open_read(path)?.into_std());
+        }
+        Ok(self.overlay.open_read(&self.place(path)?)?.0)
+    }
+
+    /// Size in bytes and last change in milliseconds since the epoch.
+    pub(super) fn describe(&self, path: &Path) -> io::Result<(u64, u64)> {
+        if !self.overlay.is_changed() {
+            let metadata = self.workspace.metadata(path)?;
+            let modified = metadata.modified()?.into_std().duration_since(UNIX_EPOCH);
+            let modified = modified.unwrap_or_default().as_millis();
+            return Ok((metadata.len(), u64::try_from(modified).unwrap_or(u64::MAX)));
+        }
+        let stat = self.overlay.stat(&self.place(path)?)?;
+        let modified = stat
+            .st_mtime
+            .saturating_mul(1000)
+            .saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
+        Ok((stat.st_size.unsigned_abs(), u64::try_from(modified).unwrap_or(0)))
+    }
+
+    fn place(&self, path: &Path) -> io::Result<String> {
+        self.overlay.resolve("", path.to_str().ok_or(Errno::ILSEQ)?, true)
+    }
+}

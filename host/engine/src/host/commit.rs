@@ -1,0 +1,64 @@
+//! Beginning and committing transactions, and pruning the history.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Host;
+use super::run::{Ended, discard, staged};
+use crate::dispatch;
+use cofferdam_workspace::line::Client;
+use cofferdam_core::outcome::Failure;
+use crate::runtime::blocking;
+use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
+
+/// How often the history is looked through for what is kept too long, in commits.
+const PRUNING: u64 = 64;
+
+impl Host {
+    /// Begins a transaction, and warns where something had to be recovered before.
+    pub(super) async fn begin(
+        &self,
+        client: Client,
+        patience: Duration,
+    ) -> Result<Transaction, BeginError> {
+        let begun = Transaction::begin_for(&self.standing.workspace, client, patience);
+        let (transaction, recovered) = begun.await?;
+        if let Some(commit) = recovered {
+            tracing::warn!("finished the commit {}, which was interrupted", commit.id);
+        }
+        Ok(transaction)
+    }
+
+    /// Commits. The commit's id; none where nothing was changed.
+    pub(super) async fn commit(
+        &self,
+        transaction: Transaction,
+        calls: Vec<String>,
+    ) -> Result<Option<String>, Failure> {
+        let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
+        let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
+        let Some(commit) = commit else { return Ok(None) };
+        if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
+            let history = History::new(Arc::clone(&self.standing.workspace));
+            let retention = *self.policy.retention();
+            if let Err(error) = blocking(move || history.prune(&retention)).await {
+                tracing::warn!("old commits could not be removed: {error}");
+            }
+        }
+        Ok(Some(commit.id))
+    }
+
+    /// Commits what calls have staged. If that fails, they have failed.
+    pub(super) async fn commit_staged(
+        &self,
+        transaction: Transaction,
+        ended: &mut [Ended],
+    ) -> Result<Option<String>, Failure> {
+        let calls = staged(ended).map(|(_, record)| record.call.clone()).collect();
+        let commit = self.commit(transaction, calls).await;
+        let commit = commit.inspect_err(|failure| discard(ended, failure))?;
+        staged(ended).for_each(|(_, record)| record.commit.clone_from(&commit));
+        Ok(commit)
+    }
+}

@@ -1,0 +1,105 @@
+//! What a host is opened with, and why one is not.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Helper;
+use cofferdam_core::contract::{Contract, ContractError};
+use cofferdam_plugin::registry::RegistryError;
+use cofferdam_plugin::store::Pinned;
+use cofferdam_core::policy::{PolicyError, Role, Settings};
+use crate::runtime::{Observer, Quiet, RuntimeError};
+use crate::telemetry;
+use cofferdam_workspace::{Secret, WorkspaceError};
+
+/// What a host is opened with.
+pub struct Config {
+    /// The directory that calls work on.
+    pub workspace: PathBuf,
+    /// The folder of the plugins that came with the host.
+    pub built_in: Option<PathBuf>,
+    /// Packed components from elsewhere.
+    pub plugins: Vec<PathBuf>,
+    /// Plugins of the workspace's lock, which a person has accepted.
+    pub pinned: Vec<Pinned>,
+    /// The layers of settings, the later ones over the earlier ones.
+    pub settings: Vec<Settings>,
+    /// A role besides those of the settings, such as an agent definition's; it replaces one of its
+    /// name.
+    pub role: Option<Role>,
+    /// Where compiled code is kept; `None`: compiled anew in each process.
+    pub cache: Option<PathBuf>,
+    /// Where the key comes from that authenticates what is kept in the workspace.
+    pub secret: Secret,
+    /// How many calls run at a time; `None`: one for each core.
+    pub workers: Option<usize>,
+    /// Whoever listens to running calls.
+    pub observer: Arc<dyn Observer>,
+    /// How other processes are started: the sandbox of native programs, and the compiler of
+    /// plugins that did not come with the host. `None`: no native program runs, and all plugins
+    /// are compiled in this process, where nothing bounds what that takes.
+    pub sandbox: Option<Helper>,
+    /// Where telemetry of the calls goes; `None`: nowhere.
+    pub telemetry: Option<telemetry::Settings>,
+    /// Contracts that agents' answers keep to, besides those that are built in. A later one
+    /// replaces an earlier one for the same agent.
+    pub contracts: Vec<Contract>,
+    /// The variables of which the settings can pass some on to native programs, or to hosts that
+    /// are asked, and all of which a person's own agents get.
+    pub environment: HashMap<String, String>,
+}
+
+impl Config {
+    /// A host on `workspace` without any plugin, setting or cache.
+    pub fn new(workspace: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace: workspace.into(),
+            built_in: None,
+            plugins: Vec::new(),
+            pinned: Vec::new(),
+            settings: Vec::new(),
+            role: None,
+            cache: None,
+            secret: Secret::OfProcess,
+            workers: None,
+            observer: Arc::new(Quiet),
+            sandbox: None,
+            telemetry: None,
+            contracts: Vec::new(),
+            environment: HashMap::new(),
+        }
+    }
+}
+
+/// A host that can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The workspace can't be opened.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// A plugin can't be taken in.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The settings make no sense.
+    #[error("the settings: {0}")]
+    Policy(#[from] PolicyError),
+    /// A contract that came with the host is broken, which its tests rule out.
+    #[error("a built-in contract: {0}")]
+    Contract(#[from] ContractError),
+    /// The engine can't be set up.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The system gives no threads.
+    #[error("no thread for calls: {0}")]
+    Threads(std::io::Error),
+    /// A plugin's file in the workspace is not what it was when the host was opened.
+    #[error(
+        "{} is in the workspace, and was changed since this host was opened; open it again to use it, \
+         or keep it elsewhere", .0.display()
+    )]
+    InWorkspace(PathBuf),
+    /// Opened outside of a tokio runtime.
+    #[error("a host needs a tokio runtime, where it waits for deadlines: {0}")]
+    NoRuntime(#[from] tokio::runtime::TryCurrentError),
+}

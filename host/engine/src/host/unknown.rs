@@ -1,0 +1,85 @@
+//! Settings that name what is not there, and so would silently do nothing.
+
+use cofferdam_plugin::registry::Registry;
+use cofferdam_core::policy::{BackendKind, Policy, Settings};
+use cofferdam_core::schema::nearest;
+
+/// What layers of settings name and nobody answers to, one sentence for each: where it stands, and
+/// what there is instead.
+pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -> Vec<String> {
+    let tools = registry.names();
+    let mut unknown: Vec<String> = policy
+        .ask_without_tools(&tools)
+        .iter()
+        .map(|pattern| {
+            format!("nobody is asked for '{pattern}' (`ask`): there is no such tool here")
+        })
+        .collect();
+    for settings in layers {
+        unknown.extend(linters(settings, registry));
+        for (place, kind, names) in [
+            ("test-runners", BackendKind::TestRunner, &settings.test_runners),
+            ("builders", BackendKind::Builder, &settings.builders),
+        ] {
+            let there: Vec<&str> =
+                registry.backends(kind).map(|backend| backend.name.as_str()).collect();
+            let names = names.iter().flatten().filter(|name| !there.contains(&name.as_str()));
+            unknown.extend(names.map(|name| {
+                format!("{place}: there is no {kind} '{name}'; there are {}", listed(&there))
+            }));
+        }
+        let plugins = || registry.plugins().iter().map(|plugin| plugin.manifest.name.as_str());
+        for name in settings.grants.keys().filter(|name| !plugins().any(|plugin| plugin == *name)) {
+            let meant = meant(name, plugins());
+            unknown.push(format!("grants.{name}: there is no plugin '{name}' here{meant}"));
+        }
+        for name in settings.roles.keys() {
+            let missing = policy.role(name).map(|role| role.without_tools(&tools));
+            unknown.extend(missing.into_iter().flatten().map(|pattern| {
+                let known = registry.tools(None).map(|tool| tool.qualified_name());
+                let known: Vec<String> = known.collect();
+                let meant = meant(&pattern, known.iter().map(String::as_str));
+                format!("roles.{name}.tools: there is no such tool here as '{pattern}'{meant}")
+            }));
+        }
+    }
+    unknown.dedup();
+    unknown
+}
+
+/// Languages that there is no linter for, and names that no linter for their language has.
+fn linters(settings: &Settings, registry: &Registry) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for (language, chosen) in &settings.linters {
+        let mut there: Vec<&str> = registry.linters(language).collect();
+        there.sort_unstable();
+        if there.is_empty() {
+            let linters = registry.backends(BackendKind::Linter);
+            let mut languages: Vec<&str> =
+                linters.flat_map(|linter| &linter.languages).map(String::as_str).collect();
+            languages.sort_unstable();
+            languages.dedup();
+            unknown.push(format!(
+                "linters.{language}: there is no linter for '{language}' here; there are some for {}",
+                listed(&languages)
+            ));
+            continue;
+        }
+        let names = chosen.names().iter().filter(|name| !there.contains(&name.as_str()));
+        unknown.extend(names.map(|name| {
+            format!(
+                "linters.{language}: there is no linter '{name}' for {language}; there are {}",
+                listed(&there)
+            )
+        }));
+    }
+    unknown
+}
+
+fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or_else(String::new, |near| format!("; did you mean '{near}'?"))
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

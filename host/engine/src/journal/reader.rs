@@ -1,0 +1,201 @@
+//! Lines of a log, one after the other: a file of any size takes the memory of one line.
+
+use std::io::{self, BufRead};
+
+use super::{Entry, seal};
+use cofferdam_workspace::Key;
+
+/// How long a line may be, in bytes. The host's own lines are far shorter.
+const MAX_LINE: usize = 1 << 20;
+
+/// What some editors begin a text with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line and what stands in it.
+#[derive(Debug, PartialEq)]
+pub struct Line {
+    /// Counted from 1.
+    pub number: u64,
+    /// What stands in it, or why that can't be read.
+    pub entry: Result<Entry, String>,
+}
+
+/// The lines of a log. Blank ones are left out.
+pub struct Lines<R> {
+    source: R,
+    number: u64,
+    line: Vec<u8>,
+    /// What the lines are sealed with; none where they need not be.
+    key: Option<Key>,
+}
+
+/// How a line ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With a line feed.
+    LineFeed,
+    /// With the file.
+    File,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// The lines of `source`.
+    pub fn new(source: R) -> Self {
+        Self { source, number: 0, line: Vec::new(), key: None }
+    }
+
+    /// The lines of `source`, of which only those count that the host has sealed.
+    pub(super) fn sealed(source: R, key: Key) -> Self {
+        Self { key: Some(key), ..Self::new(source) }
+    }
+
+    /// Reads one line; of one that is too long, only the beginning. None at the end of the file.
+    fn fill(&mut self) -> io::Result<Option<End>> {
+        self.line.clear();
+        let mut any = false;
+        loop {
+            let bytes = match self.source.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                bytes => bytes?,
+            };
+            if bytes.is_empty() {
+                return Ok(any.then_some(End::File));
+            }
+            any = true;
+            let end = memchr::memchr(b'\n', bytes);
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            // One byte more than allowed shows that it was too long.
+            let room = (MAX_LINE + 1).saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            let used = end.map_or(bytes.len(), |end| end + 1);
+            self.source.consume(used);
+            if end.is_some() {
+                return Ok(Some(End::LineFeed));
+            }
+        }
+    }
+
+    fn parse(&self, end: End) -> Option<Result<Entry, String>> {
+        let mut line = &self.line[..];
+        if self.number == 1 {
+            line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        }
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return None;
+        }
+        if self.line.len() > MAX_LINE {
+            return Some(Err(format!("longer than {MAX_LINE} bytes")));
+        }
+        let is_sealed = self.key.as_ref().is_none_or(|key| seal::is_valid(key, line));
+        let entry = if is_sealed {
+            Entry::parse(line)
+        } else {
+            Err("not written by this user's host in this workspace (its seal is missing or wrong)"
+                .to_owned())
+        };
+        Some(entry.map_err(|problem| match end {
+            End::LineFeed => problem,
+            End::File => format!("cut off at the end of the file: {problem}"),
+        }))
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = io::Result<Line>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let end = match self.fill() {
+                Ok(end) => end?,
+                Err(error) => return Some(Err(error)),
+            };
+            self.number += 1;
+            if let Some(entry) = self.parse(end) {
+                return Some(Ok(Line { number: self.number, entry }));
+            }
+        }
+    }
+}
+
+/// The files that a log consists of, the oldest first: those that were rotated, `NAME.2` and
+/// `NAME.1`, and `NAME` itself, of the names that there are.
+pub fn rotated<'a>(file: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let age = |name: &str| match name.strip_prefix(file)? {
+        "" => Some(0),
+        rest => {
+            let number = rest.strip_prefix('.')?;
+            number.parse::<u32>().ok().filter(|age| *age > 0 && age.to_string() == number)
+        }
+    };
+    let mut aged: Vec<(u32, &str)> = names.filter_map(|name| Some((age(name)?, name))).collect();
+    aged.sort_by(|a, b| b.cmp(a));
+    aged.into_iter().map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const EVENT: &str = r#"{"timestamp":"2026-02-08T10:30:10Z","event":"e"}"#;
+
+    /// The numbers of the lines and what is wrong with them; nothing for those that are right.
+    fn read(text: &[u8]) -> Vec<(u64, String)> {
+        // A tiny buffer: lines are longer than what is read at once.
+        let lines = Lines::new(io::BufReader::with_capacity(7, text));
+        let lines = lines.map(|line| line.unwrap());
+        lines.map(|line| (line.number, line.entry.err().unwrap_or_default())).collect()
+    }
+
+    #[test]
+    fn lines_are_told_apart_and_numbered() {
+        let text = format!("\u{feff}{EVENT}\r\n\n  \nnonsense\n{EVENT}\n");
+        let lines = read(text.as_bytes());
+        assert_eq!(lines.iter().map(|line| line.0).collect::<Vec<_>>(), [1, 4, 5]);
+        assert!(lines[0].1.is_empty() && lines[2].1.is_empty(), "{lines:?}");
+        assert!(lines[1].1.starts_with("expected"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_last_line_counts_without_its_line_feed_and_is_said_to_be_cut_off() {
+        assert_eq!(read(EVENT.as_bytes()), [(1, String::new())]);
+        for cut in 1..EVENT.len() {
+            let lines = read(format!("{EVENT}\n{}", &EVENT[..cut]).as_bytes());
+            assert!(lines[1].1.starts_with("cut off at the end of the file: "), "{cut}: {lines:?}");
+            assert_eq!(lines[0].1, "");
+        }
+        assert_eq!(read(b""), []);
+    }
+
+    #[test]
+    fn long_lines_and_bytes_that_are_no_text_do_no_harm() {
+        let mut text = vec![b'x'; MAX_LINE * 3];
+        text.extend(format!("\n{EVENT}\n").bytes());
+        text.extend(b"\xff\xfe\0\n");
+        text.extend(EVENT.bytes());
+        let lines = read(&text);
+        assert_eq!(lines[0], (1, "longer than 1048576 bytes".to_owned()));
+        assert_eq!((lines[1].1.as_str(), lines[3].1.as_str()), ("", ""));
+        assert!(!lines[2].1.is_empty());
+    }
+
+    #[test]
+    fn rotated_files_come_oldest_first() {
+        let names = [
+            "a.jsonl",
+            "a.jsonl.2",
+            "b.jsonl",
+            "a.jsonl.10",
+            "a.jsonl.1",
+            "a.jsonl.01",
+            "a.jsonl.gz",
+            "a.jsonl.0",
+        ];
+        assert_eq!(
+            rotated("a.jsonl", names.into_iter()),
+            ["a.jsonl.10", "a.jsonl.2", "a.jsonl.1", "a.jsonl"]
+        );
+        assert_eq!(rotated("a", [].into_iter()), [""; 0]);
+    }
+}

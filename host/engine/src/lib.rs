@@ -1,0 +1,17 @@
+//! Runs the calls of coding agents. Every tool is a WebAssembly component in an instance of its
+//! own; the host checks each call against a JSON Schema and a policy, gives the instance exactly
+//! what was granted, and returns a checked result.
+//!
+//! [`host::Host`] is the entry point. ARCHITECTURE.md in the repository has the map.
+
+pub mod agent;
+pub mod capability;
+pub mod conformance;
+pub mod dispatch;
+pub mod health;
+pub mod host;
+pub mod journal;
+pub mod pipeline;
+pub mod runtime;
+pub mod stats;
+pub mod telemetry;

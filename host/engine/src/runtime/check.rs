@@ -1,0 +1,179 @@
+//! Whether a component would load: everything that keeps it from loading, each with its place and
+//! what would be right. It is compiled and linked as for a call, and nothing of it is run.
+
+use wasmtime::component::{Component, Linker};
+
+use super::bindings::builder::BuildBackendPre;
+use super::bindings::linter::LinterBackendPre;
+use super::bindings::test_runner::TestBackendPre;
+use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use cofferdam_plugin::check::{Finding, Place, TOOLS, backend_interface};
+use cofferdam_plugin::manifest::Manifest;
+use cofferdam_plugin::pack;
+use cofferdam_core::policy::{BackendKind, Capabilities, Files};
+
+impl Runtime {
+    /// Everything that keeps a component, called `file` in what is found, from being loaded with
+    /// what its manifest requests; and what it requests without need. Without a manifest, only
+    /// what no manifest could mend.
+    pub fn check(&self, file: &str, component: &[u8], manifest: Option<&Manifest>) -> Vec<Finding> {
+        let Ok(imports) = pack::imports(component) else {
+            // The section of the manifest could not be found either, which says more.
+            return Vec::new();
+        };
+        let name = manifest.map_or(file, |manifest| &manifest.name);
+        let mut findings = Vec::new();
+        for import in &imports {
+            let problem = match (manifest, needs_of(import)) {
+                (None, Some(_)) => None,
+                (None, None) => check_import(name, import, &Capabilities::NONE, false).err(),
+                (Some(Manifest { requests, as_granted, .. }), _) => {
+                    check_import(name, import, requests, *as_granted).err()
+                }
+            };
+            findings.extend(problem.map(|problem| refused_import(file, import, &problem)));
+        }
+        if let Some(manifest) = manifest {
+            findings.extend(unused(file, &manifest.requests, &imports));
+        }
+        let components = match self.compiled(component, self.compiler.as_ref(), &|| false) {
+            Ok(components) => components,
+            Err(error) => {
+                let cure = if matches!(error, LoadError::CompileLimit { .. }) {
+                    "split its largest functions, or leave out what it does not need: whoever runs it has limits for compiling"
+                } else {
+                    "build it for wasm32-wasip2 without threads, garbage-collected types, 64-bit memory, tail calls and several memories: this engine has none of them"
+                };
+                let problem = error.to_string();
+                findings.push(Finding::error(Place::file(file), problem, cure));
+                return findings;
+            }
+        };
+        let component = &components[0];
+        let as_granted = manifest.is_some_and(|manifest| manifest.as_granted);
+        let is_served = |import: &String| {
+            needs_of(import).is_some() || as_granted && sockets::is_import(import)
+        };
+        if imports.iter().all(is_served)
+            && let Err(error) = sockets::link(&self.lanes[0].linker, component, as_granted)
+        {
+            let cure = "make its bindings from the WIT files of this version (`cofferdam plugin new` writes them), and build it anew";
+            findings.push(Finding::error(
+                Place::file(file),
+                format!("an import is not as this host has it: {error:#}"),
+                cure,
+            ));
+        }
+        if let Some(manifest) = manifest {
+            findings.extend(self.worlds(file, component, manifest));
+        }
+        findings
+    }
+
+    /// The exports that the manifest speaks of, and that are missing or of another type.
+    fn worlds(&self, file: &str, component: &Component, manifest: &Manifest) -> Vec<Finding> {
+        // Whatever it imports: only the exports are looked at.
+        let mut linker = Linker::<CallState>::new(self.engine());
+        let linked = linker
+            .define_unknown_imports_as_traps(component)
+            .and_then(|()| linker.instantiate_pre(component));
+        let Ok(pre) = linked else { return Vec::new() };
+        let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
+        let finding = |interface: &str, error: wasmtime::Error| {
+            let problem = format!(
+                "the manifest speaks of it, and it is missing or of another type: {error:#}"
+            );
+            let cure = format!(
+                "build the component for a world that exports {interface} (docs/plugins.md lists them), or change the manifest"
+            );
+            Finding::error(Place::export(file, interface), problem, cure)
+        };
+        let mut findings = Vec::new();
+        if !manifest.tools.is_empty() {
+            findings.extend(Tools::new(&pre, manifest).err().map(|error| finding(TOOLS, error)));
+        }
+        for kind in [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder] {
+            if !has(kind) {
+                continue;
+            }
+            let error = match kind {
+                BackendKind::Linter => LinterBackendPre::new(pre.clone()).err(),
+                BackendKind::TestRunner => TestBackendPre::new(pre.clone()).err(),
+                BackendKind::Builder => BuildBackendPre::new(pre.clone()).err(),
+            };
+            findings.extend(error.map(|error| finding(backend_interface(kind), error)));
+        }
+        findings
+    }
+}
+
+fn refused_import(file: &str, import: &str, problem: &LoadError) -> Finding {
+    let place = Place::import(file, import);
+    match problem {
+        LoadError::NotGranted { grant, .. } => {
+            let problem = "the manifest does not request what it needs";
+            let cure = format!(
+                "write {grant} under [requests] in plugin.toml, or build it for a world without the import"
+            );
+            Finding::error(place, problem, cure)
+        }
+        _ => {
+            let interface = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
+            let near = served().find(|name| interface(name) == interface(import));
+            let cure = match near {
+                Some(name) => format!("it offers {name}; make the bindings from the WIT files of this version (`cofferdam plugin new` writes them)"),
+                None => "build it for a world without the import; docs/plugins.md lists what plugins can import".to_owned(),
+            };
+            Finding::error(place, "this host does not offer it", cure)
+        }
+    }
+}
+
+/// What a manifest requests although the component does not import what would use it.
+fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Finding> {
+    let imports_any = |of: &[&str]| {
+        imports.iter().any(|import| of.iter().any(|prefix| import.starts_with(prefix)))
+    };
+    let uses = |needs| imports.iter().any(|import| needs_of(import) == Some(needs));
+    let mut unused = Vec::new();
+    // Programs and backends see the files that the plugin may see.
+    let ways_to_files = [
+        "wasi:filesystem/",
+        "cofferdam:host/files@",
+        "cofferdam:host/scan@",
+        "cofferdam:host/process@",
+        "cofferdam:backend/linters@",
+        "cofferdam:backend/test-runners@",
+        "cofferdam:backend/builders@",
+    ];
+    if requests.files != Files::None && !imports_any(&ways_to_files) {
+        unused.push(("/requests/files".to_owned(), "files".to_owned()));
+    }
+    if requests.scan && !uses(Needs::Scan) {
+        unused.push(("/requests/scan".to_owned(), "scan".to_owned()));
+    }
+    if !requests.process.is_empty() && !uses(Needs::Programs) {
+        unused.push(("/requests/process".to_owned(), "process".to_owned()));
+    }
+    for kind in &requests.backends {
+        if !uses(Needs::Backends(*kind)) {
+            unused.push(("/requests/backends".to_owned(), format!("backends = [\"{kind}\"]")));
+        }
+    }
+    if !requests.http.is_empty() && !uses(Needs::Http) {
+        unused.push(("/requests/http".to_owned(), "http".to_owned()));
+    }
+    let finding = |(pointer, what): (String, String)| {
+        let place = Place { pointer: Some(pointer), ..Place::file(file) };
+        let problem = format!("the plugin requests {what}, and imports nothing that would use it");
+        Finding::warning(
+            place,
+            problem,
+            "leave it out: whoever installs the plugin has to grant it",
+        )
+    };
+    unused.into_iter().map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests;

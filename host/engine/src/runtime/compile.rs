@@ -1,0 +1,90 @@
+//! Compiling components that did not come with the host: in a process of its own, which has nothing
+//! but its input and its output, within limits. What comes back is machine code that nobody can
+//! check; ARCHITECTURE.md says what this protects against and what it does not.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, work_if_asked};
+use wasmtime::{Engine, Precompiled};
+
+use super::{LoadError, engine};
+use cofferdam_text::{neutralise, shorten};
+use cofferdam_core::policy::Limits;
+
+/// The compiled code of one component, in bytes, at most.
+const MAX_CODE: u64 = 1 << 30;
+
+/// How much of a compiler's words is passed on, in bytes.
+const WORDS: usize = 1_000;
+
+/// Compiles in processes of its own.
+#[derive(Debug, Clone)]
+pub struct Compiler {
+    helper: Helper,
+    time: Duration,
+    memory: usize,
+}
+
+impl Compiler {
+    /// One that starts `helper`, whose executable begins with
+    /// [`run_if_helper`](crate::host::run_if_helper), within the limits of compiling.
+    pub fn new(helper: Helper, limits: &Limits) -> Self {
+        Self { helper, time: limits.compile, memory: limits.compile_memory }
+    }
+
+    /// Compiles a component for this machine.
+    ///
+    /// # Errors
+    /// One that is not valid, or needs too much; a compiler that crashed or was cancelled.
+    pub(super) fn compile(
+        &self,
+        component: &[u8],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, LoadError> {
+        let bounds = Bounds { wall: self.time, memory: self.memory as u64, output: MAX_CODE };
+        let code = self
+            .helper
+            .work(component, &bounds, is_cancelled)
+            .map_err(|error| self.failed(error))?;
+        match Engine::detect_precompiled(&code) {
+            Some(Precompiled::Component) => Ok(code),
+            _ => Err(LoadError::Compiler("it did not answer with compiled code".to_owned())),
+        }
+    }
+
+    fn failed(&self, error: WorkError) -> LoadError {
+        let limit = |code, bound| LoadError::CompileLimit { code, bound };
+        match error {
+            WorkError::Refused(reason) => LoadError::Compile(inert(&reason)),
+            WorkError::Limit(Limit::Memory) => limit(
+                "CompileMemoryLimit",
+                format!("more than {} MiB of memory (limits.compile-memory-mb)", self.memory >> 20),
+            ),
+            WorkError::Limit(Limit::Output) => {
+                limit("CompileOutputLimit", format!("more than {} MiB of code", MAX_CODE >> 20))
+            }
+            WorkError::Limit(_) => limit(
+                "CompileTimeLimit",
+                format!("longer than {} ms (limits.compile-ms)", self.time.as_millis()),
+            ),
+            WorkError::Crashed(how) => LoadError::CompilerCrashed(inert(&how)),
+            WorkError::Cancelled => LoadError::Cancelled,
+            WorkError::Start(_) => LoadError::Compiler(error.to_string()),
+        }
+    }
+}
+
+/// What a process says that worked on untrusted input.
+fn inert(words: &str) -> String {
+    shorten(&neutralise(words), WORDS)
+}
+
+/// Compiles what stands on standard input, if this process was started to do so.
+pub(crate) fn compile_if_asked() -> Option<ExitCode> {
+    work_if_asked(|component| {
+        // Without a pool of instances: nothing is run, and compiled code does not depend on it.
+        let compile = || Engine::new(&engine::code())?.precompile_component(&component);
+        compile().map_err(|error| format!("{error:#}"))
+    })
+}

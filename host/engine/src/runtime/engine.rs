@@ -1,0 +1,167 @@
+//! The engine's settings. Which of them made calls fast, and how much, is written in
+//! docs/performance.md.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
+
+use super::clock::{Clock, Running};
+use super::workers::MORE;
+use cofferdam_core::policy::Limits;
+
+/// The native stack that a plugin may use, in bytes.
+const MAX_STACK: usize = 1536 << 10;
+
+/// The stack of a thread that runs plugins, in bytes: a plugin's and the host's own.
+pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+
+/// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
+/// faulting it in again, if the kernel can tell which pages were written.
+///
+/// As much as the SDK's guests start with: a page beyond it is given back after each call, and
+/// then every thread of the process waits until all cores have forgotten it.
+const KEEP_RESIDENT: usize = 4 << 20;
+
+/// A wasmtime engine with a clock that ticks while it runs something.
+#[derive(Clone)]
+pub struct Engine {
+    engine: wasmtime::Engine,
+    clock: Arc<Clock>,
+    running: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
+}
+
+/// The linear memory that all instances together may have.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// What is left, in bytes.
+    left: AtomicUsize,
+}
+
+/// How many calls can have as much memory as a call may have, at the same time.
+const CALLS: usize = 8;
+
+impl Memory {
+    /// Enough for so many calls at a time. More of them run where some take long, but few of those
+    /// need as much.
+    pub fn for_calls(calls: usize) -> Arc<Self> {
+        let left = calls.max(CALLS).saturating_mul(Limits::DEFAULT.memory);
+        Arc::new(Self { left: AtomicUsize::new(left) })
+    }
+
+    /// Takes some. Says whether there was so much.
+    pub fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// Gives back what was taken.
+    pub fn give(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// An engine with room for `workers` calls at a time.
+    ///
+    /// # Errors
+    /// A machine that the engine does not support, or without the address space for its pool.
+    pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
+        let engine = wasmtime::Engine::new(&config(workers))?;
+        let running = clock.add(&engine);
+        let memory = Memory::for_calls(workers);
+        Ok(Self { engine, clock: Arc::clone(clock), running, memory })
+    }
+
+    /// Counts its memory together with that of other engines.
+    #[must_use]
+    pub(super) fn sharing(self, memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), ..self }
+    }
+
+    /// What its instances may have of memory.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// To be held while it runs something that has a deadline.
+    pub(super) fn run(&self) -> Running<'_> {
+        self.clock.run(&self.running)
+    }
+
+    /// Whether this machine can tell which pages of a memory were written, so that memory is
+    /// kept between calls.
+    pub fn keeps_memory() -> bool {
+        PoolingAllocationConfig::is_pagemap_scan_available()
+    }
+
+    /// Names everything that compiled code depends on besides its component.
+    pub(super) fn settings(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.engine.precompile_compatibility_hash().hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+impl Deref for Engine {
+    type Target = wasmtime::Engine;
+    fn deref(&self) -> &wasmtime::Engine {
+        &self.engine
+    }
+}
+
+/// What code runs in.
+fn config(workers: usize) -> Config {
+    let mut config = code();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)));
+    config
+}
+
+/// What code is compiled for.
+pub(super) fn code() -> Config {
+    let mut config = Config::new();
+    config
+        .memory_init_cow(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(MAX_STACK)
+        // Calls are synchronous, on threads of their own.
+        .concurrency_support(false)
+        // Proposals that no plugin needs and that most advisories of the last years are about.
+        .wasm_memory64(false)
+        .wasm_multi_memory(false)
+        .wasm_relaxed_simd(false)
+        .wasm_tail_call(false);
+    config
+}
+
+fn pool(workers: usize) -> PoolingAllocationConfig {
+    // A call that was given up may hold its slot for a while.
+    let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
+    // Threads that come and go may all have the same lane.
+    let slots = warm.saturating_add(MORE as u32);
+    let instances = Limits::DEFAULT.instances as u32;
+    let tables = Limits::DEFAULT.tables as u32;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        // Stacks are for asynchronous calls, of which there are none; each would cost a system
+        // call at every start.
+        .total_stacks(1)
+        .total_core_instances(slots * instances)
+        .total_memories(slots * 2)
+        .total_tables(slots * tables)
+        .max_core_instances_per_component(instances)
+        .max_memories_per_component(4)
+        .max_tables_per_component(tables)
+        .max_memory_size(Limits::MAX_MEMORY)
+        .table_elements(Limits::DEFAULT.table_elements)
+        .max_unused_warm_slots(warm);
+    if Engine::keeps_memory() {
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(64 << 10);
+    }
+    pool
+}

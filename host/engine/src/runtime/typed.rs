@@ -1,0 +1,191 @@
+//! Components that export plain typed functions: which function each tool is, and how one is
+//! called, with arguments and answer as JSON.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
+use wasmtime::{Error, Result, Store};
+
+use super::bindings::PluginPre;
+use super::state::CallState;
+use super::value::{self, Misfit};
+use super::{ErrorKind, ToolError};
+use cofferdam_text::shorten;
+use cofferdam_plugin::check::TOOLS;
+use cofferdam_plugin::manifest::{Manifest, Tool};
+use cofferdam_plugin::typed::tool_name;
+
+/// How much of an error value is in the message, in bytes. All of it is in the detail.
+const MESSAGE: usize = 1_000;
+
+/// What the tools of a component are.
+pub(super) enum Tools {
+    /// Calls of the one function that takes a tool's name and JSON.
+    Json(PluginPre<CallState>),
+    /// Functions of their own.
+    Typed(Typed),
+}
+
+impl Tools {
+    /// The tools that a manifest speaks of.
+    ///
+    /// # Errors
+    /// A component that does not export them.
+    pub(super) fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> Result<Self> {
+        if pre.component().get_export_index(None, TOOLS).is_some() {
+            return PluginPre::new(pre.clone()).map(Self::Json);
+        }
+        let exported = exported(pre);
+        if exported.is_empty() {
+            return PluginPre::new(pre.clone()).map(Self::Json);
+        }
+        let mut functions = HashMap::new();
+        for Tool { name, .. } in &manifest.tools {
+            let wrong = |why: &str| Error::msg(format!("the tool '{name}': {why}"));
+            let mut found = exported.iter().filter(|exported| exported.tool == *name);
+            let function = match (found.next(), found.next()) {
+                (Some(function), None) => function,
+                (None, _) => return Err(wrong("no function that it exports has that name")),
+                _ => return Err(wrong("several functions that it exports have that name")),
+            };
+            let parameters = function.ty.params().map(|(_, ty)| ty);
+            value::check(parameters.chain(function.ty.results())).map_err(|why| wrong(&why))?;
+            functions.insert(name.clone(), function.index);
+        }
+        Ok(Self::Typed(Typed { pre: pre.clone(), functions }))
+    }
+}
+
+/// An exported function.
+struct Exported {
+    /// What its tool is called.
+    tool: String,
+    index: ComponentExportIndex,
+    ty: ComponentFunc,
+}
+
+/// The exported functions that have names of tools.
+fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
+    let component = pre.component();
+    let engine = component.engine();
+    let mut exported = Vec::new();
+    let mut found =
+        |interface: Option<(&str, &ComponentExportIndex)>, name: &str, ty: ComponentFunc| {
+            let tool = tool_name(interface.map(|(interface, _)| interface), name);
+            let index = component.get_export_index(interface.map(|(_, index)| index), name);
+            exported.extend(tool.zip(index).map(|(tool, index)| Exported { tool, index, ty }));
+        };
+    for (name, export) in component.component_type().exports(engine) {
+        match export.ty {
+            ComponentItem::ComponentFunc(ty) => found(None, name, ty),
+            ComponentItem::ComponentInstance(interface) => {
+                let Some(index) = component.get_export_index(None, name) else { continue };
+                for (function, export) in interface.exports(engine) {
+                    if let ComponentItem::ComponentFunc(ty) = export.ty {
+                        found(Some((name, &index)), function, ty);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    exported
+}
+
+/// A component whose tools are functions of their own.
+pub(super) struct Typed {
+    pre: InstancePre<CallState>,
+    functions: HashMap<String, ComponentExportIndex>,
+}
+
+impl Typed {
+    /// Calls a tool in a new instance. `args` is a JSON object with the function's parameters.
+    ///
+    /// # Errors
+    /// Whatever ends the instance.
+    pub(super) fn call(
+        &self,
+        store: &mut Store<CallState>,
+        tool: &str,
+        args: &str,
+    ) -> Result<Result<String, ToolError>> {
+        let missing = || Error::msg(format!("the component has no function for the tool '{tool}'"));
+        let index = self.functions.get(tool).ok_or_else(missing)?;
+        let args: Value =
+            serde_json::from_str(args).map_err(|error| Error::msg(error.to_string()))?;
+        let instance = self.pre.instantiate(&mut *store)?;
+        let function = instance.get_func(&mut *store, index).ok_or_else(missing)?;
+        let ty = function.ty(&*store);
+        let parameters = match value::arguments(&args, ty.params()) {
+            Ok(parameters) => parameters,
+            Err(misfit) => return Ok(Err(unfit(&misfit))),
+        };
+        let types: Vec<Type> = ty.results().collect();
+        let mut results = vec![Val::Bool(false); types.len()];
+        function.call(&mut *store, &parameters, &mut results)?;
+        let answer = match (results.first(), types.first()) {
+            (Some(value), Some(ty)) => answer(value, ty),
+            _ => Ok(json!({})),
+        };
+        Ok(answer.map(|answer| answer.to_string()))
+    }
+}
+
+/// What a function has answered: the value of a `result` that is one, or its error.
+fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
+    let named = |name: &str, value: &Val, ty: &Type| match value::to_json(value, ty) {
+        Ok(value) => Ok(json!({ name: value })),
+        Err(misfit) => Err(unwritable(&misfit)),
+    };
+    match (value, ty) {
+        (Val::Result(Ok(value)), Type::Result(result)) => match (value, result.ok()) {
+            (Some(value), Some(ty)) => named("result", value, &ty),
+            _ => Ok(json!({})),
+        },
+        (Val::Result(Err(error)), Type::Result(result)) => Err(match (error, result.err()) {
+            (Some(error), Some(ty)) => named("error", error, &ty)
+                .map_or_else(|wrong| wrong, |detail| failed(error, detail)),
+            _ => {
+                failure("FunctionError", "the function says that it failed, and not why".to_owned())
+            }
+        }),
+        (value, ty) => named("result", value, ty),
+    }
+}
+
+/// An error of a function as that of its tool. Agents branch on the code: of an enumeration or a
+/// variant it is the case.
+fn failed(error: &Val, detail: Value) -> ToolError {
+    let of_case = |case: &str, value: &Val| match value {
+        Val::String(text) => format!("{case}: {text}"),
+        _ => format!("{case}: {}", detail["error"]["value"]),
+    };
+    let (code, message) = match error {
+        // The message says all.
+        Val::String(text) => return failure("FunctionError", text.clone()),
+        Val::Enum(case) | Val::Variant(case, None) => (case.as_str(), case.clone()),
+        Val::Variant(case, Some(value)) => (case.as_str(), of_case(case, value)),
+        _ => ("FunctionError", detail["error"].to_string()),
+    };
+    ToolError { detail: Some(detail.to_string()), ..failure(code, shorten(&message, MESSAGE)) }
+}
+
+fn failure(code: &str, message: String) -> ToolError {
+    ToolError { kind: ErrorKind::Failed, code: code.to_owned(), message, detail: None }
+}
+
+/// Arguments that the schema allows, and the function's types do not.
+fn unfit(misfit: &Misfit) -> ToolError {
+    let message = format!("the arguments do not fit the function: {misfit}");
+    if misfit.is_too_much {
+        return ToolError { kind: ErrorKind::Limit, ..failure("TransferLimit", message) };
+    }
+    ToolError { kind: ErrorKind::InvalidArgs, ..failure("InvalidArguments", message) }
+}
+
+/// An answer that JSON can't say.
+fn unwritable(misfit: &Misfit) -> ToolError {
+    failure("UnrepresentableAnswer", format!("the answer can't be written as JSON: {misfit}"))
+}

@@ -1,0 +1,332 @@
+//! Asking the person at the client whether a call may be made: by an elicitation in the sessions
+//! of older revisions; since 2026-07-28 by answering that input is required, upon which the client
+//! makes the call again, with the person's answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rmcp::model::{
+    CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer};
+use uuid::Uuid;
+
+use super::connection::Connection;
+use super::slot::Slot;
+use cofferdam_engine::host::{Approver, Proposal, outdated};
+use cofferdam_text::neutralise;
+use cofferdam_core::outcome::{Failure, Status};
+use cofferdam_workspace::Fingerprint;
+
+/// What the question is called in a result that needs input.
+const QUESTION: &str = "approval";
+
+/// How long a person may think.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How many questions of sessions may be open at a time, in which a call waits for the answer.
+pub(super) const ASKED: usize = 64;
+
+/// How many other questions may be open at a time; the oldest one is forgotten.
+const OPEN: usize = 256;
+
+/// What of a diff, or of arguments, is shown, in bytes.
+const SHOWN: usize = 32 << 10;
+
+/// Why nobody is asked.
+const UNABLE: &str = "this call needs the yes of a person, and this client can't ask (it does not \
+                      support elicitation by forms)";
+
+/// Questions that clients will come back with.
+#[derive(Default)]
+pub(super) struct Pending(Mutex<HashMap<String, Question>>);
+
+struct Question {
+    /// Of the proposal that was shown.
+    digest: String,
+    /// The workspace when the person was asked.
+    tree: Option<Fingerprint>,
+    /// The role that it was asked under.
+    role: Option<String>,
+    asked: Instant,
+}
+
+impl Pending {
+    /// Notes a question and answers its handle.
+    fn ask(&self, proposal: &Proposal, role: Option<&str>) -> String {
+        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.retain(|_, question| question.asked.elapsed() < PATIENCE);
+        if questions.len() >= OPEN {
+            let oldest = questions.iter().min_by_key(|(_, question)| question.asked);
+            if let Some(oldest) = oldest.map(|(handle, _)| handle.clone()) {
+                questions.remove(&oldest);
+            }
+        }
+        let handle = Uuid::new_v4().to_string();
+        let (digest, tree, role) = (proposal.digest(), proposal.tree, role.map(str::to_owned));
+        let question = Question { digest, tree, role, asked: Instant::now() };
+        questions.insert(handle.clone(), question);
+        handle
+    }
+
+    /// Takes the open question of this handle. A question of another role stays open.
+    fn take(&self, handle: &str, role: Option<&str>) -> Option<Question> {
+        let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        questions.get(handle).filter(|question| question.role.as_deref() == role)?;
+        questions.remove(handle).filter(|question| question.asked.elapsed() < PATIENCE)
+    }
+}
+
+/// The person at a client, for one call.
+pub(super) struct Person {
+    pending: Arc<Pending>,
+    /// The call's, which it does not need while somebody thinks.
+    slot: Arc<Slot>,
+    connection: Connection,
+    /// The role that the call is made under.
+    role: Option<String>,
+    way: Way,
+    /// What the client hears in place of a result, if it comes to that.
+    reply: Mutex<Option<Reply>>,
+}
+
+/// What the client has to ask before the call is made, or what is wrong with its answer.
+type Reply = Result<InputRequiredResult, ErrorData>;
+
+/// How the person can be reached.
+enum Way {
+    /// Not at all, as the client said at the beginning.
+    None,
+    /// Not at all, as the client said with the call.
+    Undeclared,
+    /// By a request to the client.
+    Request(Peer<RoleServer>),
+    /// By the answer of the call.
+    Answer,
+    /// It was done: the handle and what the person said.
+    Answered(String, ElicitResult),
+}
+
+impl Person {
+    pub(super) fn new(
+        pending: Arc<Pending>,
+        slot: Arc<Slot>,
+        role: Option<&str>,
+        request: &mut CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Self {
+        let can = context.client_capabilities().is_some_and(|client| takes_forms(&client));
+        let stateless = context
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        let answer = request.input_responses.as_mut().and_then(|answers| answers.remove(QUESTION));
+        let answer = answer.and_then(|answer| serde_json::from_value(answer).ok());
+        let way = match (request.request_state.take(), answer) {
+            (Some(handle), Some(answer)) => Way::Answered(handle, answer),
+            _ if stateless && !can => Way::Undeclared,
+            _ if stateless => Way::Answer,
+            _ if !can => Way::None,
+            _ => Way::Request(context.peer.clone()),
+        };
+        let connection = Connection::of(&context.extensions);
+        let role = role.map(str::to_owned);
+        Self { pending, slot, connection, role, way, reply: Mutex::default() }
+    }
+
+    /// What the client hears in place of a result.
+    pub(super) fn reply(&self) -> Option<Reply> {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set_reply(&self, reply: Reply) {
+        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
+    }
+
+    async fn ask(&self, proposal: &Proposal) -> Result<Option<Fingerprint>, Failure> {
+        let params = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: message(proposal),
+            // Yes or no is all that is asked for, and every form has that.
+            requested_schema: ElicitationSchema::new(Default::default()),
+        };
+        match &self.way {
+            Way::None => Err(denied("ApprovalNeeded", UNABLE)),
+            // An error of the protocol since 2026-07-28, which clients can act on.
+            Way::Undeclared => {
+                let elicitation = ClientCapabilities::builder().enable_elicitation().build();
+                let mut error = ErrorData::missing_required_client_capability(elicitation);
+                error.message = UNABLE.into();
+                self.set_reply(Err(error));
+                Err(denied("ApprovalNeeded", UNABLE))
+            }
+            Way::Request(peer) => {
+                let asked = self.slot.aside(async {
+                    tokio::select! {
+                        asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)) => {
+                            asked.map_err(|error| error.to_string())
+                        }
+                        () = self.connection.silent.cancelled() => {
+                            Err("the client has closed the connection".to_owned())
+                        }
+                    }
+                });
+                let asked = asked.await.ok_or_else(|| {
+                    let message = format!(
+                        "{ASKED} questions wait for the yes of a person already; try again later"
+                    );
+                    denied("TooManyQuestions", &message)
+                })?;
+                decided(&asked.map_err(|error| {
+                    denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
+                })?)?;
+                Ok(proposal.tree)
+            }
+            Way::Answered(handle, answer) => {
+                match self.pending.take(handle, self.role.as_deref()) {
+                    Some(question) if question.digest == proposal.digest() => {
+                        decided(answer).map(|()| question.tree)
+                    }
+                    Some(_) => Err(outdated("")),
+                    // The protocol wants a state that is not the server's own to be an error.
+                    None => {
+                        let message = "the requestState is not that of an open question; make the call \
+                                   again without it and without an answer";
+                        self.set_reply(Err(ErrorData::invalid_params(message, None)));
+                        Err(denied("ApprovalUnknown", message))
+                    }
+                }
+            }
+            Way::Answer => {
+                let handle = self.pending.ask(proposal, self.role.as_deref());
+                let request = InputRequest::Elicitation(ElicitRequest::new(params));
+                let requests = [(QUESTION.to_owned(), request)].into();
+                self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
+                let message = "a person has to say yes first";
+                Err(Failure::new(Status::Skipped, "ApprovalPending", message))
+            }
+        }
+    }
+}
+
+impl Approver for Person {
+    fn approve<'a>(
+        &'a self,
+        proposal: &'a Proposal,
+    ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>> {
+        self.ask(proposal).boxed()
+    }
+
+    fn was_asked(&self) -> bool {
+        matches!(self.way, Way::Answered(..))
+    }
+}
+
+/// Whether a client shows forms: one that says nothing more of elicitation does, but not one that
+/// can only open an address.
+fn takes_forms(client: &ClientCapabilities) -> bool {
+    client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
+}
+
+fn decided(answer: &ElicitResult) -> Result<(), Failure> {
+    match answer.action {
+        ElicitationAction::Accept => Ok(()),
+        ElicitationAction::Decline => Err(denied("Declined", "the person said no")),
+        _ => Err(denied("Declined", "the person did not answer")),
+    }
+}
+
+fn denied(code: &str, message: &str) -> Failure {
+    Failure::new(Status::Denied, code, message)
+}
+
+/// What the person reads: the tool, and what it would change, or what it is called with. Characters
+/// that hide something are shown as escapes.
+fn message(proposal: &Proposal) -> String {
+    let Proposal { tool, args, diff, tree: _ } = proposal;
+    let (what, text) = match diff {
+        Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
+        Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
+        None => ("Its arguments", format!("{args:#}")),
+    };
+    let shown = &text[..text.floor_char_boundary(SHOWN)];
+    let rest = match text.len() - shown.len() {
+        0 => String::new(),
+        rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
+    };
+    format!("May {tool} be called? {what}:\n\n{}{rest}", neutralise(shown))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde_json::json;
+
+    use super::*;
+
+    fn proposal(diff: Option<&str>) -> Proposal {
+        Proposal {
+            tool: "shell.run_command".to_owned(),
+            args: json!({"command": "rm\u{202e} -r x"}),
+            diff: diff.map(|diff| diff.as_bytes().to_vec()),
+            tree: None,
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_once_and_for_what_was_shown() {
+        let pending = Pending::default();
+        let shown = proposal(None);
+        let digest =
+            |handle: &str, role| pending.take(handle, role).map(|question| question.digest);
+        let handle = pending.ask(&shown, None);
+        assert_eq!(digest(&handle, None), Some(shown.digest()));
+        assert_eq!(digest(&handle, None), None);
+        assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
+        assert_eq!(digest("made up", None), None);
+        let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown, None)).collect();
+        assert_eq!(digest(&handles[0], None), None);
+        assert_eq!(digest(&handles[OPEN], None), Some(shown.digest()));
+    }
+
+    #[test]
+    fn a_question_of_one_role_is_not_answered_under_another() {
+        let pending = Pending::default();
+        for (asked, others) in [(Some("a"), [None, Some("b")]), (None, [Some("a"), Some("b")])] {
+            let handle = pending.ask(&proposal(None), asked);
+            for other in others {
+                assert!(pending.take(&handle, other).is_none());
+            }
+            assert!(pending.take(&handle, asked).is_some());
+        }
+    }
+
+    #[test]
+    fn only_clients_that_show_forms_are_asked() {
+        for (client, can) in [
+            (json!({}), false),
+            (json!({"elicitation": {}}), true),
+            (json!({"elicitation": {"form": {}}}), true),
+            (json!({"elicitation": {"form": {}, "url": {}}}), true),
+            (json!({"elicitation": {"url": {}}}), false),
+        ] {
+            let capabilities: ClientCapabilities = serde_json::from_value(client.clone()).unwrap();
+            assert_eq!(takes_forms(&capabilities), can, "{client}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_hides_nothing() {
+        let text = message(&proposal(None));
+        assert!(text.starts_with("May shell.run_command be called? Its arguments:"), "{text}");
+        assert!(text.contains("\\u{202e}"), "{text}");
+        assert!(message(&proposal(Some("-a\n+b\n"))).ends_with("It changes:\n\n-a\n+b\n"));
+        assert!(message(&proposal(Some(""))).contains("It changes nothing. Its arguments:\n\n{"));
+        let long = message(&proposal(Some(&"x".repeat(SHOWN + 5))));
+        assert!(long.ends_with("ATTENTION: 5 more bytes are not shown."), "{}", long.len());
+    }
+}

@@ -1,0 +1,335 @@
+//! The MCP server: a host's tools for every client of the Model Context Protocol, on standard
+//! input and output or over HTTP. It serves revision 2026-07-28, which knows no sessions, and the
+//! older ones, which begin with `initialize`. Only what a client sees is decided here; what a call
+//! may do and how it runs is the host's business.
+//!
+//! Source: <https://modelcontextprotocol.io/specification>.
+
+mod approval;
+mod bodies;
+mod call;
+mod changes;
+mod connection;
+mod connections;
+mod http;
+mod message;
+mod offer;
+mod page;
+mod params;
+mod prompts;
+mod resources;
+mod results;
+mod sessions;
+mod slot;
+mod stdio;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
+    ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
+};
+use rmcp::service::{
+    NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
+    SubscriptionContext,
+};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use self::approval::Pending;
+use self::changes::Sessions;
+use self::offer::Offer;
+use self::page::{Listings, page};
+use self::results::Results;
+use self::slot::Slots;
+use self::stdio::Stdio;
+use cofferdam_engine::dispatch::Refusal;
+use cofferdam_engine::host::{Config, Host, OpenError};
+use cofferdam_workspace::line::Turns;
+use cofferdam_engine::runtime::blocking;
+use cofferdam_engine::telemetry::Telemetry;
+
+pub use http::{Access, HttpError, serve_http};
+
+/// How many calls of a client may wait for a free worker; one more is told that the server is busy.
+const WAITING: usize = 64;
+
+/// How long calls that are still running when the server stops get to end.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// How long a client may keep a list, in milliseconds. It changes when a person changes the
+/// settings or the plugins; clients that listen hear of that at once.
+const FRESH: u64 = 60 * 1000;
+
+/// A server that ended because something was wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The client said something other than MCP at the beginning.
+    #[error("the client did not begin as MCP does: {0}")]
+    Handshake(String),
+    /// The task that serves has failed.
+    #[error("the server failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+/// A server that goes on as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The settings or the plugins can't be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The role that is served is gone.
+    #[error("{0}")]
+    Role(#[from] Refusal),
+}
+
+/// A host as an MCP server, under one role. Clones serve the same host.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+    role: Option<String>,
+}
+
+/// What the servers of all roles have in common.
+struct Shared {
+    offer: watch::Sender<Arc<Offer>>,
+    sessions: Sessions,
+    slots: Slots,
+    /// Of what is work and no call.
+    works: Arc<Turns>,
+    results: Results,
+    listings: Listings<Resource>,
+    pending: Arc<Pending>,
+    /// Ends every call.
+    stopping: CancellationToken,
+}
+
+impl Server {
+    /// The tools of a role, or all of them. `stopping` ends every call.
+    ///
+    /// # Errors
+    /// An unknown role.
+    pub fn new(
+        host: Host,
+        role: Option<&str>,
+        stopping: CancellationToken,
+    ) -> Result<Self, Refusal> {
+        let workers = host.workers();
+        let offer = Offer::new(host);
+        offer.tools(role)?;
+        let shared = Shared {
+            offer: watch::Sender::new(Arc::new(offer)),
+            sessions: Sessions::default(),
+            slots: Slots::new(workers + WAITING),
+            works: Arc::new(Turns::new(workers)),
+            results: Results::default(),
+            listings: Listings::default(),
+            pending: Arc::default(),
+            stopping,
+        };
+        Ok(Self { shared: Arc::new(shared), role: role.map(str::to_owned) })
+    }
+
+    /// The same server under another role, with which it shares its workers.
+    ///
+    /// # Errors
+    /// An unknown role.
+    pub fn under(&self, role: &str) -> Result<Self, Refusal> {
+        self.offer().host.role(Some(role))?;
+        Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
+    }
+
+    /// What takes telemetry of its calls, where that is on.
+    pub fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        self.offer().host.telemetry().cloned()
+    }
+
+    /// What is served now. Whoever began with it ends with it.
+    fn offer(&self) -> Arc<Offer> {
+        Arc::clone(&self.shared.offer.borrow())
+    }
+
+    /// The tools of its role now.
+    fn tools(&self) -> Result<Arc<[Tool]>, ErrorData> {
+        let tools = self.offer().tools(self.role.as_deref());
+        tools.map_err(|refusal| ErrorData::invalid_request(refusal.feedback, None))
+    }
+
+    /// Goes on with other settings and plugins, and tells the clients whose lists have changed.
+    /// Calls that have begun end with what they began with.
+    ///
+    /// # Errors
+    /// See [`Host::renewed`]; settings that no longer have the server's own role. The server goes
+    /// on as it was then.
+    pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
+        let (old, role) = (self.offer(), self.role.clone());
+        let renewed = blocking(move || {
+            let new = Offer::new(old.host.renewed(config)?);
+            new.tools(role.as_deref())?;
+            Ok::<_, RenewError>((old, Arc::new(new)))
+        });
+        let (old, new) = renewed.await?;
+        self.shared.offer.send_replace(Arc::clone(&new));
+        self.shared.sessions.tell(&old, &new).await;
+        Ok(())
+    }
+
+    /// Serves one client on standard input and output, until it closes them or the server is
+    /// stopped. Calls have ended then.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub async fn serve_stdio(self) -> Result<(), ServeError> {
+        let stopping = self.shared.stopping.clone();
+        let (input, output) = rmcp::transport::io::stdio_pipes();
+        let (transport, writer) = Stdio::new(input, output, self.longest());
+        let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
+            Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
+            // A client that says nothing wants nothing.
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+                Ok(())
+            }
+            // Its own words would show the message as this program's source has it.
+            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                Err(ServeError::Handshake("its first message is no request".to_owned()))
+            }
+            Err(error) => Err(ServeError::Handshake(error.to_string())),
+        };
+        stopping.cancel();
+        tokio::join!(self.ended(), writer.end());
+        served
+    }
+
+    /// How long a message may be, in bytes.
+    fn longest(&self) -> usize {
+        self.offer().host.policy().limits().envelope
+    }
+
+    /// Waits until no call runs any more: what one was writing is written, or not at all.
+    async fn ended(&self) {
+        if tokio::time::timeout(LAST_CALLS, self.shared.slots.all()).await.is_err() {
+            tracing::warn!("a call did not end in time; what it changed is not kept");
+        }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let instructions = "Paths are relative to the workspace, or absolute inside of it. A call \
+                            that changes files does so as a whole, or not at all.";
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
+            .with_instructions(instructions)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let (tools, next_cursor) = page(&self.tools()?, request, |tool| tool.name.to_string())?;
+        let result = ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) };
+        Ok(result.with_ttl_ms(FRESH).with_cache_scope(page::SCOPE))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // It is large, and the library moves it about.
+        Box::pin(self.call(request, context)).await
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(params::refused(&request))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let (listings, role) = (&self.shared.listings, self.role.as_deref());
+        let (resources, next_cursor) = match request.and_then(|request| request.cursor) {
+            Some(cursor) => listings.next(role, &cursor)?,
+            None => {
+                let all = async |client| Ok(self.resources(client).await);
+                listings.first(role, self.at_work(&context, all).await?)
+            }
+        };
+        let result = ListResourcesResult::with_all_items(resources);
+        Ok(ListResourcesResult { next_cursor, ..result })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(self.resource_templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let read = async |client| self.read(client, &request.uri).await;
+        self.at_work(&context, read).await.map(ReadResourceResponse::from)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let all: Vec<Prompt> =
+            self.offer().prompts.iter().map(|(prompt, _)| prompt.clone()).collect();
+        let (prompts, next_cursor) = page(&all, request, |prompt| prompt.name.clone())?;
+        let result =
+            ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) };
+        Ok(result.with_ttl_ms(FRESH).with_cache_scope(page::SCOPE))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&self.offer().prompts, &request).map(GetPromptResponse::from)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.shared.sessions.add(context.peer, self.role.clone());
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        // Of what is asked for, the library takes what the capabilities name.
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        changes::listen(self, &context).await
+    }
+}

@@ -1,0 +1,118 @@
+//! Resources: the files of the workspace, the latest entries of the journal, large answers, and
+//! long output of programs.
+//!
+//! Files are read by the tools `files.glob` and `files.read_file`, as an agent would: what the role
+//! does not include, or its scope does not hold, is not there.
+
+use std::path::Path;
+
+use rmcp::ErrorData;
+use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use super::Server;
+use super::results;
+use cofferdam_engine::host::RunOptions;
+use cofferdam_workspace::line::Client;
+use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_engine::runtime::blocking;
+
+/// The address of the journal.
+const JOURNAL: &str = "cofferdam://journal";
+
+/// How many entries of the journal are shown.
+const ENTRIES: usize = 200;
+
+impl Server {
+    /// Everything that can be named: the latest large answers, the journal, files by name.
+    pub(super) async fn resources(&self, client: Client) -> Vec<Resource> {
+        let mut resources = self.shared.results.list(self.role.as_deref());
+        if self.role.is_none() {
+            resources.push(
+                Resource::new(JOURNAL, "Journal")
+                    .with_description("How the latest calls here ended, as JSON lines.")
+                    .with_mime_type("application/jsonl"),
+            );
+        }
+        let found = self.ask(client, "files.glob", ("pattern", "**/*")).await.unwrap_or_default();
+        let mut files: Vec<&str> =
+            found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        files.sort_unstable();
+        let offer = self.offer();
+        let workspace = offer.host.workspace().path();
+        resources.extend(files.into_iter().filter_map(|path| {
+            let uri = Url::from_file_path(path).ok()?;
+            let name = Path::new(path).strip_prefix(workspace).ok()?;
+            Some(Resource::new(uri, name.to_string_lossy()))
+        }));
+        resources
+    }
+
+    pub(super) fn resource_templates(&self) -> Vec<ResourceTemplate> {
+        let workspace = Url::from_directory_path(self.offer().host.workspace().path());
+        let file = workspace.ok().map(|workspace| {
+            ResourceTemplate::new(format!("{workspace}{{+path}}"), "File")
+                .with_description("A text file of the workspace.")
+        });
+        let result = ResourceTemplate::new(results::TEMPLATE, "Answer").with_description(
+            "A large answer of a call, or what a program of it printed, or a part, in bytes.",
+        );
+        file.into_iter().chain([result]).collect()
+    }
+
+    pub(super) async fn read(
+        &self,
+        client: Client,
+        uri: &str,
+    ) -> Result<ReadResourceResult, ErrorData> {
+        let unknown = |why: String| ErrorData::resource_not_found(why, Some(json!({"uri": uri})));
+        let text = |text: String, kind: &str| {
+            let contents = ResourceContents::text(text, uri).with_mime_type(kind);
+            Ok(ReadResourceResult::new(vec![contents]))
+        };
+        if uri == JOURNAL && self.role.is_none() {
+            let offer = self.offer();
+            let latest = blocking(move || offer.host.journal().latest(ENTRIES, |_| true)).await;
+            let (entries, _) = latest.map_err(|error| unknown(error.to_string()))?;
+            let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
+            return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
+        }
+        let (server, wanted) = (self.clone(), uri.to_owned());
+        let kept = blocking(move || {
+            let (offer, role) = (server.offer(), server.role.as_deref());
+            server.shared.results.read(offer.host.workspace(), role, &wanted)
+        });
+        let kept = kept.await.map_err(unknown)?;
+        if let Some(kept) = kept {
+            return text(kept.text, kept.mime_type);
+        }
+        let path = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
+        let path = path.and_then(|url| url.to_file_path().ok());
+        let Some(path) = path.as_deref().and_then(Path::to_str) else {
+            return Err(unknown(format!("there is no resource {uri} here")));
+        };
+        match self.ask(client, "files.read_file", ("path", path)).await {
+            Ok(file) => text(file["content"].as_str().unwrap_or_default().to_owned(), "text/plain"),
+            Err(failure) => Err(unknown(format!("{}: {}", failure.code, failure.message))),
+        }
+    }
+
+    /// The answer of a tool that the server itself calls, under its role.
+    async fn ask(
+        &self,
+        client: Client,
+        tool: &str,
+        (name, value): (&str, &str),
+    ) -> Result<Value, Failure> {
+        let args = Map::from_iter([(name.to_owned(), value.into())]);
+        let options = RunOptions { role: self.role.clone(), client, ..RunOptions::default() };
+        match self.offer().host.call_parsed(tool, args, &options).await {
+            Ok(single) => match single.answer.outcome {
+                Outcome::Executed(answer) => Ok(answer),
+                Outcome::Failed(failure) => Err(failure),
+            },
+            Err(refusal) => Err(Failure::new(Status::Error, "Refused", refusal.feedback)),
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! Answers that are too large for a model's context: they are kept for a while as resources, and
+//! the client gets a link with the beginning, the size, and how to read on. The same for what
+//! programs printed and their tools did not get: that is in files of the workspace.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use serde_json::{Map, Value, json};
+use url::Url;
+use uuid::Uuid;
+
+use cofferdam_workspace::{KeptOutput, Workspace};
+
+/// What of a large answer is shown at once, in bytes.
+const BEGINNING: usize = 4 << 10;
+
+/// What is kept of answers, in bytes; the oldest go first.
+const KEPT: usize = 64 << 20;
+
+/// How many things are named, in memory or not.
+const MOST: usize = 1000;
+
+/// How much of a program's output is read at once, in bytes.
+const AT_ONCE: u64 = 8 << 20;
+
+/// What the addresses of answers begin with.
+const ADDRESS: &str = "cofferdam://results/";
+
+/// Addresses of answers, as a URI template (RFC 6570).
+pub(super) const TEMPLATE: &str = "cofferdam://results/{id}{?offset,length}";
+
+/// The large answers of a server, the latest ones.
+#[derive(Default)]
+pub(super) struct Results(Mutex<VecDeque<Kept>>);
+
+#[derive(Clone)]
+struct Kept {
+    id: String,
+    name: String,
+    role: Option<String>,
+    content: Content,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// An answer.
+    Text(Arc<str>),
+    /// What a program printed.
+    Output(KeptOutput),
+}
+
+/// What stands at an address, or a part of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) text: String,
+    pub(super) mime_type: &'static str,
+}
+
+impl Kept {
+    fn resource(&self) -> Resource {
+        Resource::new(format!("{ADDRESS}{}", self.id), &self.name)
+            .with_mime_type(self.mime_type())
+            .with_size(self.bytes())
+    }
+
+    fn mime_type(&self) -> &'static str {
+        match self.content {
+            Content::Text(_) => "application/json",
+            Content::Output(_) => "text/plain",
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Text(text) => text.len() as u64,
+            Content::Output(output) => output.bytes,
+        }
+    }
+
+    /// What of it is in memory, in bytes.
+    fn held(&self) -> usize {
+        match &self.content {
+            Content::Text(text) => text.len(),
+            Content::Output(_) => 0,
+        }
+    }
+}
+
+impl Results {
+    /// An answer within `budget` bytes as it is, as structure and as text for clients that don't
+    /// look at that; a larger one as a link.
+    pub(super) fn result(
+        &self,
+        tool: &str,
+        role: Option<&str>,
+        answer: Value,
+        budget: usize,
+    ) -> CallToolResult {
+        let (content, stored) = self.shown(tool, role, answer.to_string(), budget);
+        let mut result = CallToolResult::success(content);
+        result.structured_content = Some(stored.unwrap_or(answer));
+        result
+    }
+
+    /// A failure with what is known of it, which is bounded as an answer is.
+    pub(super) fn failure(
+        &self,
+        tool: &str,
+        role: Option<&str>,
+        message: String,
+        detail: Option<Value>,
+        budget: usize,
+    ) -> CallToolResult {
+        let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
+        if let Some(detail) = detail {
+            result.content.extend(self.shown(tool, role, detail.to_string(), budget).0);
+        }
+        result
+    }
+
+    /// A text as content, and what stands for it as structure if it is kept.
+    fn shown(
+        &self,
+        tool: &str,
+        role: Option<&str>,
+        text: String,
+        budget: usize,
+    ) -> (Vec<ContentBlock>, Option<Value>) {
+        if text.len() <= budget {
+            return (vec![ContentBlock::text(text)], None);
+        }
+        let text: Arc<str> = text.into();
+        let content = Content::Text(Arc::clone(&text));
+        let resource = self.keep(format!("Answer of {tool}"), role, content);
+        let end = text.floor_char_boundary(BEGINNING);
+        let note = format!(
+            "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {}, \
+             and {}?offset={end}&length={budget} goes on from here. It is kept for a while. Calls \
+             that ask for less answer at once.]",
+            &text[..end],
+            text.len(),
+            resource.uri,
+            resource.uri,
+        );
+        let stored = json!({"stored": {"uri": resource.uri, "bytes": text.len()}});
+        (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
+    }
+
+    /// Adds to a result what its programs printed, besides what the tool made of it.
+    pub(super) fn add_outputs(
+        &self,
+        result: &mut CallToolResult,
+        role: Option<&str>,
+        outputs: Vec<KeptOutput>,
+        budget: usize,
+    ) {
+        let mut note = String::new();
+        let mut links = Vec::new();
+        for output in outputs {
+            let name = format!("Output of {} ({})", output.program, output.stream());
+            let KeptOutput { program, bytes, .. } = &output;
+            let _ =
+                write!(note, "[{program} printed {bytes} bytes to {}: all of it", output.stream());
+            let resource = self.keep(name, role, Content::Output(output));
+            let _ = writeln!(note, " is {0}, a part {0}?offset=0&length={budget}.]", resource.uri);
+            links.push(ContentBlock::resource_link(resource));
+        }
+        if !links.is_empty() {
+            result.content.push(ContentBlock::text(note));
+            result.content.extend(links);
+        }
+    }
+
+    fn keep(&self, name: String, role: Option<&str>, content: Content) -> Resource {
+        let id = Uuid::new_v4().to_string();
+        let result = Kept { id, name, role: role.map(str::to_owned), content };
+        let resource = result.resource();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push_back(result);
+        while kept.len() > MOST
+            || kept.len() > 1 && kept.iter().map(Kept::held).sum::<usize>() > KEPT
+        {
+            kept.pop_front();
+        }
+        resource
+    }
+
+    /// What is kept for a role.
+    pub(super) fn list(&self, role: Option<&str>) -> Vec<Resource> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = kept.iter().filter(|result| result.role.as_deref() == role);
+        own.map(Kept::resource).collect()
+    }
+
+    /// The text at an address, or the part of it that `offset` and `length` name, in bytes. `None`
+    /// where nothing is kept for this role.
+    ///
+    /// # Errors
+    /// An invalid part, or one that is too large; output that can't be read any more.
+    pub(super) fn read(
+        &self,
+        workspace: &Workspace,
+        role: Option<&str>,
+        uri: &str,
+    ) -> Result<Option<Part>, String> {
+        let Some(id) = uri.strip_prefix(ADDRESS) else { return Ok(None) };
+        let id = id.split('?').next().unwrap_or_default();
+        let result = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter().find(|result| result.id == id && result.role.as_deref() == role).cloned()
+        };
+        let Some(result) = result else { return Ok(None) };
+        let url = Url::parse(uri).map_err(|error| error.to_string())?;
+        let bytes = result.bytes();
+        let (mut offset, mut length) = (0, bytes);
+        for (name, value) in url.query_pairs() {
+            let number = value.parse().map_err(|_| format!("{name}={value} is no number of bytes"));
+            match name.as_ref() {
+                "offset" => offset = number?,
+                "length" => length = number?,
+                other => return Err(format!("'{other}' is neither offset nor length")),
+            }
+        }
+        if offset > bytes {
+            return Err(format!("there are {bytes} bytes, so none at {offset}"));
+        }
+        let text = match &result.content {
+            Content::Text(text) => {
+                let place =
+                    |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
+                text[place(offset)..place(offset.saturating_add(length))].to_owned()
+            }
+            Content::Output(output) => printed(workspace, output, offset, length)?,
+        };
+        Ok(Some(Part { text, mime_type: result.mime_type() }))
+    }
+}
+
+/// A part of what a program printed, cut where text can be cut: parts that follow each other are
+/// the whole.
+fn printed(
+    workspace: &Workspace,
+    output: &KeptOutput,
+    offset: u64,
+    length: u64,
+) -> Result<String, String> {
+    let length = length.min(output.bytes - offset);
+    if length > AT_ONCE {
+        return Err(format!(
+            "{length} bytes are more than are read at once, {AT_ONCE}; ask for a part: \
+             ?offset={offset}&length={AT_ONCE}"
+        ));
+    }
+    // Some more on both sides, to see where a character begins.
+    let from = offset.saturating_sub(CHARACTER);
+    let around = workspace.output(&output.name, from, offset - from + length + 1);
+    let (bytes, _) = around
+        .map_err(|error| format!("{}: {error}", output.name))?
+        .ok_or_else(|| format!("{} has made room for later output", output.name))?;
+    let place = |at: u64| beginning(&bytes, usize::try_from(at - from).unwrap_or(usize::MAX));
+    let part = &bytes[place(offset)..place(offset + length)];
+    Ok(String::from_utf8_lossy(part).into_owned())
+}
+
+/// How many bytes of a character may come before its last one.
+const CHARACTER: u64 = 3;
+
+/// Where the character begins that the byte at `at` belongs to.
+fn beginning(bytes: &[u8], at: usize) -> usize {
+    let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let first = (at.saturating_sub(CHARACTER as usize)..=at).rev().find(|at| !continues(*at));
+    first.unwrap_or(at).min(bytes.len())
+}
+
+/// A tool, as MCP shows it, whose output schema allows a link in place of the answer. A schema in
+/// which references would mean something else then is left out.
+pub(super) fn widened(mut tool: Value) -> Value {
+    let Some(fields) = tool.as_object_mut() else { return tool };
+    let Some(Value::Object(mut answer)) = fields.shift_remove("outputSchema") else { return tool };
+    let definitions = answer.shift_remove("$defs");
+    if refers_elsewhere(&Value::Object(answer.clone()))
+        || definitions.as_ref().is_some_and(refers_elsewhere)
+    {
+        return tool;
+    }
+    let stored = json!({
+        "description": "An answer too large for this: a resource.",
+        "properties": {"stored": {
+            "type": "object",
+            "properties": {"uri": {"type": "string"}, "bytes": {"type": "integer"}},
+            "required": ["uri", "bytes"],
+        }},
+        "required": ["stored"],
+        "additionalProperties": false,
+    });
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), "object".into());
+    schema.insert("anyOf".to_owned(), json!([answer, stored]));
+    schema.extend(definitions.map(|definitions| ("$defs".to_owned(), definitions)));
+    fields.insert("outputSchema".to_owned(), schema.into());
+    tool
+}
+
+/// Whether a schema refers to anything but the root's definitions.
+fn refers_elsewhere(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value) {
+            ("$ref", Value::String(to)) => !to.starts_with("#/$defs/"),
+            ("$dynamicRef" | "$anchor" | "$dynamicAnchor" | "$id", _) => true,
+            (_, value) => refers_elsewhere(value),
+        }),
+        Value::Array(items) => items.iter().any(refers_elsewhere),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use cofferdam_workspace::Secret;
+
+    fn place() -> (tempfile::TempDir, Workspace) {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
+        (directory, workspace)
+    }
+
+    #[test]
+    fn a_large_answer_is_kept_for_its_role_and_read_in_parts() {
+        let (_directory, workspace) = place();
+        let results = Results::default();
+        let answer = json!({"text": "é".repeat(20_000)});
+        let whole = answer.to_string();
+        let result = results.result("files.read", Some("reader"), answer, 1000);
+        let stored = &result.structured_content.unwrap()["stored"];
+        assert_eq!(stored["bytes"], whole.len());
+        let uri = stored["uri"].as_str().unwrap();
+        let listed = results.list(Some("reader"));
+        assert_eq!((listed.len(), listed[0].uri.as_str()), (1, uri));
+        let read = |role, uri: &str| {
+            results.read(&workspace, role, uri).map(|part| part.map(|part| part.text))
+        };
+        assert_eq!(read(Some("reader"), uri), Ok(Some(whole.clone())));
+        let mut parts = String::new();
+        while parts.len() < whole.len() {
+            let part = format!("{uri}?offset={}&length=999", parts.len());
+            parts += &read(Some("reader"), &part).unwrap().unwrap();
+        }
+        assert_eq!(parts, whole);
+        assert_eq!(read(None, uri), Ok(None));
+        assert_eq!(read(Some("main"), uri), Ok(None));
+        assert!(results.list(None).is_empty());
+        for (query, complaint) in
+            [("?offset=x", "offset=x"), ("?from=1", "'from'"), ("?offset=99999999", "none at")]
+        {
+            let error = read(Some("reader"), &format!("{uri}{query}")).unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_failure_is_kept_as_well() {
+        let (_directory, workspace) = place();
+        let results = Results::default();
+        let failure = |detail| {
+            let message = "ExitCode: it failed".to_owned();
+            serde_json::to_value(results.failure("a.b", None, message, detail, 1000)).unwrap()
+        };
+        let short = failure(Some(json!({"stdout": "x"})));
+        assert_eq!(short["isError"], true);
+        assert_eq!(short["content"][1]["text"], r#"{"stdout":"x"}"#);
+        assert_eq!(failure(None)["content"].as_array().unwrap().len(), 1);
+        let detail = json!({"stdout": "x".repeat(20_000)});
+        let long = failure(Some(detail.clone()));
+        assert_eq!(long["content"][0]["text"], "ExitCode: it failed");
+        assert!(long["content"][1]["text"].as_str().unwrap().len() < 5_000);
+        let uri = long["content"][2]["uri"].as_str().unwrap();
+        let read = results.read(&workspace, None, uri).unwrap().unwrap();
+        assert_eq!((read.text, read.mime_type), (detail.to_string(), "application/json"));
+    }
+
+    #[test]
+    fn what_programs_printed_is_linked_and_read_in_parts() {
+        let (_directory, workspace) = place();
+        let results = Results::default();
+        let mut printed = "aé€😀".repeat(10).into_bytes();
+        printed.extend(b"\xff\x80\x80\x80\x80\x80 end");
+        let mut spill = workspace.spill("a.1.stderr").unwrap();
+        spill.write(&printed).unwrap();
+        let bytes = spill.keep().unwrap();
+        let output = |name: &str, bytes| KeptOutput {
+            name: name.to_owned(),
+            program: "bash".to_owned(),
+            bytes,
+        };
+        let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
+        let mut result = results.result("a.b", Some("reader"), json!({"text": "x"}), 1000);
+        results.add_outputs(&mut result, Some("reader"), outputs, 1000);
+        let result = serde_json::to_value(result).unwrap();
+        let content = result["content"].as_array().unwrap();
+        assert_eq!(result["structuredContent"], json!({"text": "x"}));
+        assert_eq!((content.len(), &content[2]["name"]), (4, &json!("Output of bash (stderr)")));
+        let uri = content[2]["uri"].as_str().unwrap();
+        let note = content[1]["text"].as_str().unwrap();
+        assert!(note.contains(&format!("bash printed {bytes} bytes to stderr")), "{note}");
+        assert!(note.contains(&format!("{uri}?offset=0&length=1000")), "{note}");
+        let read = |uri: &str| results.read(&workspace, Some("reader"), uri);
+        let whole = read(uri).unwrap().unwrap();
+        let wanted = String::from_utf8_lossy(&printed).into_owned();
+        assert_eq!((&whole.text, whole.mime_type), (&wanted, "text/plain"));
+        for length in 1..20 {
+            let part = |at: u64| read(&format!("{uri}?offset={at}&length={length}"));
+            let ats = (0..bytes).step_by(length);
+            let parts: String = ats.map(|at| part(at).unwrap().unwrap().text).collect();
+            assert_eq!(parts, wanted, "parts of {length}");
+        }
+        assert_eq!(results.read(&workspace, None, uri), Ok(None));
+        let gone = content[3]["uri"].as_str().unwrap();
+        for (uri, complaint) in [
+            (format!("{uri}?offset=9999"), "none at 9999"),
+            (gone.to_owned(), "more than are read at once"),
+            (format!("{gone}?length=5"), "gone.1.stdout has made room"),
+        ] {
+            let error = read(&uri).unwrap_err();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_answers_make_room() {
+        let (_directory, workspace) = place();
+        let results = Results::default();
+        let large = "x".repeat(KEPT / 3);
+        let uris: Vec<String> = (0..4)
+            .map(|_| {
+                let result = results.result("a.b", None, json!({"text": large}), 10);
+                let stored = &result.structured_content.unwrap()["stored"];
+                stored["uri"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        let is_there = |uri: &String| results.read(&workspace, None, uri).unwrap().is_some();
+        let there: Vec<bool> = uris.iter().map(is_there).collect();
+        assert_eq!(there, [false, false, true, true]);
+    }
+
+    #[test]
+    fn an_output_schema_allows_the_link_and_keeps_its_references() {
+        let tool = |schema: Value| widened(json!({"name": "a", "outputSchema": schema}));
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/a"}},
+            "required": ["a"],
+            "$defs": {"a": {"type": "string"}},
+        });
+        let schema = cofferdam_core::schema::Schema::compile(tool(schema)["outputSchema"].clone()).unwrap();
+        let stored = json!({"stored": {"uri": "cofferdam://results/1", "bytes": 1}});
+        for (answer, fits) in [
+            (json!({"a": "x"}), true),
+            (stored, true),
+            (json!({"a": 1}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(schema.problems(&answer, "").is_empty(), fits, "{answer}");
+        }
+        let elsewhere = json!({"type": "object", "properties": {"a": {"$ref": "#"}}});
+        assert_eq!(tool(elsewhere), json!({"name": "a"}));
+    }
+}

@@ -1,0 +1,159 @@
+//! Compiled code on disk. It runs with the host's own rights, so it is the host's own: in a
+//! directory that only the user may enter, named by what it was made from, and authenticated
+//! with a key that only the user can read. Anything that does not fit is compiled again.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the cache is a directory of the user's, outside of any workspace"
+)]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+use super::digest::Digest;
+use cofferdam_workspace::private::{self, KEY};
+
+/// What the names of compiled code end in.
+const EXTENSION: &str = "cwasm";
+
+/// Length of the authentication code at the end of a file, in bytes.
+const MAC: usize = 32;
+
+/// A directory of compiled code.
+pub struct CodeCache {
+    directory: PathBuf,
+    key: [u8; KEY],
+}
+
+impl CodeCache {
+    /// Opens the cache, creating directory and key where they are missing.
+    ///
+    /// # Errors
+    /// A directory that can't be made, or that others may enter.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let key = private::key(directory)?;
+        Ok(Self { directory: directory.to_owned(), key })
+    }
+
+    /// The file with the compiled code of `component` for an engine with `settings`, made by
+    /// `compile` where it is missing or not authentic.
+    ///
+    /// # Errors
+    /// Those of `compile`; a cache that can't be written.
+    pub fn get<E: From<io::Error>>(
+        &self,
+        component: &[u8],
+        settings: &str,
+        compile: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<PathBuf, E> {
+        let parts = Sha256::new().chain_update(settings).chain_update([0]).chain_update(component);
+        let name = Digest::from(parts).hex();
+        let path = self.directory.join(format!("{name}.{EXTENSION}"));
+        if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
+            return Ok(path);
+        }
+        let code = compile()?;
+        let mac = self.mac(&name, &code).finalize().into_bytes();
+        private::write(&self.directory, &path, &[&code, &mac])?;
+        Ok(path)
+    }
+
+    /// The files of compiled code, with their sizes in bytes.
+    ///
+    /// # Errors
+    /// A directory that can't be read.
+    pub fn files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                // It may be gone by now.
+                if let Ok(metadata) = fs::metadata(&path) {
+                    files.push((path, metadata.len()));
+                }
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Removes all compiled code; it is made again where it is needed. Hosts that run keep what
+    /// they have loaded. Answers what was removed, as [`files`](Self::files) does.
+    ///
+    /// # Errors
+    /// A file that can't be removed.
+    pub fn clear(&self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let files = self.files()?;
+        for (path, _) in &files {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(files)
+    }
+
+    fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
+        bytes
+            .split_last_chunk::<MAC>()
+            .is_some_and(|(code, mac)| self.mac(name, code).verify_slice(mac).is_ok())
+    }
+
+    fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length");
+        mac.update(name.as_bytes());
+        mac.update(code);
+        mac
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn code_is_made_once_and_again_when_it_was_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = CodeCache::open(&directory.path().join("cache")).unwrap();
+        let made = Cell::new(0);
+        let get = |cache: &CodeCache, settings| {
+            cache
+                .get::<io::Error>(b"component", settings, || {
+                    made.set(made.get() + 1);
+                    Ok(b"code".to_vec())
+                })
+                .unwrap()
+        };
+        let path = get(&cache, "a");
+        get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
+        assert_eq!(made.get(), 1);
+
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[0] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        get(&cache, "a");
+        assert_eq!(made.get(), 2);
+
+        // Authentic, but in the place of another file.
+        let other = get(&cache, "b");
+        assert_eq!(made.get(), 3);
+        fs::copy(&other, &path).unwrap();
+        get(&cache, "a");
+        assert_eq!(made.get(), 4);
+
+        let files = cache.files().unwrap();
+        assert_eq!(files.len(), 2);
+        assert_eq!(cache.clear().unwrap(), files);
+        assert_eq!(cache.files().unwrap(), []);
+        // The key stays: what is made from now on is authentic for whoever has it.
+        get(&cache, "a");
+        get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
+        assert_eq!(made.get(), 5);
+    }
+}

@@ -1,0 +1,212 @@
+//! Plugins in OCI registries (OCI distribution-spec and image-spec 1.1), in the form that other
+//! WebAssembly hosts use, too: a manifest with one layer `application/wasm` and a config
+//! `application/vnd.wasm.config.v0+json` (CNCF TAG Runtime, "Wasm OCI Artifact layout").
+//!
+//! | module | is for |
+//! |---|---|
+//! | [`credentials`] | what `docker login` has kept |
+//! | [`session`] | requests to one repository, with what proves who asks |
+
+mod credentials;
+mod session;
+
+use std::collections::BTreeMap;
+
+use hyper::header::{self, HeaderName};
+use hyper::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+pub use credentials::{Credentials, CredentialsError};
+use session::Session;
+pub use session::{Login, tokens};
+
+use super::{FetchError, Fetched};
+use crate::http::Client;
+use crate::digest::Digest;
+use crate::registry::MAX_COMPONENT;
+use crate::source::{Reference, Version};
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+const LAYER: &str = "application/wasm";
+
+/// The annotation of the layer that holds its signature in minisign's format.
+const SIGNATURE: &str = "cofferdam.minisig";
+
+/// How large a manifest may be, in bytes (distribution-spec, "Pushing Manifests").
+const MAX_MANIFEST: u64 = 4 << 20;
+
+/// How large an answer about an upload may be, in bytes.
+const MAX_ANSWER: u64 = 64 << 10;
+
+/// What is published.
+#[derive(Debug, Clone, Copy)]
+pub struct Artifact<'a> {
+    /// The packed component.
+    pub bytes: &'a [u8],
+    /// Its signature in minisign's format.
+    pub signature: Option<&'a str>,
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// What it is for.
+    pub description: &'a str,
+    /// SPDX expression.
+    pub license: Option<&'a str>,
+    /// The interfaces that it imports.
+    pub imports: &'a [String],
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+}
+
+impl Descriptor {
+    fn new(media_type: &str, content: &[u8]) -> Self {
+        Self {
+            media_type: media_type.to_owned(),
+            digest: Digest::of(content).to_string(),
+            size: content.len() as u64,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+/// Gets what a reference names.
+pub async fn pull(
+    client: &Client,
+    login: Login,
+    reference: &Reference,
+) -> Result<Fetched, FetchError> {
+    let mut session = Session::new(client, login, reference, "pull");
+    let wanted = match &reference.version {
+        Version::Tag(tag) => tag.clone(),
+        Version::Digest(digest) => digest.to_string(),
+    };
+    let accept = [(header::ACCEPT, MANIFEST.to_owned())];
+    let answer = session.get(&format!("manifests/{wanted}"), &accept, MAX_MANIFEST).await?;
+    if let Version::Digest(wanted) = reference.version {
+        check(reference, &answer, wanted)?;
+    }
+    let manifest: Manifest = serde_json::from_slice(&answer)
+        .map_err(|error| FetchError::answer(reference, format!("its manifest: {error}")))?;
+    let [layer] = manifest.layers.as_slice() else {
+        let why = format!("{} layers, where a plugin is one", manifest.layers.len());
+        return Err(FetchError::answer(reference, why));
+    };
+    if layer.media_type != LAYER {
+        let found = cofferdam_text::shorten(&layer.media_type, 80);
+        let why = format!("its content is {found}, where a plugin is {LAYER}");
+        return Err(FetchError::answer(reference, why));
+    }
+    if layer.size > MAX_COMPONENT {
+        return Err(FetchError::TooLarge { place: reference.to_string() });
+    }
+    let digest: Digest =
+        layer.digest.parse().map_err(|error| FetchError::answer(reference, error))?;
+    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT).await?;
+    check(reference, &bytes, digest)?;
+    let signature = layer.annotations.get(SIGNATURE).cloned();
+    Ok(Fetched { signature, bytes })
+}
+
+fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), FetchError> {
+    let found = Digest::of(content);
+    if found == wanted {
+        return Ok(());
+    }
+    Err(FetchError::Digest { place: reference.to_string(), found, wanted })
+}
+
+/// Publishes a plugin under a tag. Answers the digest of its manifest.
+pub async fn push(
+    client: &Client,
+    login: Login,
+    reference: &Reference,
+    artifact: &Artifact<'_>,
+) -> Result<Digest, FetchError> {
+    let Version::Tag(tag) = &reference.version else {
+        return Err(FetchError::answer(reference, "what is published needs a tag: NAME:TAG"));
+    };
+    let mut session = Session::new(client, login, reference, "pull,push");
+    let mut layer = Descriptor::new(LAYER, artifact.bytes);
+    if let Some(signature) = artifact.signature {
+        layer.annotations.insert(SIGNATURE.to_owned(), signature.to_owned());
+    }
+    let config = serde_json::to_vec(&json!({
+        "architecture": "wasm",
+        "os": "wasip2",
+        "layerDigests": [layer.digest],
+        "component": {"exports": [], "imports": artifact.imports},
+    }))
+    .map_err(|error| FetchError::answer(reference, error))?;
+    upload(&mut session, reference, artifact.bytes).await?;
+    upload(&mut session, reference, &config).await?;
+    let mut annotations = json!({
+        "org.opencontainers.image.title": artifact.name,
+        "org.opencontainers.image.version": artifact.version,
+        "org.opencontainers.image.description": artifact.description,
+    });
+    if let Some(license) = artifact.license {
+        annotations["org.opencontainers.image.licenses"] = license.into();
+    }
+    let manifest = serde_json::to_vec(&json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": Descriptor::new(CONFIG, &config),
+        "layers": [layer],
+        "annotations": annotations,
+    }))
+    .map_err(|error| FetchError::answer(reference, error))?;
+    let digest = Digest::of(&manifest);
+    let place = session.address(&format!("manifests/{tag}"))?;
+    let content_type = [(header::CONTENT_TYPE, MANIFEST.to_owned())];
+    let answer =
+        session.send(Method::PUT, place, &content_type, manifest.into(), MAX_ANSWER).await?;
+    session.expect(&answer, StatusCode::CREATED)?;
+    Ok(digest)
+}
+
+/// Uploads content, unless the repository has it.
+async fn upload(
+    session: &mut Session<'_>,
+    reference: &Reference,
+    content: &[u8],
+) -> Result<(), FetchError> {
+    const NONE: &[(HeaderName, String)] = &[];
+    let digest = Digest::of(content);
+    let place = session.address(&format!("blobs/{digest}"))?;
+    let known = session.send(Method::HEAD, place, NONE, Default::default(), MAX_ANSWER).await?;
+    if known.status == StatusCode::OK {
+        return Ok(());
+    }
+    let place = session.address("blobs/uploads/")?;
+    let begun =
+        session.send(Method::POST, place.clone(), NONE, Default::default(), MAX_ANSWER).await?;
+    session.expect(&begun, StatusCode::ACCEPTED)?;
+    let location = begun.header(header::LOCATION).and_then(|location| place.join(location));
+    let mut location = location
+        .filter(|location| location.origin == reference.registry)
+        .ok_or_else(|| FetchError::answer(reference, "it takes uploads at no place of its own"))?;
+    let separator = if location.path.contains('?') { '&' } else { '?' };
+    location.path.push_str(&format!("{separator}digest={digest}"));
+    let content_type = [(header::CONTENT_TYPE, "application/octet-stream".to_owned())];
+    let content = bytes::Bytes::copy_from_slice(content);
+    let answer = session.send(Method::PUT, location, &content_type, content, MAX_ANSWER).await?;
+    session.expect(&answer, StatusCode::CREATED)
+}

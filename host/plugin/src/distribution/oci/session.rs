@@ -1,0 +1,277 @@
+//! Requests to one repository of a registry, with what proves who asks: what the registry demands
+//! once (distribution-spec, "Authentication"; the token protocol is distribution's, "Token
+//! Authentication Specification") is sent with every later request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hyper::header::{self, HeaderName};
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+
+use super::{Credentials, FetchError, MAX_ANSWER};
+use crate::http::{Answer, Client, Request};
+use cofferdam_text::{neutralise, shorten};
+use crate::source::{Address, Reference};
+use cofferdam_core::policy::Origin;
+
+/// How much of what a registry says about a refusal is shown, in bytes.
+const WORDS: usize = 300;
+
+/// Who a person is to a registry, and where that may be said besides the registry itself.
+pub struct Login {
+    /// What `docker login` keeps; none: the person has not logged in there.
+    pub credentials: Option<Credentials>,
+    /// The origin that gives its tokens, by the person's own settings or because it is known.
+    pub tokens: Option<Origin>,
+}
+
+/// Registries that are known to have their tokens given by another origin.
+const TOKENS: [(&str, &str); 3] = [
+    ("registry-1.docker.io", "https://auth.docker.io"),
+    ("index.docker.io", "https://auth.docker.io"),
+    ("registry.gitlab.com", "https://gitlab.com"),
+];
+
+/// The origin that is known to give a registry's tokens.
+pub fn tokens(registry: &str) -> Option<Origin> {
+    let (_, origin) = TOKENS.iter().find(|(name, _)| *name == registry)?;
+    origin.parse().ok()
+}
+
+pub struct Session<'a> {
+    client: &'a Client,
+    login: Login,
+    reference: &'a Reference,
+    /// What is done there: `pull`, or `pull,push`.
+    actions: &'static str,
+    authorization: Option<String>,
+}
+
+/// What a registry wants to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Challenge {
+    Basic,
+    Bearer { realm: String, service: Option<String> },
+}
+
+impl<'a> Session<'a> {
+    pub fn new(
+        client: &'a Client,
+        login: Login,
+        reference: &'a Reference,
+        actions: &'static str,
+    ) -> Self {
+        Self { client, login, reference, actions, authorization: None }
+    }
+
+    /// The address of something of the repository.
+    pub fn address(&self, path: &str) -> Result<Address, FetchError> {
+        let Reference { registry, repository, .. } = self.reference;
+        let address = format!("{registry}/v2/{repository}/{path}");
+        address.parse().map_err(|error| FetchError::answer(self.reference, error))
+    }
+
+    /// The content of something that has to be there.
+    pub async fn get(
+        &mut self,
+        path: &str,
+        headers: &[(HeaderName, String)],
+        most: u64,
+    ) -> Result<Vec<u8>, FetchError> {
+        let place = self.address(path)?;
+        let answer = self.send(Method::GET, place, headers, Bytes::new(), most).await?;
+        self.expect(&answer, StatusCode::OK)?;
+        Ok(answer.body.into())
+    }
+
+    /// Sends a request; where the registry wants to know who asks, once more, saying so.
+    pub async fn send(
+        &mut self,
+        method: Method,
+        address: Address,
+        headers: &[(HeaderName, String)],
+        body: Bytes,
+        most: u64,
+    ) -> Result<Answer, FetchError> {
+        let request = Request { method, address, headers: headers.to_vec(), body, named: true };
+        let answer = self.client.send(self.authorized(request.clone()), most).await?;
+        if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
+            return Ok(answer);
+        }
+        let challenges = answer.headers.get_all(header::WWW_AUTHENTICATE).iter();
+        let challenge = challenges.filter_map(|text| text.to_str().ok()).find_map(challenge);
+        let challenge = challenge.ok_or_else(|| {
+            FetchError::answer(
+                self.reference,
+                "it wants to know who asks, in a way that is not known here",
+            )
+        })?;
+        self.authorization = Some(self.authorize(&challenge).await?);
+        Ok(self.client.send(self.authorized(request), most).await?)
+    }
+
+    fn authorized(&self, request: Request) -> Request {
+        match &self.authorization {
+            Some(value) => request.with(header::AUTHORIZATION, value),
+            None => request,
+        }
+    }
+
+    async fn authorize(&self, challenge: &Challenge) -> Result<String, FetchError> {
+        let registry = self.reference.registry.authority();
+        let basic = self.login.credentials.as_ref().map(|Credentials { user, password }| {
+            format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+        });
+        let (realm, service) = match challenge {
+            Challenge::Basic => {
+                return basic.ok_or_else(|| {
+                    let why =
+                        format!("it wants to know who asks; `docker login {registry}` tells it");
+                    FetchError::answer(self.reference, why)
+                });
+            }
+            Challenge::Bearer { realm, service } => (realm, service),
+        };
+        let mut address: Address =
+            realm.parse().map_err(|error| FetchError::answer(self.reference, error))?;
+        let origin = address.origin.clone();
+        let is_own = origin == self.reference.registry;
+        let is_trusted = is_own || self.login.tokens.as_ref() == Some(&origin);
+        if basic.is_some() && !is_trusted {
+            return Err(FetchError::answer(self.reference, foreign(&registry, &origin)));
+        }
+        let scope = format!("repository:{}:{}", self.reference.repository, self.actions);
+        let separator = if address.path.contains('?') { '&' } else { '?' };
+        address.path.push_str(&format!("{separator}scope={}", encoded(&scope)));
+        if let Some(service) = service {
+            address.path.push_str(&format!("&service={}", encoded(service)));
+        }
+        // The registry named it, not the person.
+        let mut request = Request { named: is_own, ..Request::get(address) };
+        if let Some(basic) = basic {
+            request = request.with(header::AUTHORIZATION, basic);
+        }
+        let answer = self.client.send(request, MAX_ANSWER).await?;
+        if answer.status != StatusCode::OK {
+            let why = format!(
+                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                answer.status
+            );
+            return Err(FetchError::answer(self.reference, why));
+        }
+        #[derive(Deserialize)]
+        struct Token {
+            token: Option<String>,
+            access_token: Option<String>,
+        }
+        let token: Option<Token> = serde_json::from_slice(&answer.body).ok();
+        let token = token.and_then(|Token { token, access_token }| token.or(access_token));
+        token.map(|token| format!("Bearer {token}")).ok_or_else(|| {
+            FetchError::answer(self.reference, "who it sends to for a token gives none")
+        })
+    }
+
+    /// Checks the status of an answer.
+    pub fn expect(&self, answer: &Answer, wanted: StatusCode) -> Result<(), FetchError> {
+        if answer.status == wanted {
+            return Ok(());
+        }
+        let registry = self.reference.registry.authority();
+        let why = match answer.status {
+            StatusCode::NOT_FOUND => "there is nothing of that name".to_owned(),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!(
+                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                answer.status
+            ),
+            status => format!(
+                "the registry answers {status}: {}",
+                shorten(&neutralise(&String::from_utf8_lossy(&answer.body)), WORDS)
+            ),
+        };
+        Err(FetchError::answer(self.reference, why))
+    }
+}
+
+/// Why a password is not sent to an origin that a registry names.
+fn foreign(registry: &str, origin: &Origin) -> String {
+    format!(
+        "it wants the password that you keep for it sent to {origin}, which is not the registry \
+         itself; if that is right, say so in your own cofferdam.toml: `tokens = '{origin}'` below \
+         `[registries.'{registry}']`"
+    )
+}
+
+/// Reads `Bearer realm="...",service="..."` (RFC 9110, section 11.6.1).
+fn challenge(text: &str) -> Option<Challenge> {
+    let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if scheme.eq_ignore_ascii_case("basic") {
+        return Some(Challenge::Basic);
+    }
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let (mut realm, mut service) = (None, None);
+    let mut rest = rest.trim_start();
+    while let Some((name, after)) = rest.split_once('=') {
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => after.split_at(after.find(',').unwrap_or(after.len())),
+        };
+        match name.trim().to_ascii_lowercase().as_str() {
+            "realm" => realm = Some(value.to_owned()),
+            "service" => service = Some(value.to_owned()),
+            _ => {}
+        }
+        rest = after.trim_start_matches([',', ' ']);
+    }
+    Some(Challenge::Bearer { realm: realm?, service })
+}
+
+/// Text as the value in a query.
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|b| match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b':' => {
+                char::from(b).to_string()
+            }
+            b => format!("%{b:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_known_registries_are_given_by_one_origin() {
+        for (registry, origin) in TOKENS {
+            assert_eq!(tokens(registry).map(|found| found.to_string()).as_deref(), Some(origin));
+        }
+        assert_eq!(tokens("ghcr.io"), None);
+    }
+
+    #[test]
+    fn challenges_are_read() {
+        let bearer = |realm: &str, service: Option<&str>| {
+            Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
+        };
+        for (text, wanted) in [
+            ("Basic realm=\"Registry\"", Some(Challenge::Basic)),
+            ("basic", Some(Challenge::Basic)),
+            (
+                "Bearer realm=\"https://a.example/token\",service=\"registry, of a\",scope=\"repository:x:pull,push\"",
+                bearer("https://a.example/token", Some("registry, of a")),
+            ),
+            ("Bearer scope=x, realm=\"https://a.example/t\"", bearer("https://a.example/t", None)),
+            ("Bearer service=\"x\"", None),
+            ("Bearer realm=\"x", None),
+            ("Digest realm=\"x\"", None),
+            ("", None),
+        ] {
+            assert_eq!(challenge(text), wanted, "{text}");
+        }
+        assert_eq!(encoded("repository:a/b:pull,push x"), "repository:a/b:pull%2Cpush%20x");
+    }
+}

@@ -1,0 +1,27 @@
+//! Plugins at https addresses.
+
+use super::{FetchError, Fetched};
+use crate::http::{Client, Request};
+use crate::registry::MAX_COMPONENT;
+use crate::signature;
+use crate::source::Address;
+
+/// Gets a file, and the signature beside it.
+pub async fn fetch(client: &Client, address: &Address) -> Result<Fetched, FetchError> {
+    let bytes = get(client, address, MAX_COMPONENT).await?;
+    let bytes = bytes.ok_or_else(|| FetchError::answer(address, "there is nothing (404)"))?;
+    let beside = address.beside(signature::SUFFIX);
+    let signature = get(client, &beside, signature::MAX).await?;
+    let signature = signature.map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok(Fetched { bytes, signature })
+}
+
+/// The content of an address; nothing, where there is none.
+async fn get(client: &Client, address: &Address, most: u64) -> Result<Option<Vec<u8>>, FetchError> {
+    let answer = client.send(Request::get(address.clone()), most).await?;
+    match answer.status.as_u16() {
+        200 => Ok(Some(answer.body.into())),
+        404 | 410 => Ok(None),
+        _ => Err(FetchError::answer(address, format!("the host answers {}", answer.status))),
+    }
+}

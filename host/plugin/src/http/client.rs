@@ -1,0 +1,204 @@
+//! Requests of the person at the host, who gets and publishes plugins: to whatever host they name,
+//! private ones as well. Redirects are followed: to another origin without what proves who they are,
+//! only at public addresses unless the person named that origin, too, and never from an encrypted
+//! connection to one that is not.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::{Method, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::connect::{Connector, Reach};
+use super::{CONNECT_TIMEOUT, ConnectErrorKind, USER_AGENT, http1};
+use crate::source::Address;
+use cofferdam_core::policy::{Origin, OriginSettings};
+
+/// How often a request is sent on.
+const REDIRECTS: usize = 5;
+
+/// How long one request takes at most, its whole answer included.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Sends requests.
+#[derive(Default)]
+pub struct Client {
+    connector: Connector,
+    ca_file: Option<PathBuf>,
+    /// Origins besides that of a request that the person has named.
+    named: Vec<Origin>,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is done: `GET`, `HEAD`, `POST` or `PUT`.
+    pub method: Method,
+    /// To what.
+    pub address: Address,
+    /// With which headers, besides those that every request has.
+    pub headers: Vec<(HeaderName, String)>,
+    /// With what content.
+    pub body: Bytes,
+    /// Whether the person named its origin, so that it may have a private address.
+    pub named: bool,
+}
+
+/// An answer, of whatever status.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its content.
+    pub body: Bytes,
+}
+
+/// A request without a whole answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing was reached, or what was reached went away.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It took too long.
+    #[error("{0} took longer than {s} s", s = LONGEST.as_secs())]
+    TooSlow(Address),
+    /// It was sent on to a private address.
+    #[error(
+        "{0} has no public address, and you have not named it yourself: a registry may send on to \
+         it if your own cofferdam.toml says so, `content = ['{0}']` below `[registries.'REGISTRY']`"
+    )]
+    Private(Origin),
+    /// The answer is larger than what was asked for can be.
+    #[error("the answer of {0} has more than {1} bytes")]
+    TooLarge(Address, u64),
+    /// It was sent on too often, or to where it must not go.
+    #[error("{0} sends on to {1}")]
+    Redirect(Address, String),
+}
+
+impl Request {
+    /// A request for the content of an address.
+    pub fn get(address: Address) -> Self {
+        let (headers, body) = (Vec::new(), Bytes::new());
+        Self { method: Method::GET, address, headers, body, named: true }
+    }
+
+    /// The same with one more header.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: impl fmt::Display) -> Self {
+        self.headers.push((name, value.to_string()));
+        self
+    }
+}
+
+impl Answer {
+    /// A header, as text.
+    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+impl Client {
+    /// A client that trusts the authorities that browsers trust, and those in a PEM file.
+    pub fn new(ca_file: Option<PathBuf>) -> Self {
+        Self { connector: Connector::default(), ca_file, named: Vec::new() }
+    }
+
+    /// A client of a person who has named these origins as well.
+    #[must_use]
+    pub fn naming(mut self, origins: impl IntoIterator<Item = Origin>) -> Self {
+        self.named.extend(origins);
+        self
+    }
+
+    /// Sends a request, and follows where a `GET` is sent on. The answer holds at most `most`
+    /// bytes.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn send(&self, mut request: Request, most: u64) -> Result<Answer, ClientError> {
+        let own = request.named.then(|| request.address.origin.clone());
+        for _ in 0..=REDIRECTS {
+            let origin = &request.address.origin;
+            let is_named = own.as_ref() == Some(origin) || self.named.contains(origin);
+            let reach = if is_named { Reach::Any } else { Reach::Public };
+            let answer = timeout(LONGEST, self.send_once(&request, most, reach));
+            let answer =
+                answer.await.map_err(|_| ClientError::TooSlow(request.address.clone()))??;
+            let goes_on = request.method == Method::GET
+                && matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+            let Some(to) = answer.header(header::LOCATION).filter(|_| goes_on) else {
+                return Ok(answer);
+            };
+            let wrong = || {
+                ClientError::Redirect(
+                    request.address.clone(),
+                    format!("'{to}', which is no address"),
+                )
+            };
+            let next = request.address.join(to).ok_or_else(wrong)?;
+            if next.origin != request.address.origin {
+                request.headers.retain(|(name, _)| *name != header::AUTHORIZATION);
+                if request.address.origin.is_secure() && !next.origin.is_secure() {
+                    let to = format!("{next}, which is not encrypted");
+                    return Err(ClientError::Redirect(request.address, to));
+                }
+            }
+            request.address = next;
+        }
+        Err(ClientError::Redirect(request.address, format!("more than {REDIRECTS} others")))
+    }
+
+    async fn send_once(
+        &self,
+        request: &Request,
+        most: u64,
+        reach: Reach,
+    ) -> Result<Answer, ClientError> {
+        let Request { method, address, headers, body, named: _ } = request;
+        let origin = &address.origin;
+        let broken =
+            |error: &dyn fmt::Display| ClientError::Unreachable(format!("{origin}: {error}"));
+        let settings =
+            OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
+        let stream = timeout(CONNECT_TIMEOUT, self.connector.connect(&settings, reach)).await;
+        let stream =
+            stream.map_err(|_| broken(&"it was not reached in time"))?.map_err(|refused| {
+                match refused.kind {
+                    ConnectErrorKind::NotPublic => ClientError::Private(origin.clone()),
+                    _ => ClientError::Unreachable(refused.message),
+                }
+            })?;
+        let handshake = http1().handshake(TokioIo::new(stream));
+        let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;
+        // Ends with the answer that it belongs to.
+        let connection = tokio::spawn(connection);
+        let mut head = hyper::Request::builder()
+            .method(method)
+            .uri(address.path.as_str())
+            .header(header::HOST, origin.authority())
+            .header(header::USER_AGENT, USER_AGENT);
+        for (name, value) in headers {
+            head = head.header(name, value);
+        }
+        let sent = head.body(Full::new(body.clone())).map_err(|error| broken(&error))?;
+        let answer = sender.send_request(sent).await.map_err(|error| broken(&error))?;
+        let (head, body) = answer.into_parts();
+        let limit = usize::try_from(most).unwrap_or(usize::MAX);
+        let body = Limited::new(body, limit).collect().await.map_err(|error| match error
+            .downcast_ref::<LengthLimitError>(
+        ) {
+            Some(_) => ClientError::TooLarge(address.clone(), most),
+            None => broken(&error),
+        })?;
+        connection.abort();
+        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+}

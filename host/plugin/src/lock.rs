@@ -1,0 +1,245 @@
+//! `cofferdam.lock`: which plugins a workspace uses, exactly. It stands beside `cofferdam.toml`
+//! and belongs into version control.
+//!
+//! Nobody trusts it: it says what to get and what that has to be, and it grants nothing. What a
+//! person has accepted, and what they grant, stands outside of the workspace
+//! ([`super::acceptance`], `[grants]` of their own settings). What the lock says of a plugin is
+//! compared with the plugin, so that whoever reviews the lock reads what is true.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::digest::Digest;
+use super::manifest::{Manifest, NAME_FORM, is_name};
+use super::pack;
+use super::signature::Signer;
+use super::source::Source;
+use cofferdam_text::shorten;
+use cofferdam_core::policy::Capabilities;
+
+/// The file's name, at the top of the workspace.
+pub const FILE: &str = "cofferdam.lock";
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// What a file without plugins says, and every other one first.
+const HEAD: &str = "\
+# Which plugins this workspace uses. Written by `cofferdam plugin`; `cofferdam plugin install`
+# gets what it names. It grants nothing: what is granted stands in a person's own settings.
+";
+
+/// The plugins of a workspace, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lock {
+    version: u32,
+    /// By name.
+    #[serde(default)]
+    pub plugins: BTreeMap<String, Locked>,
+}
+
+/// One plugin of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Locked {
+    /// The version that its manifest has.
+    pub version: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// What it is.
+    pub digest: Digest,
+    /// Whose signature it has; none: it is not signed, or nobody has checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<Signer>,
+    /// The WIT packages that it imports, such as `wasi:io@0.2.6`.
+    pub wit: Vec<String>,
+    /// What its manifest requests.
+    pub requests: Capabilities,
+    /// What whoever wrote the lock has granted it. It grants nothing to anybody.
+    pub granted: Capabilities,
+}
+
+/// A lock that can't be one.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// No TOML, or not the fields of a lock.
+    #[error("{FILE}: {0}")]
+    Malformed(#[from] Box<toml::de::Error>),
+    /// Written by another version of this program.
+    #[error("{FILE} has version {0}; this host reads version {VERSION}")]
+    Version(u32),
+    /// An invalid plugin name.
+    #[error("{FILE}: plugin '{}' is not of {NAME_FORM}", shorten(.0, 80))]
+    Name(String),
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { version: VERSION, plugins: BTreeMap::new() }
+    }
+}
+
+impl Lock {
+    /// Reads the text of a lock.
+    ///
+    /// # Errors
+    /// See [`LockError`].
+    pub fn parse(text: &str) -> Result<Self, LockError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let Versioned { version } = toml::from_str(text).map_err(Box::new)?;
+        if version != VERSION {
+            return Err(LockError::Version(version));
+        }
+        let lock: Self = toml::from_str(text).map_err(Box::new)?;
+        match lock.plugins.keys().find(|name| !is_name(name)) {
+            Some(name) => Err(LockError::Name(name.clone())),
+            None => Ok(lock),
+        }
+    }
+
+    /// The text of the lock.
+    ///
+    /// # Errors
+    /// Never for what was parsed or made from manifests.
+    pub fn to_text(&self) -> Result<String, toml::ser::Error> {
+        Ok(format!("{HEAD}{}", toml::to_string(self)?))
+    }
+}
+
+impl Locked {
+    /// What a lock says of a plugin.
+    pub fn new(candidate: &Candidate, granted: Capabilities) -> Self {
+        Self {
+            version: candidate.manifest.version.clone(),
+            source: candidate.source.clone(),
+            digest: candidate.digest,
+            signer: candidate.signer.clone(),
+            wit: candidate.wit.clone(),
+            requests: candidate.manifest.requests.clone(),
+            granted,
+        }
+    }
+
+    /// What a lock says of a plugin that is not true, in words; nothing where all of it is.
+    pub fn lies(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
+        let (said, requests) = (&self.requests, &manifest.requests);
+        if said != requests {
+            return Some(format!("it requests {requests}, and not {said}"));
+        }
+        if self.wit != wit {
+            return Some(format!("it imports {}, and not {}", wit.join(", "), self.wit.join(", ")));
+        }
+        (self.version != manifest.version)
+            .then(|| format!("its version is {}, and not {}", manifest.version, self.version))
+    }
+}
+
+/// A plugin that could be installed: read and checked, and none of its code compiled.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// Where it comes from, as the lock names it.
+    pub source: Source,
+    /// The same, whatever the workspace: what a person accepts, they accept for all of them.
+    pub origin: Source,
+    /// The packed component.
+    pub bytes: Vec<u8>,
+    /// Its digest.
+    pub digest: Digest,
+    /// Whose signature was checked.
+    pub signer: Option<Signer>,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// The WIT packages that it imports.
+    pub wit: Vec<String>,
+}
+
+impl Candidate {
+    /// Reads a packed component. A signature is the caller's business.
+    ///
+    /// # Errors
+    /// Bytes that are not a packed component; an invalid manifest or schema.
+    pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
+        let manifest = pack::manifest(&bytes, &source.called())?;
+        manifest.check_schemas()?;
+        let wit = packages(&pack::imports(&bytes)?);
+        let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
+        Ok(Self { source, origin, bytes, digest, signer: None, manifest, wit })
+    }
+}
+
+/// The WIT packages of imported interfaces: of `wasi:io/streams@0.2.6`, it is `wasi:io@0.2.6`.
+pub fn packages(imports: &[String]) -> Vec<String> {
+    let package = |import: &String| match (import.split_once('/'), import.split_once('@')) {
+        (Some((package, _)), Some((_, version))) => format!("{package}@{version}"),
+        (Some((package, _)), None) => package.to_owned(),
+        (None, _) => import.clone(),
+    };
+    let mut packages: Vec<String> = imports.iter().map(package).collect();
+    packages.sort();
+    packages.dedup();
+    packages
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn lock() -> Lock {
+        let requests: Capabilities = ["files=write", "http=https://a.example"]
+            .map(|word| word.parse().unwrap())
+            .into_iter()
+            .collect();
+        let locked = Locked {
+            version: "0.1.0".to_owned(),
+            source: "oci://ghcr.io/ada/lines:1.0".parse().unwrap(),
+            digest: Digest::of(b""),
+            signer: None,
+            wit: vec!["wasi:io@0.2.6".to_owned()],
+            granted: Capabilities::NONE,
+            requests,
+        };
+        Lock { plugins: [("lines".to_owned(), locked)].into(), ..Lock::default() }
+    }
+
+    #[test]
+    fn a_lock_comes_back_as_it_was() {
+        for lock in [lock(), Lock::default()] {
+            let text = lock.to_text().unwrap();
+            assert_eq!(Lock::parse(&text).unwrap(), lock, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_lock_is_refused() {
+        let text = lock().to_text().unwrap();
+        for (wrong, why) in [
+            (String::new(), "missing field `version`"),
+            (text.replace("version = 1", "version = 2"), "has version 2"),
+            (text.replace("plugins.lines", "plugins.\"../lines\""), "plugin '../lines' is not"),
+            (text.replace("plugins.lines", "plugins.Lines"), "plugin 'Lines' is not"),
+            (text.replace("sha256:", "md5:"), "is no digest"),
+            (text.replace("oci://ghcr.io", "ftp://ghcr.io"), "files, https:// and oci://"),
+            (format!("{text}\n[plugins.lines.more]\n"), "unknown field `more`"),
+            (format!("{text}\n[grants.lines]\n"), "unknown field `grants`"),
+            (text.replace("files = \"write\"", "files = \"all\""), "unknown variant"),
+            (text.replace("digest", "signer = \"RW\"\ndigest"), "no public key"),
+        ] {
+            let error = Lock::parse(&wrong).unwrap_err().to_string();
+            assert!(error.contains(why), "{wrong}\n{error}");
+        }
+    }
+
+    #[test]
+    fn interfaces_are_of_packages() {
+        let imports = ["wasi:io/streams@0.2.6", "wasi:io/poll@0.2.6", "a:b/c", "env"];
+        let imports: Vec<String> = imports.map(str::to_owned).into();
+        assert_eq!(packages(&imports), ["a:b", "env", "wasi:io@0.2.6"]);
+    }
+}

@@ -1,0 +1,332 @@
+//! A component with its manifest inside: one file that says everything about itself.
+#![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use wasm_encoder::{ComponentSection, CustomSection};
+use wasmparser::{BinaryReader, Encoding, Parser, Payload};
+
+use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
+use cofferdam_workspace::text;
+use super::typed::{self, TypedError};
+
+/// What stands before the sections of a component, in bytes: magic number and version.
+const HEADER: usize = 8;
+
+/// The identifier of a custom section.
+const CUSTOM: u8 = 0;
+
+/// How much of a file is read to find its manifest, in bytes. Most manifests are complete then.
+const LEADING: u64 = 16 << 10;
+
+/// A file that is not a packed component, or can't become one.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// `plugin.toml` is malformed.
+    #[error("{}: {source}", path.display())]
+    Toml {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        source: toml::de::Error,
+    },
+    /// A schema file is not JSON.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        source: serde_json::Error,
+    },
+    /// Not WebAssembly, or broken off.
+    #[error("not a WebAssembly component: {0}")]
+    Malformed(String),
+    /// A core module.
+    #[error(
+        "a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// A component that was not packed.
+    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
+    NoManifest,
+    /// A component that was packed already.
+    #[error("the component has a manifest already; pack the file that the compiler wrote")]
+    AlreadyPacked,
+    /// The manifest is no good.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// There is no manifest, and none can be derived.
+    #[error(transparent)]
+    Typed(#[from] TypedError),
+}
+
+/// Reads `plugin.toml` with the schemas that it names.
+///
+/// # Errors
+/// A file that can't be read or is malformed, or a manifest that makes no sense.
+pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
+    let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
+    let text = text::read(path).map_err(|source| io(path, source))?;
+    let file: ManifestFile = toml::from_str(&text)
+        .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let schema = |name: &Path| -> Result<Value, PackError> {
+        let path = folder.join(name);
+        let text = text::read(&path).map_err(|source| io(&path, source))?;
+        serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
+    };
+    let tools = file.tools.iter().map(|tool| {
+        Ok(Tool {
+            name: tool.name.clone(),
+            title: tool.title.clone(),
+            description: tool.description.clone(),
+            effects: tool.effects,
+            agents: tool.agents,
+            done: tool.done.clone(),
+            dialect: tool.dialect,
+            fallbacks: tool.fallbacks.clone(),
+            repeats: tool.repeats.clone(),
+            examples: tool.examples.clone(),
+            input: schema(&tool.input)?,
+            output: schema(&tool.output)?,
+            failure: tool.failure.as_deref().map(schema).transpose()?,
+        })
+    });
+    let manifest = Manifest {
+        tools: tools.collect::<Result<_, PackError>>()?,
+        name: file.name,
+        version: file.version,
+        description: file.description,
+        license: file.license,
+        qualified: file.qualified,
+        requests: file.requests,
+        as_granted: file.as_granted,
+        limits: file.limits,
+        backends: file.backends,
+    };
+    manifest.check()?;
+    manifest.check_schemas()?;
+    Ok(manifest)
+}
+
+/// Puts a manifest into a component.
+///
+/// # Errors
+/// Bytes that are not a component, or one that has a manifest already.
+pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError> {
+    if section(component)?.is_some() {
+        return Err(PackError::AlreadyPacked);
+    }
+    let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
+    if json.len() > manifest::MAX {
+        return Err(ManifestError::TooLarge.into());
+    }
+    // In front of everything else, where it is found without reading the code.
+    let (header, sections) = component.split_at(HEADER);
+    let mut packed = header.to_vec();
+    CustomSection { name: SECTION.into(), data: json.into() }.append_to_component(&mut packed);
+    packed.extend_from_slice(sections);
+    Ok(packed)
+}
+
+/// The manifest in front of a component that [`pack`] made; of the rest nothing is read or
+/// checked. `None` where something else stands there.
+///
+/// # Errors
+/// A file that can't be read, or whose manifest is no good.
+pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
+    let io = |source| PackError::Io { path: path.to_owned(), source };
+    let mut file = fs::File::open(path).map_err(io)?;
+    let mut start = Vec::new();
+    Read::by_ref(&mut file).take(LEADING).read_to_end(&mut start).map_err(io)?;
+    let mut reader = BinaryReader::new(&start, 0);
+    let position = |reader: &BinaryReader| reader.original_position() as usize;
+    if reader.read_bytes(HEADER).is_err() {
+        return Ok(None);
+    }
+    let length = match (reader.read_u8(), reader.read_var_u32()) {
+        (Ok(CUSTOM), Ok(length)) => length as usize,
+        _ => return Ok(None),
+    };
+    let end = position(&reader) + length;
+    if !reader.read_string().is_ok_and(|name| name == SECTION) {
+        return Ok(None);
+    }
+    let json = position(&reader);
+    let missing = end.saturating_sub(start.len()) as u64;
+    file.take(missing).read_to_end(&mut start).map_err(io)?;
+    match start.get(json..end) {
+        Some(json) => Ok(Some(Manifest::parse(json)?)),
+        None => Err(PackError::Malformed("the manifest is cut off".to_owned())),
+    }
+}
+
+/// The manifest of a component: the one that is packed into it, or else the one that its types are
+/// ([`typed`]). Of the latter, `called` is the name: that of its file or repository.
+///
+/// # Errors
+/// Bytes that are not a component, or one without a good manifest.
+pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
+    match packed_manifest(component)? {
+        Some(manifest) => Ok(manifest),
+        None => Ok(typed::derive(component, called)?.manifest),
+    }
+}
+
+/// The manifest that is packed into a component; `None` where there is none.
+///
+/// # Errors
+/// Bytes that are not a component, or a manifest that is no good.
+pub fn packed_manifest(component: &[u8]) -> Result<Option<Manifest>, PackError> {
+    Ok(section(component)?.map(Manifest::parse).transpose()?)
+}
+
+/// What a file is called.
+pub fn called(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The names of what a component imports: its capability claim.
+///
+/// # Errors
+/// Bytes that are not a component.
+pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
+    let mut imports = Vec::new();
+    outermost(component, |payload| {
+        if let Payload::ComponentImportSection(section) = payload {
+            for import in section {
+                imports.push(import?.name.name.to_owned());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(imports)
+}
+
+/// The names of what a component exports.
+///
+/// # Errors
+/// Bytes that are not a component.
+pub fn exports(component: &[u8]) -> Result<Vec<String>, PackError> {
+    let mut exports = Vec::new();
+    outermost(component, |payload| {
+        if let Payload::ComponentExportSection(section) = payload {
+            for export in section {
+                exports.push(export?.name.name.to_owned());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(exports)
+}
+
+/// The manifest's section, looked for in the outermost component only: what a nested one
+/// holds is not this plugin's word.
+pub(super) fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
+    let mut found = Vec::new();
+    outermost(component, |payload| {
+        if let Payload::CustomSection(section) = payload
+            && section.name() == SECTION
+        {
+            found.push(section.data());
+        }
+        Ok(())
+    })?;
+    match found.as_slice() {
+        [] => Ok(None),
+        [section] => Ok(Some(*section)),
+        _ => Err(PackError::Malformed("there is more than one manifest".to_owned())),
+    }
+}
+
+/// Shows `look` the sections of the outermost component, and not those of what is nested.
+fn outermost<'a>(
+    component: &'a [u8],
+    mut look: impl FnMut(Payload<'a>) -> Result<(), wasmparser::BinaryReaderError>,
+) -> Result<(), PackError> {
+    let malformed = |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload.map_err(malformed)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(PackError::CoreModule);
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            payload if depth == 0 => look(payload).map_err(malformed)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
+
+    fn example() -> Manifest {
+        Manifest::parse(
+            br#"{"name":"a","version":"0.1.0","description":"","tools":[{"name":"t","title":"","description":"","done":"","input":{},"output":{}}]}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn the_manifest_comes_back() {
+        let packed = pack(EMPTY, &example()).unwrap();
+        assert_eq!(manifest(&packed, "x").unwrap(), example());
+        let directory = tempfile::tempdir().unwrap();
+        let leading = |bytes: &[u8]| {
+            let path = directory.path().join("x.wasm");
+            fs::write(&path, bytes).unwrap();
+            leading_manifest(&path)
+        };
+        assert_eq!(leading(&packed).unwrap(), Some(example()));
+        assert_eq!(leading(EMPTY).unwrap(), None);
+        assert_eq!(leading(b"").unwrap(), None);
+        assert!(leading(&packed[..packed.len() - 3]).is_err());
+        let large = Manifest { description: "x".repeat(100_000), ..example() };
+        assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
+        assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
+        let twice = [&packed[..], &packed[HEADER..]].concat();
+        assert!(matches!(manifest(&twice, "x"), Err(PackError::Malformed(_))));
+    }
+
+    #[test]
+    fn a_nested_components_manifest_does_not_count() {
+        let mut outer = EMPTY.to_vec();
+        wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
+            .append_to_component(&mut outer);
+        assert!(matches!(manifest(&outer, "x"), Err(PackError::NoManifest)));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let packed = pack(EMPTY, &example()).unwrap();
+        for (bytes, wanted) in [
+            (&b""[..], "not a WebAssembly component"),
+            (b"\x7fELF\x02\x01\x01", "not a WebAssembly component"),
+            (&[0xde; 100], "not a WebAssembly component"),
+            (&packed[..packed.len() - 3], "not a WebAssembly component"),
+            (b"\0asm\x01\0\0\0", "a core WebAssembly module"),
+            (EMPTY, "the component has no manifest"),
+        ] {
+            let error = manifest(bytes, "x").unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+    }
+}

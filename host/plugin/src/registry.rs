@@ -1,0 +1,359 @@
+//! Which plugins there are, and which tool a name means.
+#![expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::digest::Digest;
+use super::lock::packages;
+use super::manifest::{Backend, Manifest, Tool};
+use super::pack::{self, PackError};
+use super::store::Pinned;
+use cofferdam_core::policy::{BackendKind, Role, Subject};
+use cofferdam_core::schema::{Schema, nearest};
+
+/// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
+pub const MAX_COMPONENT: u64 = 64 << 20;
+
+/// What stands for the dot of a qualified name where clients allow letters, digits, `_` and `-`.
+const EXPORTED_DOT: &str = "__";
+
+/// A packed component and what it says of itself.
+#[derive(Debug)]
+pub struct Plugin {
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// The packed component.
+    pub component: PathBuf,
+    /// Its compiled code, for plugins that came with the host.
+    pub compiled: Option<PathBuf>,
+    /// Whether it came with the host.
+    pub built_in: bool,
+    /// What its file has to be whenever it is read. `None` for plugins that came with the host:
+    /// whatever it is then.
+    pub digest: Option<Digest>,
+}
+
+/// A tool of a plugin, with its schemas.
+pub struct ToolEntry {
+    /// The plugin that has the tool.
+    pub plugin: Arc<Plugin>,
+    index: usize,
+    input: OnceLock<Schema>,
+    output: OnceLock<Schema>,
+}
+
+impl ToolEntry {
+    /// What the manifest says of the tool.
+    pub fn tool(&self) -> &Tool {
+        &self.plugin.manifest.tools[self.index]
+    }
+
+    /// `plugin.tool`.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.plugin.manifest.name, self.tool().name)
+    }
+
+    /// The qualified name with characters that every client of a model takes.
+    pub fn exported_name(&self) -> String {
+        format!("{}{EXPORTED_DOT}{}", self.plugin.manifest.name, self.tool().name)
+    }
+
+    /// What a policy decision looks at.
+    pub fn subject(&self) -> Subject<'_> {
+        let manifest = &self.plugin.manifest;
+        Subject {
+            plugin: &manifest.name,
+            built_in: self.plugin.built_in,
+            requests: &manifest.requests,
+            as_granted: manifest.as_granted,
+            limits: manifest.limits,
+            tool: &self.tool().name,
+            effects: self.tool().effects,
+            asks_agents: self.tool().agents,
+        }
+    }
+
+    /// The schema of the arguments, compiled at its first use.
+    ///
+    /// # Errors
+    /// An invalid schema.
+    pub fn input(&self) -> Result<&Schema, RegistryError> {
+        self.compiled(&self.input, &self.tool().input)
+    }
+
+    /// The schema of the answer, compiled at its first use.
+    ///
+    /// # Errors
+    /// An invalid schema.
+    pub fn output(&self) -> Result<&Schema, RegistryError> {
+        self.compiled(&self.output, &self.tool().output)
+    }
+
+    fn compiled<'a>(
+        &self,
+        cell: &'a OnceLock<Schema>,
+        document: &serde_json::Value,
+    ) -> Result<&'a Schema, RegistryError> {
+        if let Some(schema) = cell.get() {
+            return Ok(schema);
+        }
+        let schema = Schema::compile(document.clone())
+            .map_err(|error| RegistryError::Schema(self.qualified_name(), error.to_string()))?;
+        Ok(cell.get_or_init(|| schema))
+    }
+}
+
+/// A plugin that can't be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The folder or file can't be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No packed component.
+    #[error("{}: {source}", path.display())]
+    Pack {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PackError,
+    },
+    /// More than 64 MiB.
+    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT}", path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+    },
+    /// Two plugins of one name.
+    #[error("{}: there is a plugin '{name}' already", path.display())]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// The second file.
+        path: PathBuf,
+    },
+    /// An installed file is not what was accepted any more.
+    #[error("{}: the file of the plugin '{name}' was changed: it is {found}, and {accepted} was accepted; `cofferdam plugin install {name}` gets that again", path.display())]
+    Changed {
+        /// The name.
+        name: String,
+        /// Which file.
+        path: PathBuf,
+        /// Its digest.
+        found: Digest,
+        /// The digest that it should have.
+        accepted: Digest,
+    },
+    /// The lock does not tell the truth about a plugin.
+    #[error(
+        "cofferdam.lock is wrong about the plugin '{name}': {lie}; `cofferdam plugin install {name}` writes it anew"
+    )]
+    Lie {
+        /// The name.
+        name: String,
+        /// What is wrong.
+        lie: String,
+    },
+    /// A tool's schema is not a JSON Schema.
+    #[error("the tool '{0}': {1}")]
+    Schema(String, String),
+}
+
+/// Why a name means no tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unresolved {
+    /// There is none of that name; the nearest one, if any is near.
+    Unknown(Option<String>),
+    /// Several plugins have one: their qualified names.
+    Ambiguous(Vec<String>),
+}
+
+/// All plugins and their tools.
+#[derive(Default)]
+pub struct Registry {
+    plugins: Vec<Arc<Plugin>>,
+    tools: BTreeMap<String, Arc<ToolEntry>>,
+}
+
+impl Registry {
+    /// Takes in every packed component of a folder that came with the host, in name order.
+    ///
+    /// # Errors
+    /// A folder or a plugin that can't be read.
+    pub fn add_built_in(&mut self, folder: &Path) -> Result<(), RegistryError> {
+        let io = |source| RegistryError::Io { path: folder.to_owned(), source };
+        let mut files: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.extension().is_some_and(|extension| extension == "wasm") {
+                files.push(path);
+            }
+        }
+        files.sort();
+        files.iter().try_for_each(|file| self.add(file, true))
+    }
+
+    /// Takes in one packed component from elsewhere.
+    ///
+    /// # Errors
+    /// A file that is not a packed component, is too large, or has the name of another plugin.
+    pub fn add_file(&mut self, file: &Path) -> Result<(), RegistryError> {
+        self.add(file, false)
+    }
+
+    /// Takes in a plugin that a person has installed, if its file is what was accepted and the lock
+    /// tells the truth about it. None of its code is compiled here.
+    ///
+    /// # Errors
+    /// As of [`add_file`](Self::add_file); a file that was changed, a lock that is wrong.
+    pub fn add_pinned(&mut self, pinned: &Pinned) -> Result<(), RegistryError> {
+        let Pinned { name, path, locked } = pinned;
+        let io = |source| RegistryError::Io { path: path.clone(), source };
+        let pack = |source| RegistryError::Pack { path: path.clone(), source };
+        let lie = |lie| RegistryError::Lie { name: name.clone(), lie };
+        let size = fs::metadata(path).map_err(io)?.len();
+        if size > MAX_COMPONENT {
+            return Err(RegistryError::TooLarge { path: path.clone(), size });
+        }
+        let bytes = fs::read(path).map_err(io)?;
+        let (found, accepted) = (Digest::of(&bytes), locked.digest);
+        if found != accepted {
+            let (name, path) = (name.clone(), path.clone());
+            return Err(RegistryError::Changed { name, path, found, accepted });
+        }
+        let manifest = pack::manifest(&bytes, name).map_err(pack)?;
+        if manifest.name != *name {
+            return Err(lie(format!("its name is '{}'", manifest.name)));
+        }
+        let wit = packages(&pack::imports(&bytes).map_err(pack)?);
+        if let Some(wrong) = locked.lies(&manifest, &wit) {
+            return Err(lie(wrong));
+        }
+        self.take_in(manifest, path, false, Some(found))
+    }
+
+    fn add(&mut self, file: &Path, built_in: bool) -> Result<(), RegistryError> {
+        let io = |source| RegistryError::Io { path: file.to_owned(), source };
+        let size = fs::metadata(file).map_err(io)?.len();
+        if size > MAX_COMPONENT {
+            return Err(RegistryError::TooLarge { path: file.to_owned(), size });
+        }
+        let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };
+        let mut digest = None;
+        let manifest = match leading {
+            Ok(Some(manifest)) => Ok(manifest),
+            Ok(None) => {
+                let bytes = fs::read(file).map_err(io)?;
+                digest = (!built_in).then(|| Digest::of(&bytes));
+                pack::manifest(&bytes, &pack::called(file))
+            }
+            Err(error) => Err(error),
+        };
+        let manifest =
+            manifest.map_err(|source| RegistryError::Pack { path: file.to_owned(), source })?;
+        self.take_in(manifest, file, built_in, digest)
+    }
+
+    fn take_in(
+        &mut self,
+        manifest: Manifest,
+        file: &Path,
+        built_in: bool,
+        digest: Option<Digest>,
+    ) -> Result<(), RegistryError> {
+        if self.plugins.iter().any(|plugin| plugin.manifest.name == manifest.name) {
+            return Err(RegistryError::Duplicate { name: manifest.name, path: file.to_owned() });
+        }
+        let compiled = built_in.then(|| file.with_extension("cwasm"));
+        let component = file.to_owned();
+        let plugin = Arc::new(Plugin { manifest, component, compiled, built_in, digest });
+        for index in 0..plugin.manifest.tools.len() {
+            let entry = ToolEntry {
+                plugin: Arc::clone(&plugin),
+                index,
+                input: OnceLock::new(),
+                output: OnceLock::new(),
+            };
+            self.tools.insert(entry.qualified_name(), Arc::new(entry));
+        }
+        self.plugins.push(plugin);
+        Ok(())
+    }
+
+    /// All plugins, those that came with the host first.
+    pub fn plugins(&self) -> &[Arc<Plugin>] {
+        &self.plugins
+    }
+
+    /// All tools that a role includes, by qualified name.
+    pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
+        self.tools.values().filter(move |entry| {
+            role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
+        })
+    }
+
+    /// The backends of one kind, by plugin.
+    pub fn backends(&self, kind: BackendKind) -> impl Iterator<Item = &Backend> {
+        let all = self.plugins.iter().flat_map(|plugin| &plugin.manifest.backends);
+        all.filter(move |backend| backend.kind == kind)
+    }
+
+    /// The names of the linters for a language.
+    pub fn linters(&self, language: &str) -> impl Iterator<Item = &str> {
+        let speaks = move |backend: &&Backend| backend.languages.iter().any(|own| own == language);
+        self.backends(BackendKind::Linter).filter(speaks).map(|backend| backend.name.as_str())
+    }
+
+    /// All tools, as plugins and short names.
+    pub fn names(&self) -> Vec<(&str, &str)> {
+        self.tools
+            .values()
+            .map(|entry| (entry.plugin.manifest.name.as_str(), entry.tool().name.as_str()))
+            .collect()
+    }
+
+    /// The tool that a name means: a qualified name, the role's own word for one, a short name
+    /// that only one tool of the role has, or one that only one tool has at all, where plugins
+    /// that want qualified names do not count.
+    ///
+    /// # Errors
+    /// See [`Unresolved`].
+    pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
+        let qualified = role.and_then(|role| role.qualified(name)).unwrap_or(name);
+        let exported = qualified.replacen(EXPORTED_DOT, ".", 1);
+        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(&exported)) {
+            return Ok(entry);
+        }
+        let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {
+            self.tools(role).filter(|entry| entry.tool().name == name).collect()
+        };
+        if role.is_some()
+            && let [entry] = of_that_name(role).as_slice()
+        {
+            return Ok(entry);
+        }
+        let mut found = of_that_name(None);
+        found.retain(|entry| !entry.plugin.manifest.qualified);
+        match found.as_slice() {
+            [entry] => Ok(entry),
+            [] => {
+                let open = self.tools.values().filter(|entry| !entry.plugin.manifest.qualified);
+                let short = open.map(|entry| entry.tool().name.as_str());
+                let names = self.tools.keys().map(String::as_str).chain(short);
+                Err(Unresolved::Unknown(nearest(name, names)))
+            }
+            several => Err(Unresolved::Ambiguous(
+                several.iter().map(|entry| entry.qualified_name()).collect(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Finding tools by words, for those who can't read the whole list.
+
+use super::manifest::Tool;
+use super::registry::ToolEntry;
+
+/// The tools that any of the words in `query` fits, the best first: those that more words fit come
+/// before those that fewer do, then a name counts more than a title, a title more than a
+/// description. Those that fit equally well come in the order of their names.
+pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Vec<&'a ToolEntry> {
+    let query = words(query);
+    let mut found: Vec<((usize, u32), String, &ToolEntry)> = tools
+        .filter_map(|entry| {
+            let rank = rank(&entry.plugin.manifest.name, entry.tool(), &query)?;
+            Some((rank, entry.qualified_name(), entry))
+        })
+        .collect();
+    found.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
+    found.into_iter().map(|(_, _, entry)| entry).collect()
+}
+
+/// How many words fit, and how well; `None` where none does.
+fn rank<S>(plugin: &str, tool: &Tool<S>, query: &[String]) -> Option<(usize, u32)> {
+    let places = [
+        (16, words(&tool.name)),
+        (8, words(plugin)),
+        (4, words(&tool.title)),
+        (1, words(&tool.description)),
+    ];
+    let name = tool.name.to_lowercase();
+    let fit = |word: &String| -> u32 {
+        let in_places = places.iter().map(|(weight, words)| {
+            let best = words.iter().map(|other| u32::from(alike(other, word))).max();
+            weight * best.unwrap_or(0)
+        });
+        in_places.sum::<u32>() + if name == *word { 64 } else { 0 }
+    };
+    let fits: Vec<u32> = query.iter().map(fit).filter(|fit| *fit > 0).collect();
+    (!fits.is_empty()).then(|| (fits.len(), fits.iter().sum()))
+}
+
+/// 2 for the word itself, 1 for one that begins with it.
+fn alike(other: &str, word: &str) -> u8 {
+    if other == word { 2 } else { u8::from(other.starts_with(word)) }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphanumeric())
+        // Single letters, such as the word `a`, are everywhere.
+        .filter(|word| word.chars().nth(1).is_some())
+        .map(str::to_lowercase)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn tool(name: &str, title: &str, description: &str) -> Tool<()> {
+        Tool {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            description: description.to_owned(),
+            effects: cofferdam_core::policy::Files::None,
+            agents: false,
+            done: String::new(),
+            dialect: cofferdam_core::envelope::Dialect::Tool,
+            input: (),
+            output: (),
+            failure: None,
+            fallbacks: std::collections::BTreeMap::new(),
+            repeats: None,
+            examples: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_name_counts_more_than_a_title_and_that_more_than_a_description() {
+        let query = words("Read");
+        let ranks = [
+            rank("files", &tool("read", "Lines", "Numbers"), &query),
+            rank("files", &tool("read_file", "A file", "Text"), &query),
+            rank("read", &tool("glob", "Names", "Finds"), &query),
+            rank("files", &tool("glob", "Read names", "Finds"), &query),
+            rank("files", &tool("glob", "Names", "To read"), &query),
+            rank("files", &tool("glob", "Names", "Reads"), &query),
+            rank("files", &tool("glob", "Names", "Bread"), &query),
+        ];
+        assert!(ranks.iter().rev().is_sorted(), "{ranks:?}");
+        assert!(ranks[5].is_some() && ranks[6].is_none(), "{ranks:?}");
+    }
+
+    #[test]
+    fn more_words_come_before_better_ones() {
+        let query = words("apply patch");
+        let both = rank("edit", &tool("other", "x", "applies: apply a patch"), &query).unwrap();
+        let one = rank("edit", &tool("patch", "Patch", "patch"), &query).unwrap();
+        assert!(both > one, "{both:?} {one:?}");
+        assert_eq!(rank("edit", &tool("patch", "Patch", "patch"), &[]), None);
+    }
+}

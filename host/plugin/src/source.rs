@@ -1,0 +1,411 @@
+//! Where a plugin comes from, as it is named on a command line and in a lock: a file, an https
+//! address, or a reference to an OCI registry. Getting it is [`crate::distribution`]'s business.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::digest::{Digest, DigestError};
+use cofferdam_text::shorten;
+use cofferdam_core::policy::{Origin, OriginError};
+
+/// How long the name of a source may be, in bytes.
+const MAX: usize = 2_048;
+
+/// How long the name of a repository may be (distribution-spec, "Pulling manifests").
+const REPOSITORY: usize = 255;
+
+/// Where a plugin comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Source {
+    /// A file: its absolute path, or one that begins with `./` and is relative to the workspace.
+    File(PathBuf),
+    /// `https://example.org/lines.wasm`
+    Web(Address),
+    /// `oci://registry.example/lines:1.0`
+    Registry(Reference),
+}
+
+/// An address on the web.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Which host is asked.
+    pub origin: Origin,
+    /// What it is asked for; begins with a slash.
+    pub path: String,
+}
+
+/// A name in an OCI registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// Which host is asked: over https, but for this machine itself.
+    pub registry: Origin,
+    /// The repository, such as `tools/lines`.
+    pub repository: String,
+    /// Which one of it.
+    pub version: Version,
+}
+
+/// Which content of a repository is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Version {
+    /// What the tag names now.
+    Tag(String),
+    /// The manifest of this digest.
+    Digest(Digest),
+}
+
+/// Text that names no source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' names no plugin: {why}")]
+pub struct SourceError {
+    text: String,
+    why: String,
+}
+
+impl Source {
+    /// A file as a person names it from `directory`. What lies in the workspace is named relative
+    /// to it, so that a clone finds it as well. Both are absolute paths.
+    pub fn file(path: &Path, directory: &Path, workspace: &Path) -> Self {
+        let mut absolute = PathBuf::new();
+        for part in directory.join(path).components() {
+            match part {
+                Component::ParentDir => {
+                    absolute.pop();
+                }
+                Component::CurDir => {}
+                part => absolute.push(part),
+            }
+        }
+        match absolute.strip_prefix(workspace) {
+            Ok(inside) => Self::File(Path::new(".").join(inside)),
+            Err(_) => Self::File(absolute),
+        }
+    }
+
+    /// The same for whoever is in another workspace.
+    #[must_use]
+    pub fn absolute(&self, workspace: &Path) -> Self {
+        match self {
+            Self::File(path) => Self::File(workspace.join(path.strip_prefix(".").unwrap_or(path))),
+            other => other.clone(),
+        }
+    }
+
+    /// What a plugin is called that says no name itself: the last part of the path, or of the
+    /// repository.
+    pub fn called(&self) -> String {
+        let path = match self {
+            Self::File(path) => return super::pack::called(path),
+            Self::Web(address) => address.path.split('?').next().unwrap_or_default(),
+            Self::Registry(reference) => &reference.repository,
+        };
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    /// Whether it names a content that can't become another one.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self, Self::Registry(Reference { version: Version::Digest(_), .. }))
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Web(address) => write!(f, "{address}"),
+            Self::Registry(reference) => write!(f, "{reference}"),
+        }
+    }
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        parse(text).map_err(|why| SourceError { text: shorten(text, 120), why })
+    }
+}
+
+fn parse(text: &str) -> Result<Source, String> {
+    if text.len() > MAX || text.chars().any(char::is_control) {
+        return Err(format!("it is longer than {MAX} bytes, or has control characters"));
+    }
+    if text.starts_with("oci://") {
+        return text.parse().map(Source::Registry).map_err(|error: SourceError| error.why);
+    }
+    if text.starts_with("https://") || text.starts_with("http://") {
+        return text.parse().map(Source::Web).map_err(|error: SourceError| error.why);
+    }
+    if text.contains("://") {
+        return Err("there are files, https:// and oci://".to_owned());
+    }
+    let path = Path::new(text);
+    let leads_out = path.components().any(|part| part == Component::ParentDir);
+    if !path.is_absolute() && !text.starts_with("./") || leads_out {
+        return Err("a file has an absolute path, or one in the workspace that begins with ./ \
+                    and has no '..'"
+            .to_owned());
+    }
+    Ok(Source::File(path.to_owned()))
+}
+
+impl FromStr for Address {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        let error = |why: String| SourceError { text: shorten(text, 120), why };
+        let host = text.find("://").map_or(0, |at| at + 3);
+        let path = text[host..].find('/').map_or(text.len(), |at| host + at);
+        let (origin, path) = text.split_at(path);
+        let origin = origin.parse().map_err(|wrong: OriginError| error(wrong.to_string()))?;
+        let is_plain =
+            |b: u8| b.is_ascii_graphic() && !matches!(b, b'#' | b'\\' | b'"' | b'<' | b'>');
+        if path.is_empty() || path.len() > MAX || !path.bytes().all(is_plain) {
+            return Err(error(
+                "after the host there is a path of printable ASCII characters; others are \
+                 written as %XX"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self { origin, path: path.to_owned() })
+    }
+}
+
+impl Address {
+    /// What a reference in an answer from here means: another address, or a path on this host.
+    pub fn join(&self, reference: &str) -> Option<Self> {
+        match reference.strip_prefix('/') {
+            Some(rest) if rest.starts_with('/') => None,
+            Some(_) => format!("{}{reference}", self.origin).parse().ok(),
+            None => reference.parse().ok(),
+        }
+    }
+
+    /// The address of a file beside this one, whose name has this added at its end.
+    #[must_use]
+    pub fn beside(&self, suffix: &str) -> Self {
+        let (path, query) = self.path.split_at(self.path.find('?').unwrap_or(self.path.len()));
+        Self { origin: self.origin.clone(), path: format!("{path}{suffix}{query}") }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+impl FromStr for Reference {
+    type Err = SourceError;
+
+    /// `oci://` may be left out.
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        reference(text).map_err(|why| SourceError { text: shorten(text, 120), why })
+    }
+}
+
+fn reference(text: &str) -> Result<Reference, String> {
+    let name = text.strip_prefix("oci://").unwrap_or(text);
+    let (host, rest) = name
+        .split_once('/')
+        .ok_or("a reference has a registry and a repository, as in oci://ghcr.io/ada/lines:1.0")?;
+    let local = host == "localhost" || host.starts_with("localhost:") || is_loopback(host);
+    let scheme = if local { "http" } else { "https" };
+    let registry: Origin =
+        format!("{scheme}://{host}").parse().map_err(|error: OriginError| error.to_string())?;
+    let (repository, version) = match rest.split_once('@') {
+        Some((repository, digest)) => {
+            let digest = digest.parse().map_err(|error: DigestError| error.to_string())?;
+            // A tag beside a digest says nothing more.
+            let repository = repository.split_once(':').map_or(repository, |(name, _)| name);
+            (repository, Version::Digest(digest))
+        }
+        None => match rest.split_once(':') {
+            Some((repository, tag)) => (repository, Version::Tag(tag.to_owned())),
+            None => {
+                return Err("it needs a tag or a digest: NAME:TAG or NAME@sha256:...".to_owned());
+            }
+        },
+    };
+    if let Version::Tag(tag) = &version
+        && !is_tag(tag)
+    {
+        return Err(format!("'{tag}' is no tag: letters, digits, '.', '_' and '-', at most 128"));
+    }
+    if repository.len() > REPOSITORY || !repository.split('/').all(is_repository_part) {
+        return Err(format!(
+            "'{repository}' is no repository: lower-case letters and digits, with '.', '_', '-' \
+             and '/' between them"
+        ));
+    }
+    Ok(Reference { registry, repository: repository.to_owned(), version })
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']').map_or("", |(address, _)| address),
+        None => host.split_once(':').map_or(host, |(address, _)| address),
+    };
+    address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}` (distribution-spec).
+fn is_tag(tag: &str) -> bool {
+    (1..=128).contains(&tag.len())
+        && !tag.starts_with(['.', '-'])
+        && tag.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*` (distribution-spec).
+fn is_repository_part(part: &str) -> bool {
+    let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let between: Vec<&str> =
+        part.split(|c: char| c.is_ascii() && is_word(c as u8)).filter(|s| !s.is_empty()).collect();
+    part.as_bytes().first().copied().is_some_and(is_word)
+        && part.as_bytes().last().copied().is_some_and(is_word)
+        && between.iter().all(|s| matches!(*s, "." | "_" | "__") || s.bytes().all(|b| b == b'-'))
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "oci://{}/{}", self.registry.authority(), self.repository)?;
+        match &self.version {
+            Version::Tag(tag) => write!(f, ":{tag}"),
+            Version::Digest(digest) => write!(f, "@{digest}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Source {
+    type Error = SourceError;
+
+    fn try_from(text: String) -> Result<Self, SourceError> {
+        text.parse()
+    }
+}
+
+impl From<Source> for String {
+    fn from(source: Source) -> Self {
+        source.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn each_source_is_written_in_one_way() {
+        let digest = Digest::of(b"");
+        let by_digest = format!("oci://ghcr.io/ada/lines@{digest}");
+        for (text, wanted) in [
+            ("/home/ada/lines.wasm", "/home/ada/lines.wasm"),
+            ("./tools/lines.wasm", "./tools/lines.wasm"),
+            ("https://Example.org/a/lines.wasm?v=1", "https://example.org/a/lines.wasm?v=1"),
+            ("http://localhost:8080/lines.wasm", "http://localhost:8080/lines.wasm"),
+            ("oci://ghcr.io/ada/lines:1.0", "oci://ghcr.io/ada/lines:1.0"),
+            ("oci://localhost:5000/a/b__c-d.e:x_1", "oci://localhost:5000/a/b__c-d.e:x_1"),
+            ("oci://127.0.0.1:5000/lines:1", "oci://127.0.0.1:5000/lines:1"),
+            ("oci://[::1]:5000/lines:1", "oci://[::1]:5000/lines:1"),
+            (&by_digest, &by_digest),
+        ] {
+            let source: Source = text.parse().unwrap();
+            assert_eq!(source.to_string(), wanted);
+            assert_eq!(wanted.parse::<Source>().unwrap(), source);
+        }
+        let reference: Reference = "ghcr.io/ada/lines:1.0".parse().unwrap();
+        assert_eq!(reference.to_string(), "oci://ghcr.io/ada/lines:1.0");
+        assert!(reference.registry.is_secure());
+        let tagged = format!("ghcr.io/ada/lines:1.0@{digest}").parse::<Reference>().unwrap();
+        assert_eq!(tagged.to_string(), by_digest);
+    }
+
+    #[test]
+    fn a_plugin_can_be_called_as_its_source_is() {
+        for (text, wanted) in [
+            ("/home/ada/lines.wasm", "lines.wasm"),
+            ("./lines.wasm", "lines.wasm"),
+            ("https://example.org/a/lines.wasm?v=/1", "lines.wasm"),
+            ("oci://ghcr.io/ada/tools/lines:1.0", "lines"),
+            ("oci://localhost:5000/lines:1", "lines"),
+        ] {
+            assert_eq!(text.parse::<Source>().unwrap().called(), wanted);
+        }
+    }
+
+    #[test]
+    fn an_address_leads_to_others() {
+        let address: Address = "https://a.example/x/y.wasm?v=1".parse().unwrap();
+        assert_eq!(
+            address.beside(".minisig").to_string(),
+            "https://a.example/x/y.wasm.minisig?v=1"
+        );
+        for (to, wanted) in [
+            ("/z", Some("https://a.example/z")),
+            ("https://b.example/z?a=b", Some("https://b.example/z?a=b")),
+            ("http://b.example/z", None),
+            ("//b.example/z", None),
+            ("z", None),
+            ("/z\nx", None),
+        ] {
+            let found = address.join(to).map(|address| address.to_string());
+            assert_eq!(found.as_deref(), wanted, "{to}");
+        }
+    }
+
+    #[test]
+    fn what_names_nothing_is_refused() {
+        for (text, why) in [
+            ("", "absolute path"),
+            ("lines.wasm", "absolute path"),
+            ("./../lines.wasm", "no '..'"),
+            ("/a/../b.wasm", "no '..'"),
+            ("../lines.wasm", "no '..'"),
+            ("./a\nb", "control"),
+            ("ftp://example.org/a", "files, https:// and oci://"),
+            ("http://example.org/a.wasm", "this machine itself only"),
+            ("https://example.org", "there is a path"),
+            ("https://example.org/a b", "printable"),
+            ("https://example.org/a#b", "printable"),
+            ("https://ada@example.org/a", "user name"),
+            ("oci://ghcr.io", "a registry and a repository"),
+            ("oci://ghcr.io/ada/lines", "needs a tag or a digest"),
+            ("oci://ghcr.io/ada/lines:", "no tag"),
+            ("oci://ghcr.io/ada/lines:-x", "no tag"),
+            ("oci://ghcr.io/ada/lines@sha256:12", "no digest"),
+            ("oci://ghcr.io/Ada/lines:1", "no repository"),
+            ("oci://ghcr.io/ada//lines:1", "no repository"),
+            ("oci://ghcr.io/../lines:1", "no repository"),
+            ("oci://ghcr.io/a..b:1", "no repository"),
+            ("oci://ada@ghcr.io/lines:1", "user name"),
+        ] {
+            let error = text.parse::<Source>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_workspace_is_named_from_there() {
+        let (here, workspace) = (Path::new("/home/ada/work/src"), Path::new("/home/ada/work"));
+        for (path, wanted) in [
+            ("a.wasm", "./src/a.wasm"),
+            ("../tools/a.wasm", "./tools/a.wasm"),
+            ("./b/../a.wasm", "./src/a.wasm"),
+            ("../../a.wasm", "/home/ada/a.wasm"),
+            ("/tmp/a.wasm", "/tmp/a.wasm"),
+        ] {
+            let source = Source::file(Path::new(path), here, workspace);
+            assert_eq!(source.to_string(), wanted);
+            assert_eq!(wanted.parse::<Source>().unwrap(), source);
+        }
+        let inside: Source = "./tools/a.wasm".parse().unwrap();
+        assert_eq!(inside.absolute(workspace).to_string(), "/home/ada/work/tools/a.wasm");
+        let outside: Source = "/tmp/a.wasm".parse().unwrap();
+        assert_eq!(outside.absolute(workspace), outside);
+    }
+}

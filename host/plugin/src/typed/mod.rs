@@ -1,0 +1,428 @@
+//! Components without a manifest: one is derived from the types of the functions that they
+//! export, so that components made for other hosts are plugins as they are.
+//!
+//! Pure: bytes to a manifest. Types come from wasmparser's validator, which reads a component's
+//! types and leaves the bodies of its functions alone; nothing is compiled or run. What a value of
+//! each type looks like as JSON is [`schema`]'s matter; [`cofferdam_engine::runtime`] converts by the same
+//! rules.
+
+mod docs;
+mod schema;
+pub mod wit;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, json};
+use wasmparser::component_types::{
+    ComponentAnyTypeId, ComponentDefinedTypeId, ComponentEntityType, ComponentFuncTypeId,
+    ComponentItem,
+};
+use wasmparser::types::{Types, TypesRef};
+use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
+
+use super::manifest::{Manifest, Tool, is_name};
+use super::pack::PackError;
+use cofferdam_core::envelope::Dialect;
+use cofferdam_text::shorten;
+use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
+use docs::{Docs, TypeDocs};
+use schema::Schemas;
+pub use schema::{MAX_NAME, MAX_TYPES};
+
+/// How many functions are looked at. Nobody reads as many tools.
+const MAX_FUNCTIONS: usize = 1_000;
+
+/// How many functions that are left out an error names.
+const NAMED: usize = 5;
+
+/// How long a description may be, in bytes.
+const DESCRIPTION: usize = 4 << 10;
+
+/// How long the exported name of a tool may be (see [`Manifest::problems`]).
+const EXPORTED_NAME: usize = 64;
+
+/// A manifest that was derived, and what it does not say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Derived {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The functions that are no tools.
+    pub left_out: Vec<LeftOut>,
+    /// Why the documentation in the component can't be read.
+    pub unread: Option<String>,
+}
+
+/// An exported function that can't be a tool.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct LeftOut {
+    /// Its name, after that of its interface.
+    pub function: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A component of which no manifest can be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TypedError {
+    /// None of its functions can be a tool.
+    #[error("the component has no manifest, and no function that it exports can be a tool: {}", in_words(.0))]
+    NoTool(Vec<LeftOut>),
+    /// Two of its functions would be the same tool.
+    #[error(
+        "the component has no manifest, and its functions '{0}' and '{1}' would both be the tool '{2}'"
+    )]
+    Clash(String, String, String),
+    /// It exports more than anybody could read.
+    #[error("the component has no manifest, and exports more than {MAX_FUNCTIONS} functions")]
+    TooMany,
+    /// Its name can't be made from that of its file.
+    #[error("the component has no manifest, so it is called as its file is; '{}' gives no name: rename it to something that begins with a letter", shorten(.0, 80))]
+    Name(String),
+}
+
+fn in_words(left_out: &[LeftOut]) -> String {
+    let mut words: Vec<String> = left_out
+        .iter()
+        .take(NAMED)
+        .map(|LeftOut { function, why }| format!("{function} {why}"))
+        .collect();
+    if left_out.len() > NAMED {
+        words.push(format!("and {} more", left_out.len() - NAMED));
+    }
+    words.join("; ")
+}
+
+/// What the tool is called that a function is: `add`, or `calculator_add` for one of the
+/// interface `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
+///
+/// `None` where there is no such name: methods, and what is not WIT.
+pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
+    let name = match interface {
+        None => function.to_owned(),
+        Some(interface) => format!("{}_{function}", short(interface)),
+    };
+    Some(name.to_ascii_lowercase()).filter(|name| is_name(name))
+}
+
+/// The name of an interface without its package and version.
+fn short(interface: &str) -> &str {
+    let name = interface.rsplit_once('/').map_or(interface, |(_, name)| name);
+    name.split('@').next().unwrap_or(name)
+}
+
+/// What a plugin is called whose file has this name: as much of it as can stand in a plugin's name,
+/// up to the first dot, `@` or `:`.
+fn plugin_name(called: &str) -> Result<String, TypedError> {
+    let stem = called.split(['.', '@', ':']).next().unwrap_or_default();
+    let mut name = String::new();
+    for c in stem.chars() {
+        let c = c.to_ascii_lowercase();
+        let is_sign = !(c.is_ascii_lowercase() || c.is_ascii_digit());
+        if is_sign && (name.is_empty() || name.ends_with(['-', '_'])) {
+            continue;
+        }
+        name.push(if is_sign && c != '_' { '-' } else { c });
+    }
+    let name = name.trim_end_matches(['-', '_']).to_owned();
+    if is_name(&name) { Ok(name) } else { Err(TypedError::Name(called.to_owned())) }
+}
+
+/// Derives the manifest of a component that has none and is called `called`: what its file, or
+/// its repository, is called.
+///
+/// # Errors
+/// [`PackError::NoManifest`] for a component that is made for this host, or exports no function;
+/// [`PackError::Typed`] for one whose functions can't be tools; [`PackError::Malformed`].
+pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
+    let Component { types, imports, exports, sections } = Component::read(component)?;
+    let types = types.as_ref();
+    let is_ours = |name: &String| name.starts_with("cofferdam:");
+    if exports.iter().any(is_ours) {
+        return Err(PackError::NoManifest);
+    }
+    let name = plugin_name(called)?;
+    let docs = sections.get(docs::SECTION).map(|section| Docs::read(section));
+    let (docs, unread) = match docs {
+        None => (Docs::default(), None),
+        Some(Ok(docs)) => (docs, None),
+        Some(Err(why)) => (Docs::default(), Some(why)),
+    };
+    let functions = functions(types, &exports);
+    if functions.is_empty() {
+        return Err(PackError::NoManifest);
+    }
+    if functions.len() > MAX_FUNCTIONS {
+        return Err(TypedError::TooMany.into());
+    }
+    let requests = requests(&imports);
+    let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
+    let mut tools = BTreeMap::<String, (String, Tool)>::new();
+    let mut left_out = Vec::new();
+    for function in &functions {
+        match function.tool(&name, &docs, &mut schemas) {
+            Err(why) => left_out.push(LeftOut { function: function.to_string(), why }),
+            Ok(tool) => {
+                let tool = Tool { effects: requests.files, ..tool };
+                let clash = tools.insert(tool.name.clone(), (function.to_string(), tool));
+                if let Some((other, Tool { name, .. })) = clash {
+                    return Err(TypedError::Clash(other, function.to_string(), name).into());
+                }
+            }
+        }
+    }
+    if tools.is_empty() {
+        return Err(TypedError::NoTool(left_out).into());
+    }
+    let said = |name: &str| {
+        let section = sections.get(name)?;
+        let text = str::from_utf8(section).ok()?.trim();
+        (!text.is_empty()).then(|| shorten(text, DESCRIPTION))
+    };
+    let description = said("description").or_else(|| docs.component().map(first_line));
+    let described = description.unwrap_or_else(|| {
+        let names: Vec<&str> = tools.keys().map(String::as_str).collect();
+        shorten(&format!("A component that exports {}.", names.join(", ")), 200)
+    });
+    let manifest = Manifest {
+        name,
+        version: said("version")
+            .filter(|text| is_version(text))
+            .unwrap_or_else(|| version(&exports)),
+        description: described,
+        license: said("licenses"),
+        qualified: false,
+        requests,
+        as_granted: true,
+        limits: LimitSettings::default(),
+        tools: tools.into_values().map(|(_, tool)| tool).collect(),
+        backends: Vec::new(),
+    };
+    manifest.check()?;
+    Ok(Derived { manifest, left_out, unread })
+}
+
+/// What its imports ask for, as far as they can say it. Everything else needs a manifest.
+fn requests(imports: &[String]) -> Capabilities {
+    let imports_any = |package: &str| imports.iter().any(|import| import.starts_with(package));
+    Capabilities {
+        files: if imports_any("wasi:filesystem/") { Files::Write } else { Files::None },
+        any_origin: imports_any("wasi:http/"),
+        ..Capabilities::NONE
+    }
+}
+
+/// The version that all exported interfaces have.
+fn version(exports: &[String]) -> String {
+    let mut versions: Vec<&str> =
+        exports.iter().filter_map(|name| Some(name.split_once('@')?.1)).collect();
+    versions.dedup();
+    match versions.as_slice() {
+        [version] if is_version(version) => (*version).to_owned(),
+        _ => "0.0.0".to_owned(),
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    let number = text.split(['-', '+']).next().unwrap_or_default();
+    text.len() <= 64
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+'))
+        && number.split('.').count() == 3
+        && number.split('.').all(|part| part.parse::<u64>().is_ok())
+}
+
+fn first_line(text: &str) -> String {
+    shorten(text.lines().next().unwrap_or_default().trim(), 200)
+}
+
+/// One exported function.
+struct Function<'a> {
+    interface: Option<&'a str>,
+    name: &'a str,
+    types: TypesRef<'a>,
+    id: ComponentFuncTypeId,
+}
+
+impl std::fmt::Display for Function<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.interface {
+            None => f.write_str(self.name),
+            Some(interface) => write!(f, "{interface}#{}", self.name),
+        }
+    }
+}
+
+/// All exported functions: those of the component itself, and of its interfaces.
+fn functions<'a>(types: TypesRef<'a>, exports: &'a [String]) -> Vec<Function<'a>> {
+    let mut functions = Vec::new();
+    for export in exports {
+        match types.component_item_for_export(export).map(|item| item.ty) {
+            Some(ComponentEntityType::Func(id)) => {
+                functions.push(Function { interface: None, name: export, types, id });
+            }
+            Some(ComponentEntityType::Instance(id)) => {
+                for (name, item) in types.get(id).into_iter().flat_map(|instance| &instance.exports)
+                {
+                    if let ComponentEntityType::Func(id) = item.ty {
+                        functions.push(Function { interface: Some(export), name, types, id });
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    functions
+}
+
+impl Function<'_> {
+    /// The function as a tool of the plugin, or why it can't be one.
+    fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
+        if self.interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@")) {
+            return Err("is a command, which has no types but arguments and streams".to_owned());
+        }
+        if self.interface == Some("exports") && self.name == "init" {
+            return Err("is for componentize-py, when it builds the component".to_owned());
+        }
+        if self.name.contains('[') {
+            return Err("belongs to a resource, which would not outlive a call".to_owned());
+        }
+        let name = tool_name(self.interface, self.name)
+            .ok_or("has a name that no tool can have".to_owned())?;
+        if plugin.len() + "__".len() + name.len() > EXPORTED_NAME {
+            return Err(format!(
+                "would be '{plugin}__{name}' for clients, who take at most {EXPORTED_NAME} characters"
+            ));
+        }
+        let function = self.types.get(self.id).ok_or("has no type".to_owned())?;
+        if function.async_ {
+            return Err("is asynchronous, which this engine does not run".to_owned());
+        }
+        schemas.begin();
+        let names = function.params.iter().map(|(name, _)| name.as_str());
+        schemas.name(names).map_err(|why| format!("takes {why}"))?;
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (parameter, ty) in &function.params {
+            let schema = schemas.of(ty).map_err(|why| format!("takes {why} ('{parameter}')"))?;
+            properties.insert(parameter.to_string(), schema);
+            if !schemas.is_option(ty) {
+                required.push(json!(parameter.as_str()));
+            }
+        }
+        let (answer, failure) = match &function.result {
+            None => (None, None),
+            Some(ty) => match schemas.result(ty) {
+                None => (Some(*ty), None),
+                Some((ok, error)) => (ok, Some(error)),
+            },
+        };
+        let answer = answer.map(|ty| schemas.of(&ty)).transpose();
+        let failure = failure.flatten().map(|ty| schemas.of(&ty)).transpose();
+        let answers = |why: String| format!("answers {why}");
+        let documented = docs.function(self.interface.map(short), self.name);
+        let whose = match self.interface {
+            None => "the component".to_owned(),
+            Some(interface) => format!("the interface {interface}"),
+        };
+        let words = self.name.replace('-', " ");
+        Ok(Tool {
+            title: words.clone(),
+            description: documented.map_or_else(
+                || format!("The function {} of {whose}.", self.name),
+                |docs| shorten(docs.trim(), DESCRIPTION),
+            ),
+            name,
+            effects: Files::None,
+            agents: false,
+            done: format!("{words} called"),
+            dialect: Dialect::default(),
+            fallbacks: BTreeMap::new(),
+            repeats: None,
+            input: schema::object(properties, required),
+            output: schema::wrapped("result", answer.map_err(answers)?),
+            failure: failure.map_err(answers)?.map(|error| schema::wrapped("error", Some(error))),
+            examples: Vec::new(),
+        })
+    }
+}
+
+/// What is said of the types that have names, in whatever the component imports and exports.
+fn type_docs<'a>(
+    types: TypesRef<'a>,
+    imports: &[String],
+    exports: &[String],
+    docs: &'a Docs,
+) -> HashMap<ComponentDefinedTypeId, &'a TypeDocs> {
+    let mut known = HashMap::new();
+    let mut learn = |interface: Option<&str>, name: &str, item: &ComponentItem| {
+        if let ComponentEntityType::Type { created: ComponentAnyTypeId::Defined(id), .. } = item.ty
+            && let Some(docs) = docs.ty(interface, name)
+        {
+            known.insert(id, docs);
+        }
+    };
+    let imported = imports.iter().map(|name| (name, types.component_item_for_import(name)));
+    let exported = exports.iter().map(|name| (name, types.component_item_for_export(name)));
+    for (name, item) in imported.chain(exported) {
+        let Some(item) = item else { continue };
+        learn(None, name, item);
+        if let ComponentEntityType::Instance(id) = item.ty {
+            for (of_type, item) in types.get(id).into_iter().flat_map(|instance| &instance.exports)
+            {
+                learn(Some(short(name)), of_type, item);
+            }
+        }
+    }
+    known
+}
+
+/// What a component says of itself in its outermost layer.
+struct Component<'a> {
+    types: Types,
+    imports: Vec<String>,
+    exports: Vec<String>,
+    /// The first custom section of each name.
+    sections: HashMap<&'a str, &'a [u8]>,
+}
+
+impl<'a> Component<'a> {
+    fn read(component: &'a [u8]) -> Result<Self, PackError> {
+        let malformed =
+            |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
+        // Whatever the engine does not take, it refuses itself, and says what it is.
+        let mut validator = Validator::new_with_features(WasmFeatures::all());
+        let (mut imports, mut exports) = (Vec::new(), Vec::new());
+        let mut sections = HashMap::new();
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(component) {
+            let payload = payload.map_err(malformed)?;
+            let done = validator.payload(&payload).map_err(malformed)?;
+            match payload {
+                Payload::Version { .. } => depth += 1,
+                Payload::CustomSection(section) if depth == 1 => {
+                    sections.entry(section.name()).or_insert(section.data());
+                }
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    for import in section {
+                        imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                Payload::ComponentExportSection(section) if depth == 1 => {
+                    for export in section {
+                        exports.push(export.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                _ => {}
+            }
+            if let ValidPayload::End(types) = done {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Ok(Self { types, imports, exports, sections });
+                }
+            }
+        }
+        Err(PackError::Malformed("it is cut off".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

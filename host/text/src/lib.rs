@@ -1,0 +1,152 @@
+//! Text that is not trusted, shown safely. This crate has the only list of characters that could
+//! move a cursor, reorder what a user reads, or hide ([`is_active`], [`is_joiner`]), and the ways
+//! to show them: as escapes for a terminal ([`neutralise`]) and in JSON ([`json`]), as code points
+//! in documents ([`visible`]). [`markdown`], [`page`] and [`chart`] make documents from it.
+//!
+//! It does no I/O and depends on no other crate of this project.
+
+pub mod chart;
+pub mod markdown;
+pub mod page;
+pub mod visible;
+
+use std::fmt::Write as _;
+
+/// Whether a character acts on its surroundings or can't be seen: control characters (but tab and
+/// line feed), those that steer the direction of writing (UAX #9), and those without width.
+///
+/// The joiners that emoji and several scripts are written with are not among them
+/// ([`is_joiner`]).
+pub fn is_active(c: char) -> bool {
+    match c {
+        '\t' | '\n' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        _ => c.is_control(),
+    }
+}
+
+/// Whether a character only says whether those beside it are joined. It has no width: where a
+/// person decides by what they see, it could hide something.
+pub fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// JSON that means the same, with `\u` escapes in place of active characters, so that it can be
+/// looked at.
+pub fn json(json: &str) -> String {
+    let mut inert = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_active(c) {
+            // Outside of strings JSON is plain ASCII: an active character is inside of one.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String does not fail.
+                let _ = write!(inert, "\\u{unit:04x}");
+            }
+        } else {
+            inert.push(c);
+        }
+    }
+    inert
+}
+
+/// Shortens `text` to at most `max` bytes, at a character, with a mark where something is
+/// missing.
+pub fn shorten(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = (0..=max).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}
+
+/// Makes text of a plugin or a file harmless on a terminal: characters that act or hide, joiners
+/// included, are shown as escapes.
+pub fn neutralise(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_active(character) || is_joiner(character) {
+            safe.extend(character.escape_unicode());
+        } else {
+            safe.push(character);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_or_hides_is_active() {
+        for active in [
+            '\0',
+            '\r',
+            '\u{8}',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{85}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{180e}',
+            '\u{200b}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{206f}',
+            '\u{feff}',
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{e0001}',
+            '\u{e0041}',
+            '\u{e007f}',
+        ] {
+            assert!(is_active(active) && !is_joiner(active), "{active:?}");
+        }
+        for plain in ['\t', '\n', ' ', 'a', 'ß', '漢', '\u{5e9}', '\u{1f468}', '\u{fffd}'] {
+            assert!(!is_active(plain) && !is_joiner(plain), "{plain:?}");
+        }
+        for joiner in ['\u{200c}', '\u{200d}'] {
+            assert!(!is_active(joiner) && is_joiner(joiner), "{joiner:?}");
+        }
+    }
+
+    #[test]
+    fn json_means_the_same() {
+        assert_eq!(
+            json("{\n\t\"a\": \"\u{202e}b\u{e0041}\u{7f} 漢\"\n}"),
+            "{\n\t\"a\": \"\\u202eb\\udb40\\udc41\\u007f 漢\"\n}"
+        );
+    }
+
+    #[test]
+    fn terminal_sequences_become_inert() {
+        for (hostile, harmless) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\u{1b}[31mred\u{1b}[0m", "\\u{1b}[31mred\\u{1b}[0m"),
+            ("\u{1b}]52;c;aGk=\u{7}", "\\u{1b}]52;c;aGk=\\u{7}"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+            ("a\rb", "a\\u{d}b"),
+            ("a\u{200d}b\u{ad}c", "a\\u{200d}b\\u{ad}c"),
+            ("naïve 漢字", "naïve 漢字"),
+        ] {
+            assert_eq!(neutralise(hostile), harmless, "{hostile:?}");
+        }
+    }
+
+    #[test]
+    fn shortening_keeps_characters_whole() {
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten("aßc", 2), "a...");
+    }
+}

@@ -1,0 +1,148 @@
+//! What a native program finds read-only, or empty, in a workspace that it may change.
+
+use std::io;
+
+use rustix::fs::FileType;
+
+use super::super::disk::Listed;
+use super::super::path::join;
+use super::super::{OWN, Overlay, Workspace};
+use cofferdam_core::policy::is_own;
+
+const GIT: &str = ".git";
+
+/// Places of a workspace that programs do not change. What lies in one is protected with it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Protected {
+    /// What git takes for its own: each `.git`, at any depth, be it a directory, a file or a link;
+    /// what such a file or link leads to; repositories that lie open; files that are part of their
+    /// configuration. A repository is protected as a whole, since more in it than `hooks` and
+    /// `config` decides what git executes (`commondir`, `config.worktree`, `modules/*/config`:
+    /// gitrepository-layout(5)).
+    pub git: Vec<String>,
+    /// The hosts' own directories of nested workspaces.
+    pub own: Vec<String>,
+}
+
+impl Workspace {
+    /// Looks through the whole workspace for what programs must not change.
+    ///
+    /// # Errors
+    /// A directory that can't be listed.
+    pub fn protected(&self) -> io::Result<Protected> {
+        let tree = self.plain();
+        let mut found = Protected::default();
+        let mut waiting = vec![String::new()];
+        while let Some(directory) = waiting.pop() {
+            let entries = tree.list(&directory)?;
+            let is_repository = tree.has_repository(&directory, &entries);
+            if is_repository
+                && !directory.is_empty()
+                && !has_working_trees(tree, &directory, &entries)
+            {
+                found.git.push(directory);
+                continue;
+            }
+            for Listed { name, kind, .. } in &entries {
+                // What is no text can't be named to the sandbox, and nothing in it is kept.
+                let Some(name) = name.to_str() else { continue };
+                let place = join(&directory, name);
+                let is_directory = *kind == FileType::Directory;
+                if name == GIT {
+                    found.git.extend(tree.led_to(&directory));
+                    found.git.push(place);
+                } else if is_own(name) {
+                    found.own.extend((place != OWN).then_some(place));
+                } else if is_repository && !(is_directory && is_working_tree(tree, &place)) {
+                    found.git.push(place);
+                } else if is_directory {
+                    waiting.push(place);
+                }
+            }
+        }
+        found.git.sort();
+        found.git.dedup_by(|place, above| {
+            place
+                .strip_prefix(&**above)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        Ok(found)
+    }
+}
+
+/// Whether working trees lie in a repository: nothing of theirs is the repository's.
+fn has_working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> bool {
+    let directories = entries.iter().filter(|entry| entry.kind == FileType::Directory);
+    let mut names = directories.filter_map(|entry| entry.name.to_str());
+    names.any(|name| is_working_tree(tree, &join(directory, name)))
+}
+
+fn is_working_tree(tree: &Overlay, place: &str) -> bool {
+    tree.stat(&join(place, GIT)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::super::Secret;
+    use super::*;
+
+    #[test]
+    fn repositories_are_found_at_any_depth_and_in_any_form() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = top.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(".cofferdam/state", "");
+        write(".git/config", "[include]\npath = ../shared.inc\n");
+        write(".git/worktrees/linked/commondir", "../..\n");
+        write("a/b/.git/config", "");
+        write("a/.cofferdam/state", "");
+        write("linked/.git", "gitdir: ../.git/worktrees/linked\n");
+        write("bare/.git", "gitdir: ./.bare\n");
+        write("bare/.bare/config", "");
+        write("away/.git", "gitdir: /nowhere/else\n");
+        write("data/config", "");
+        write("shared.inc", "");
+        for open in ["open/fixture.git", "trees"] {
+            write(&format!("{open}/HEAD"), "ref: refs/heads/main\n");
+            write(&format!("{open}/objects/x"), "");
+            write(&format!("{open}/refs/x"), "");
+        }
+        write("trees/main/.git", "gitdir: ../worktrees/main\n");
+        write("trees/main/src/file", "");
+        write("plain/HEAD", "no head\n");
+        write("plain/objects/x", "");
+        write("plain/refs/x", "");
+        fs::create_dir(top.join("soft")).unwrap();
+        symlink("../data", top.join("soft/.git")).unwrap();
+        let found = Workspace::open(&top, Secret::OfProcess).unwrap().protected().unwrap();
+        let expected = [
+            ".git",
+            "a/b/.git",
+            "away/.git",
+            "bare/.bare",
+            "bare/.git",
+            "data",
+            "linked/.git",
+            "open/fixture.git",
+            "shared.inc",
+            "soft/.git",
+            "trees/HEAD",
+            "trees/main/.git",
+            "trees/objects",
+            "trees/refs",
+            "trees/worktrees/main",
+        ];
+        let found_git: Vec<&str> = found.git.iter().map(String::as_str).collect();
+        assert_eq!(found_git, expected[..expected.len() - 1]);
+        assert_eq!(found.own, ["a/.cofferdam"]);
+    }
+}

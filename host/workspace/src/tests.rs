@@ -1,0 +1,631 @@
+//! The protocol under attack: killed at every step, with every step failing, with others at
+//! work on the same files; and everything back as it was after an undo.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::disk::faults;
+use super::stamp::clock::set_shift;
+use super::*;
+
+/// Which workspace a child works on, and what it does there.
+const ROOT: &str = "COFFERDAM_TEST_ROOT";
+const TASK: &str = "COFFERDAM_TEST_TASK";
+
+/// A file system, as far as it concerns anybody.
+pub(super) type Tree = BTreeMap<String, (String, u32, String)>;
+
+pub(super) fn tree(root: &Path) -> Tree {
+    let mut found = Tree::new();
+    walk(root, root, &mut |path, metadata| {
+        let content = if metadata.is_symlink() {
+            format!("-> {}", fs::read_link(path).unwrap().display())
+        } else if metadata.is_file() {
+            fs::read_to_string(path).unwrap()
+        } else {
+            "/".to_owned()
+        };
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        found.insert(name, (content, metadata.mode(), String::new()));
+    });
+    found
+}
+
+/// The same with the times of the last change.
+pub(super) fn tree_with_times(root: &Path) -> Tree {
+    let mut found = tree(root);
+    for (name, (_, _, time)) in &mut found {
+        let metadata = fs::symlink_metadata(root.join(name)).unwrap();
+        *time = format!("{}.{:09}", metadata.mtime(), metadata.mtime_nsec());
+    }
+    found
+}
+
+fn walk(root: &Path, directory: &Path, see: &mut dyn FnMut(&Path, &fs::Metadata)) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path == root.join(OWN) {
+            continue;
+        }
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        see(&path, &metadata);
+        if metadata.is_dir() {
+            walk(root, &path, see);
+        }
+    }
+}
+
+pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Option<Manifest>) {
+    let timers = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    timers.block_on(Transaction::begin(workspace, Duration::from_secs(60))).unwrap()
+}
+
+/// Begins a transaction on a workspace that nobody else is at.
+fn begin_now(workspace: &Arc<Workspace>) -> io::Result<Transaction> {
+    Ok(Transaction::try_begin(workspace)?.expect("nobody else is here").0)
+}
+
+pub(super) fn open(root: &Path) -> Arc<Workspace> {
+    // Children of a test work on the same directories.
+    let secret = env::current_exe().unwrap().with_file_name("cofferdam-test-secret");
+    Arc::new(Workspace::open(root, Secret::In(secret)).unwrap())
+}
+
+mod recovery;
+
+const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };
+
+pub(super) fn write(tree: &Overlay, place: &str, content: &str) {
+    let mut file = tree.open_write(place, REPLACE, &Quota::unlimited()).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+}
+
+pub(super) fn read(tree: &Overlay, place: &str) -> String {
+    let mut content = String::new();
+    tree.open_read(place).unwrap().0.read_to_string(&mut content).unwrap();
+    content
+}
+
+/// Six files, and a bit of everything that can happen to them.
+pub(super) fn populate(root: &Path) {
+    for directory in ["src/old", "bin"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for file in ["a.txt", "b.txt", "src/c.txt", "src/old/d.txt", "bin/run", "e.txt"] {
+        fs::write(root.join(file), format!("old {file}\n")).unwrap();
+    }
+    fs::set_permissions(root.join("bin/run"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("a.txt", root.join("link")).unwrap();
+}
+
+fn edit(tree: &Overlay) -> io::Result<()> {
+    let quota = Quota::unlimited();
+    let put = |place: &str, content: &str| {
+        tree.open_write(place, REPLACE, &quota)?.write_all(content.as_bytes())
+    };
+    put("a.txt", "new a\r\n")?;
+    put("src/c.txt", "\u{feff}new c, no newline")?;
+    put("bin/run", "new run\n")?;
+    tree.rename("b.txt", "src/b.txt", &|_| Ok(()), &quota)?;
+    // A directory becomes a file, a file a directory, a link another one.
+    tree.remove_file("src/old/d.txt")?;
+    tree.remove_directory("src/old")?;
+    put("src/old", "now a file\n")?;
+    tree.remove_file("e.txt")?;
+    tree.create_directory("e.txt", &quota)?;
+    put("e.txt/inside", "new\n")?;
+    tree.remove_file("link")?;
+    tree.create_link("src/c.txt", "link", &quota)
+}
+
+fn after_edit() -> Tree {
+    let directory = tempfile::tempdir().unwrap();
+    populate(directory.path());
+    let (transaction, _) = begin(&open(directory.path()));
+    edit(transaction.overlay()).unwrap();
+    transaction.commit(Purpose::default()).unwrap().unwrap();
+    tree(directory.path())
+}
+
+/// What a child process does: it may be killed, or its system calls may fail, at any step.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn child() {
+    let root = env::var(ROOT).expect("run by the other tests");
+    let workspace = recorded(Path::new(&root));
+    let done = match env::var(TASK).unwrap().as_str() {
+        "edit" => (|| {
+            let begun = begin_now(&workspace)?;
+            edit(begun.overlay())?;
+            begun.commit(Purpose::default()).map_err(io::Error::other)?;
+            Ok(())
+        })(),
+        "texts" => begin_now(&workspace).and_then(|begun| {
+            recovery::write_texts(begun.overlay());
+            begun.commit(Purpose::default()).map(drop).map_err(io::Error::other)
+        }),
+        "undo" => begin_now(&workspace).and_then(|begun| {
+            let undone = History::new(Arc::clone(&workspace)).undo(begun, None);
+            undone.map(drop).map_err(io::Error::other)
+        }),
+        "recover" => begin_now(&workspace).map(|_| ()),
+        "count" => {
+            (0..100).for_each(|_| count(&workspace));
+            Ok(())
+        }
+        task => panic!("unknown task {task}"),
+    };
+    let done: io::Result<()> = done;
+    println!("steps={} result={:?}", faults::steps(), done.map_err(|error| error.to_string()));
+}
+
+/// A workspace whose commits are written down beside it.
+pub(super) fn recorded(root: &Path) -> Arc<Workspace> {
+    let (workspace, file) = (open(root), records(root));
+    workspace.record_commits(Box::new(move |commit, _| {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&file).unwrap();
+        writeln!(file, "{}", commit.id).unwrap();
+    }));
+    workspace
+}
+
+fn records(root: &Path) -> PathBuf {
+    root.with_extension("records")
+}
+
+fn command(root: &Path, task: &str, fault: Option<&str>) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", "workspace::tests::child", "--ignored", "--nocapture"])
+        .env(ROOT, root)
+        .env(TASK, task)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null());
+    if let Some(fault) = fault {
+        command.env(faults::VARIABLE, fault);
+    }
+    command
+}
+
+fn spawn(root: &Path, task: &str, fault: Option<&str>) -> std::process::Child {
+    command(root, task, fault).spawn().unwrap()
+}
+
+fn run(root: &Path, task: &str, fault: &str) -> Output {
+    spawn(root, task, Some(fault)).wait_with_output().unwrap()
+}
+
+fn was_killed(output: &Output) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    output.status.signal() == Some(9)
+}
+
+fn leftovers(root: &Path) -> usize {
+    fs::read_dir(root.join(OWN).join("staging")).map_or(0, |entries| entries.count())
+}
+
+#[test]
+fn a_step_that_fails_leaves_all_as_it_was() {
+    let wanted = after_edit();
+    for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::ACCESS, rustix::io::Errno::IO] {
+        let (mut failed, mut is_over) = (0, false);
+        for step in 1.. {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path();
+            populate(root);
+            let before = tree_with_times(root);
+            let output = run(root, "edit", &format!("{}:{step}", errno.raw_os_error()));
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{said}");
+            if said.contains("result=Ok") {
+                // What comes after the commit (times, the history) can't take it back.
+                assert_eq!(tree(root), wanted, "{errno} at step {step}: {said}");
+                let steps = said.split("steps=").nth(1).unwrap();
+                let steps: u64 = steps.split(' ').next().unwrap().parse().unwrap();
+                is_over = steps < step;
+            } else {
+                assert_eq!(tree_with_times(root), before, "{errno} at step {step}: {said}");
+                failed += 1;
+            }
+            begin(&open(root));
+            assert_eq!(leftovers(root), 0);
+            if is_over {
+                break;
+            }
+        }
+        assert!(failed > 20, "{errno} was met {failed} times");
+    }
+}
+
+/// Adds one to the numbers in two files.
+fn count(workspace: &Arc<Workspace>) {
+    let (transaction, _) = begin(workspace);
+    let tree = transaction.overlay();
+    for place in ["one", "two"] {
+        let number: u32 = read(tree, place).trim().parse().unwrap();
+        write(tree, place, &format!("{}\n", number + 1));
+    }
+    transaction.commit(Purpose::default()).unwrap();
+}
+
+#[test]
+fn two_processes_take_turns() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    for name in ["one", "two"] {
+        fs::write(root.join(name), "0\n").unwrap();
+    }
+    let children = [spawn(root, "count", None), spawn(root, "count", None)];
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    for name in ["one", "two"] {
+        assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "200\n");
+    }
+}
+
+/// What somebody else does while a transaction is at work, and whether that is in its way.
+#[test]
+fn changes_by_somebody_else_are_conflicts() {
+    type Act = fn(&Path);
+    type Work = fn(&Overlay);
+    let cases: &[(&str, Work, Act, bool)] = &[
+        (
+            "written after it was read",
+            |tree| drop(read(tree, "a.txt")),
+            |root| fs::write(root.join("a.txt"), "theirs").unwrap(),
+            true,
+        ),
+        (
+            "the same length, at once",
+            |tree| drop(read(tree, "a.txt")),
+            |root| fs::write(root.join("a.txt"), "OLD a.txt\n").unwrap(),
+            true,
+        ),
+        (
+            "replaced by another file",
+            |tree| drop(read(tree, "a.txt")),
+            |root| {
+                fs::write(root.join("x"), "theirs").unwrap();
+                fs::rename(root.join("x"), root.join("a.txt")).unwrap();
+            },
+            true,
+        ),
+        (
+            "removed",
+            |tree| drop(read(tree, "a.txt")),
+            |root| fs::remove_file(root.join("a.txt")).unwrap(),
+            true,
+        ),
+        (
+            "made where there was nothing",
+            |tree| write(tree, "new", "ours"),
+            |root| fs::write(root.join("new"), "theirs").unwrap(),
+            true,
+        ),
+        (
+            "its directory is gone",
+            |tree| write(tree, "bin/new", "ours"),
+            |root| fs::remove_dir_all(root.join("bin")).unwrap(),
+            true,
+        ),
+        (
+            "its directory is a link elsewhere",
+            |tree| write(tree, "bin/new", "ours"),
+            |root| {
+                fs::rename(root.join("bin"), root.join("bin2")).unwrap();
+                symlink("/tmp", root.join("bin")).unwrap();
+            },
+            true,
+        ),
+        (
+            "something in a directory that was removed",
+            |tree| {
+                tree.remove_file("src/old/d.txt").unwrap();
+                tree.remove_directory("src/old").unwrap();
+            },
+            |root| fs::write(root.join("src/old/theirs"), "theirs").unwrap(),
+            true,
+        ),
+        (
+            "another file",
+            |tree| drop(read(tree, "a.txt")),
+            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+            false,
+        ),
+        (
+            "a file that was only read",
+            |tree| drop(read(tree, "b.txt")),
+            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+            false,
+        ),
+    ];
+    for (name, work, act, conflicts) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        populate(root);
+        let workspace = open(root);
+        let (transaction, _) = begin(&workspace);
+        work(transaction.overlay());
+        act(root);
+        write(transaction.overlay(), "a.txt", "ours");
+        let theirs = tree_with_times(root);
+        let committed = transaction.commit(Purpose::default());
+        if *conflicts {
+            assert!(matches!(committed, Err(CommitError::Conflict(_))), "{name}: {committed:?}");
+            assert_eq!(tree_with_times(root), theirs, "{name}");
+        } else {
+            committed.unwrap();
+            assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "ours", "{name}");
+        }
+        assert_eq!(leftovers(root), 0, "{name}");
+    }
+}
+
+#[test]
+fn an_undo_brings_everything_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    populate(root);
+    let workspace = open(root);
+    // The host's own directory changes the time of the workspace once.
+    workspace.own().unwrap();
+    let before = tree_with_times(root);
+    let history = History::new(Arc::clone(&workspace));
+    let (transaction, _) = begin(&workspace);
+    edit(transaction.overlay()).unwrap();
+    transaction.commit(Purpose::default()).unwrap().unwrap();
+    let after = tree(root);
+    assert_ne!(after, tree_with_times(root));
+
+    let undo = |id: Option<&str>| history.undo(begin(&workspace).0, id);
+    let (undone, commit) = undo(None).unwrap();
+    assert_eq!(tree_with_times(root), before);
+    // An undo is a commit, and can be undone as well.
+    let commit = commit.unwrap();
+    assert_eq!(commit.undoes, Some(undone.id.clone()));
+    undo(Some(&commit.id)).unwrap();
+    assert_eq!(tree(root), after);
+
+    // One after the other goes back step by step.
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "a.txt", "later");
+    let later = transaction.commit(Purpose::default()).unwrap().unwrap();
+    assert_eq!(undo(None).unwrap().0.id, later.id);
+    assert_eq!(undo(None).unwrap().0.id, undone.id);
+    assert_eq!(tree_with_times(root), before);
+    let Err(HistoryError::Unknown(_)) = undo(None) else { panic!("nothing is left") };
+    undo(Some(&undone.id)).unwrap_err();
+    let (transaction, _) = begin(&workspace);
+    edit(transaction.overlay()).unwrap();
+    let undone = transaction.commit(Purpose::default()).unwrap().unwrap();
+
+    // What was changed since is not overwritten.
+    fs::write(root.join("a.txt"), "theirs").unwrap();
+    fs::remove_file(root.join("link")).unwrap();
+    fs::set_permissions(root.join("bin/run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let theirs = tree_with_times(root);
+    let Err(HistoryError::Changed(paths)) = undo(Some(&undone.id)) else { panic!("undone") };
+    assert_eq!(paths, ["a.txt has other content", "bin/run has other permissions", "link is gone"]);
+    assert_eq!(tree_with_times(root), theirs);
+}
+
+#[test]
+fn a_refactoring_of_two_thousand_files_is_one_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    for number in 0..2_000 {
+        let folder = root.join(format!("package{}/module{}", number % 10, number % 50));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("file{number}.py"));
+        fs::write(&file, format!("import old_name  # {number}\r\n")).unwrap();
+        let mode = if number % 7 == 0 { 0o755 } else { 0o640 };
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let workspace = open(root);
+    workspace.own().unwrap();
+    let before = tree_with_times(root);
+    let (transaction, _) = begin(&workspace);
+    let overlay = transaction.overlay();
+    for (place, (content, _, _)) in &before {
+        if place.ends_with(".py") {
+            write(overlay, place, &content.replace("old_name", "new_name"));
+        }
+    }
+    for number in 0..10 {
+        let quota = Quota::unlimited();
+        let (from, to) = (format!("package{number}"), format!("renamed{number}"));
+        overlay.rename(&from, &to, &|_| Ok(()), &quota).unwrap();
+    }
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    let after = tree(root);
+    assert_eq!(after.len(), before.len());
+    assert!(after.iter().all(|(place, (content, mode, _))| {
+        let old = &before[&place.replace("renamed", "package")];
+        content.replace("new_name", "old_name") == old.0 && *mode == old.1
+    }));
+    let history = History::new(Arc::clone(&workspace));
+    history.undo(begin(&workspace).0, Some(&commit.id)).unwrap();
+    assert_eq!(tree_with_times(root), before);
+}
+
+#[test]
+fn old_commits_are_dropped() {
+    use cofferdam_core::policy::Retention;
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = open(directory.path());
+    for number in 0..5 {
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), "file", &number.to_string().repeat(1000));
+        transaction.commit(Purpose::default()).unwrap();
+    }
+    let history = History::new(Arc::clone(&workspace));
+    let ids = |history: &History| {
+        let list = history.list(10).unwrap();
+        list.into_iter().map(|commit| commit.id).collect::<Vec<_>>()
+    };
+    let all = ids(&history);
+    assert_eq!(all.len(), 5);
+    history.prune(&Retention::DEFAULT).unwrap();
+    assert_eq!(ids(&history), all);
+    history.prune(&Retention { commits: 3, ..Retention::DEFAULT }).unwrap();
+    assert_eq!(ids(&history), all[2..]);
+    // Each has two images of 1,000 bytes.
+    history.prune(&Retention { bytes: 4_000, ..Retention::DEFAULT }).unwrap();
+    assert_eq!(ids(&history), all[3..]);
+    let images = || fs::read_dir(directory.path().join(OWN).join("images")).unwrap().count();
+    // The first of all found nothing, and is gone.
+    assert_eq!(images(), 2);
+    // One that can't be read any more goes with its images, too.
+    let mut manifests = fs::read_dir(directory.path().join(OWN).join("history")).unwrap();
+    fs::write(manifests.next().unwrap().unwrap().path(), "damaged").unwrap();
+    history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
+    assert_eq!(ids(&history), [""; 0]);
+    assert_eq!(images(), 0);
+}
+
+#[test]
+fn a_cache_stays() {
+    use cofferdam_core::policy::Retention;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let workspace = open(&root);
+    for name in ["", "..", ".", "A", "a/b", "a b", "a.b", "\u{e9}"] {
+        workspace.cache_directory(name).unwrap_err();
+    }
+    let cache = workspace.cache_directory("native-linters_2").unwrap();
+    assert_eq!(cache, root.join(".cofferdam/cache/native-linters_2"));
+    assert_eq!(fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
+    fs::write(cache.join("kept"), "").unwrap();
+    assert_eq!(workspace.cache_directory("native-linters_2").unwrap(), cache);
+
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "file", "new");
+    transaction.commit(Purpose::default()).unwrap();
+    let history = History::new(Arc::clone(&workspace));
+    history.undo(begin(&workspace).0, None).unwrap();
+    history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
+    begin(&workspace);
+    assert!(cache.join("kept").exists());
+
+    fs::remove_dir_all(root.join(".cofferdam/cache")).unwrap();
+    symlink("/tmp", root.join(".cofferdam/cache")).unwrap();
+    workspace.cache_directory("native-linters_2").unwrap_err();
+}
+
+/// However a file was changed, the diff of the commit shows it, also when the file is another one
+/// by then; and an undo sees whether it is.
+#[test]
+fn what_a_commit_placed_is_known_afterwards() {
+    let lines = |from: usize, to: usize| (from..to).map(|n| format!("line {n}\n")).collect();
+    let large: String = lines(0, 40_000);
+    let edited = |at: usize, until: usize, text: &str| {
+        let mut edited = large.clone();
+        edited.replace_range(at..until, text);
+        edited
+    };
+    let middle = large.len() / 2;
+    for (what, before, after, copies) in [
+        ("small", "old\n", "new\n".to_owned(), 0),
+        ("one word", &large, edited(middle, middle + 3, "other"), 0),
+        ("longer at the start", &large, edited(0, 0, "first\n"), 0),
+        ("shorter at the end", &large, edited(large.len() - 9, large.len(), ""), 0),
+        ("the same twice", &large, edited(0, 0, "line 0\n"), 0),
+        ("a character that shares a byte", &edited(50, 50, "\u{e9}"), edited(50, 50, "\u{e8}"), 1),
+        ("two places", &large, edited(0, 1, "L").replace("line 39999", "last"), 1),
+        ("much", &large, edited(middle, middle, &lines(0, 1_000)), 1),
+        ("all of it", &large, lines(40_000, 80_000), 1),
+        ("nothing left", &large, String::new(), 0),
+        ("large from nothing", "", large.clone(), 1),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::write(root.join("file"), before).unwrap();
+        let workspace = open(root);
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), "file", &after);
+        let proposed = transaction.diff().unwrap();
+        let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+        let copied = fs::read_dir(root.join(OWN).join("images")).unwrap().count() - 1;
+        assert_eq!(copied, copies, "{what}");
+
+        let history = History::new(Arc::clone(&workspace));
+        fs::write(root.join("file"), "somebody else's").unwrap();
+        let shown = history.diff(&commit.id).unwrap();
+        assert!(!shown.is_empty() && shown == proposed, "{what}");
+        history.undo(begin(&workspace).0, None).unwrap_err();
+        let mut almost = after.clone();
+        almost.push('\n');
+        fs::write(root.join("file"), almost).unwrap();
+        history.undo(begin(&workspace).0, None).unwrap_err();
+        fs::write(root.join("file"), &after).unwrap();
+        history.undo(begin(&workspace).0, None).unwrap();
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), before, "{what}");
+    }
+}
+
+/// The diff of a commit shows where a link pointed, whatever is there by now.
+#[test]
+fn a_link_is_known_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = open(directory.path());
+    let (transaction, _) = begin(&workspace);
+    transaction.overlay().create_link("target", "link", &Quota::unlimited()).unwrap();
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    fs::remove_file(directory.path().join("link")).unwrap();
+    let history = History::new(Arc::clone(&workspace));
+    let diff = String::from_utf8(history.diff(&commit.id).unwrap()).unwrap();
+    assert!(diff.contains("+target"), "{diff}");
+    symlink("elsewhere", directory.path().join("link")).unwrap();
+    history.undo(begin(&workspace).0, None).unwrap_err();
+    fs::remove_file(directory.path().join("link")).unwrap();
+    symlink("target", directory.path().join("link")).unwrap();
+    history.undo(begin(&workspace).0, None).unwrap();
+    assert!(!directory.path().join("link").is_symlink());
+}
+
+/// Whatever a tool could lead elsewhere counts, however it is reached.
+#[test]
+fn what_leads_through_a_workspace_is_held() {
+    let place = tempfile::tempdir().unwrap();
+    let (inside, outside) = (place.path().join("inside"), place.path().join("outside"));
+    for directory in [&inside, &outside] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("file"), "").unwrap();
+    }
+    symlink(&outside, inside.join("out")).unwrap();
+    symlink(inside.join("file"), outside.join("in")).unwrap();
+    symlink(&inside, outside.join("all")).unwrap();
+    symlink(inside.join("missing"), outside.join("later")).unwrap();
+    symlink(outside.join("loop"), outside.join("loop")).unwrap();
+    let workspace = Workspace::open(&inside, Secret::OfProcess).unwrap();
+    for path in ["inside", "inside/file", "inside/missing", "inside/out/file", "outside/in"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    for path in ["outside/all", "outside/all/missing", "outside/all/out/file"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    for path in ["outside/later", "outside/loop", "outside/loop/file"] {
+        assert!(workspace.holds(&place.path().join(path)), "{path}");
+    }
+    assert!(workspace.holds(Path::new("")));
+    for path in ["outside", "outside/file", "outside/missing", "outside/file/x", "inside.txt"] {
+        assert!(!workspace.holds(&place.path().join(path)), "{path}");
+    }
+}
