@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::host::{Config, Host, RunOptions};
 use cofferdam_core::outcome::Outcome;
+use cofferdam_core::policy::{LimitSettings, Settings};
+use cofferdam_engine::host::{Config, Host, RunOptions};
+use cofferdam_engine::runtime::{self, Observer};
 use cofferdam_plugin::manifest::{Manifest, SECTION};
 use cofferdam_plugin::registry::Registry;
 use cofferdam_plugin::{check, pack};
-use cofferdam_core::policy::{LimitSettings, Settings};
-use cofferdam_engine::runtime::{self, Observer};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tracing::Level;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cofferdam_engine::dispatch::Refusal;
 use cofferdam_core::envelope::Mode;
-use cofferdam_engine::host::{Config, Helper, Host, OpenError, RunOptions};
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::Settings;
+use cofferdam_engine::dispatch::Refusal;
+use cofferdam_engine::host::{Config, Helper, Host, OpenError, RunOptions};
 use cofferdam_engine::runtime::Observer;
 use cofferdam_workspace::Secret;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use cofferdam_engine::host::Helper;
 use cofferdam_core::outcome::{Outcome, Status};
+use cofferdam_engine::host::Helper;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 

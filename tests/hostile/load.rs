@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam_engine::host::OpenError;
 use cofferdam_core::outcome::{Outcome, Status};
-use cofferdam_plugin::registry::RegistryError;
+use cofferdam_engine::host::OpenError;
 use cofferdam_engine::runtime::Runtime;
+use cofferdam_plugin::registry::RegistryError;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam_text::neutralise;
 use cofferdam_core::outcome::{Outcome, Status};
+use cofferdam_text::neutralise;
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::host::{Config, Host, OpenError, RunOptions};
 use cofferdam_core::outcome::Outcome;
+use cofferdam_engine::host::{Config, Host, OpenError, RunOptions};
 use cofferdam_plugin::registry::Plugin as Taken;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;

@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::json;
 
-use cofferdam_engine::host::Helper;
 use cofferdam_core::outcome::Status;
+use cofferdam_engine::host::Helper;
 
 use super::{ALL, TIERS, ran, runner, script, script_with, text};
 use crate::hostile::component::Packed;
@@ -62,7 +62,8 @@ fn a_sandbox_that_can_not_be_started_is_tried_again() {
 fn a_call_that_only_reads_keeps_nothing() {
     let trial = runner(Place::new(), "A", ALL);
     let args = json!({"program": "bash", "arguments": ["-c", "echo > new"], "changes": "keep"});
-    let cofferdam_core::outcome::Outcome::Executed(denied) = trial.call("runner.run_read", args) else {
+    let cofferdam_core::outcome::Outcome::Executed(denied) = trial.call("runner.run_read", args)
+    else {
         panic!("no answer");
     };
     assert_eq!(text(&denied, "error"), "denied", "{denied}");

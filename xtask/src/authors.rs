@@ -114,13 +114,13 @@ mod tests {
     fn the_templates_name_the_versions_that_the_tests_have() {
         let text = |file: &str| read_text(&root().join(file)).unwrap();
         let installed = text("plugins/backends/pyflakes/requirements.txt");
-        for line in text("host/templates/python-tool/requirements.txt").lines() {
+        for line in text("host/cli/templates/python-tool/requirements.txt").lines() {
             assert!(installed.lines().any(|installed| installed == line), "{line}");
         }
         let lock = text("plugins/backends/eslint/package-lock.json");
         let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
         for template in ["javascript-tool", "typescript-tool"] {
-            let package = text(&format!("host/templates/{template}/package.json"));
+            let package = text(&format!("host/cli/templates/{template}/package.json"));
             let package: serde_json::Value = serde_json::from_str(&package).unwrap();
             for (name, version) in package["devDependencies"].as_object().unwrap() {
                 let locked = &lock["packages"][format!("node_modules/{name}")]["version"];
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_readme_names_the_packages_that_the_tests_install() {
-        let readme = read_text(&root().join("host/templates/c-tool/README.md")).unwrap();
+        let readme = read_text(&root().join("host/cli/templates/c-tool/README.md")).unwrap();
         assert!(readme.contains(&C.join(" ")));
     }
 }

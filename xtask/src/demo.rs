@@ -24,7 +24,7 @@ const SOURCES: &[&str] = &[
     "Cargo.toml",
     "README.md",
     "docs",
-    "host/src",
+    "host",
     "plugins",
     "wit",
 ];

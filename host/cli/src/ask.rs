@@ -6,10 +6,10 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use super::CliError;
 use super::args::{Granted, Granting};
 use super::output::person_watches;
-use cofferdam_text::neutralise;
+use cofferdam_core::policy::{Capabilities, Capability};
 use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::lock::Candidate;
-use cofferdam_core::policy::{Capabilities, Capability};
+use cofferdam_text::neutralise;
 
 /// What the person grants of what a plugin asks for. `again` is the command that they would repeat
 /// with the options for it.

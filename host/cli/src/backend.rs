@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::args::{BackendCommand, Format, Global};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use cofferdam_engine::host::Host;
 use cofferdam_core::policy::BackendKind;
+use cofferdam_engine::host::Host;
 use cofferdam_engine::runtime::BackendError;
 use cofferdam_engine::runtime::linting::{Finding, Report, Request};
 

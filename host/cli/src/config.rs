@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 pub use contracts::{contract, contracts};
 pub use grants::registries;
 
-use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::text;
 use cofferdam_core::policy::{Policy, Settings};
+use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Workspace;
+use cofferdam_workspace::text;
 
 /// The file's name, in the workspace and in the user's configuration.
 pub const FILE: &str = "cofferdam.toml";

@@ -9,9 +9,9 @@ use serde_json::json;
 use super::args::Global;
 use super::output::Output;
 use super::{CliError, exit, setup};
+use cofferdam_engine::runtime::{Engine, Runtime, Workers};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::registry::Registry;
-use cofferdam_engine::runtime::{Engine, Runtime, Workers};
 use cofferdam_workspace::{Found, NOT_MADE_HERE, OWN, SET_ASIDE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

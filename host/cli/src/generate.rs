@@ -14,13 +14,13 @@ use super::output::Output;
 use super::{CliError, exit};
 use cofferdam_core::contract::ContractFile;
 use cofferdam_core::definition::Definition;
+use cofferdam_core::policy::{RoleSettings, Settings};
 use cofferdam_engine::journal::Entry;
 use cofferdam_engine::pipeline::designer::DesignerOutput;
 use cofferdam_engine::pipeline::qa::QaOutput;
 use cofferdam_engine::pipeline::round::Round;
 use cofferdam_engine::pipeline::work_order::WorkOrder;
 use cofferdam_plugin::manifest::Manifest;
-use cofferdam_core::policy::{RoleSettings, Settings};
 
 pub fn schema(args: &Schema, output: &Output) -> Result<u8, CliError> {
     output.json(&document(args.document)?)?;

@@ -9,11 +9,11 @@ use tokio::runtime::Builder;
 use super::args::{Format, Global};
 use super::output::Output;
 use super::{CliError, exit, setup};
+use cofferdam_core::outcome::{Failure, Outcome};
+use cofferdam_core::policy::{BackendKind, LimitSettings, Settings};
 use cofferdam_engine::health::{Health, Probe, TOO_SLOW};
 use cofferdam_engine::host::{Config, Helper, Host, RunOptions};
 use cofferdam_engine::journal::{Entry, Journal, Verdict};
-use cofferdam_core::outcome::{Failure, Outcome};
-use cofferdam_core::policy::{BackendKind, LimitSettings, Settings};
 use cofferdam_engine::runtime::{BackendError, LoadError};
 
 /// The tool that is called, and its arguments: it reads, works in every workspace, and its work

@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use crate::config::ConfigError;
 use crate::config::grants::{self, Owner};
-use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
+use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::acceptance::Concern;
 use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
 use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::pack::{self, PackError};
 use cofferdam_plugin::signature::{SignatureError, Signer};
 use cofferdam_plugin::source::Source;
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
-use cofferdam_core::policy::Capabilities;
 use cofferdam_workspace::Workspace;
 
 /// A plugin that is not taken in.

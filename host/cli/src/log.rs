@@ -8,8 +8,10 @@ use serde_json::json;
 use super::args::{Format, Global, Log};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use cofferdam_engine::journal::{CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict};
 use cofferdam_core::outcome::Status;
+use cofferdam_engine::journal::{
+    CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict,
+};
 use cofferdam_workspace::{History, Workspace};
 
 /// How many paths a line for people names.

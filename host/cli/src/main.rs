@@ -42,10 +42,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::config::ConfigError;
-use cofferdam_engine::dispatch::Refusal;
-use cofferdam_plugin::distribution::FetchError;
-use cofferdam_engine::host::{OpenError, run_if_helper};
 use crate::install::InstallError;
+use cofferdam_engine::dispatch::Refusal;
+use cofferdam_engine::host::{OpenError, run_if_helper};
+use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
 use cofferdam_workspace::HistoryError;

@@ -10,10 +10,10 @@ use super::args::{DocumentSource, Global, Pipeline, RoundFormat};
 use super::output::Output;
 use super::run::mode;
 use super::{CliError, exit, setup};
+use cofferdam_core::policy::{AGENT_TIMEOUT, Agent, AgentCommand, LimitSettings};
 use cofferdam_engine::host::{Host, Inputs, PipelineOptions, Source};
 use cofferdam_engine::pipeline::report;
 use cofferdam_engine::pipeline::round::Round;
-use cofferdam_core::policy::{AGENT_TIMEOUT, Agent, AgentCommand, LimitSettings};
 
 pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, CliError> {
     let Pipeline { designer, qa, .. } = args;

@@ -13,12 +13,12 @@ use super::CliError;
 use super::args::Global;
 use super::setup::{self, Directories};
 use crate::config;
+use cofferdam_core::policy::{Role, Settings};
 use cofferdam_engine::host::Config;
+use cofferdam_engine::runtime::blocking;
 use cofferdam_mcp::Server;
 use cofferdam_plugin::lock;
 use cofferdam_plugin::store::Store;
-use cofferdam_core::policy::{Role, Settings};
-use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::Workspace;
 
 /// How often the files are looked at. What changes between two looks is still being written.

@@ -10,10 +10,10 @@ use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use cofferdam_core::definition::{Agent, Provider};
-use cofferdam_engine::host::{Host, RunOptions};
 use cofferdam_core::outcome::Outcome;
-use cofferdam_plugin::export::Exported;
 use cofferdam_core::policy::{Files, Role};
+use cofferdam_engine::host::{Host, RunOptions};
+use cofferdam_plugin::export::Exported;
 
 pub fn execute(global: &Global, command: &RoleCommand, output: &Output) -> Result<u8, CliError> {
     match command {

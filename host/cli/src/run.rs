@@ -5,9 +5,9 @@ use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{Answer, Mode};
-use cofferdam_engine::host::{self, Host, RunOptions};
 use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_core::policy::LimitSettings;
+use cofferdam_engine::host::{self, Host, RunOptions};
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;

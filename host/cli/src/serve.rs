@@ -72,7 +72,7 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
         rate: args.rate,
     };
     let ready = |address| tracing::warn!("serving http://{address}/mcp");
-    let served = mcp::serve_http(server, address, access, ready).await;
+    let served = cofferdam_mcp::serve_http(server, address, access, ready).await;
     // Each of them is about an option.
     served.map_err(|error| CliError::Usage(error.to_string()))
 }

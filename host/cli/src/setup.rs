@@ -20,17 +20,17 @@ use super::CliError;
 use super::args::Global;
 use super::output::person_watches;
 use crate::config;
+use crate::install;
 use cofferdam_core::contract::Contract;
 use cofferdam_core::definition::{Agent, AgentError};
-use cofferdam_plugin::distribution::Distribution;
+use cofferdam_core::policy::{Role, Settings};
 use cofferdam_engine::host::{Config, Helper, Host};
-use crate::install;
+use cofferdam_engine::runtime::Observer;
+use cofferdam_engine::telemetry;
+use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock;
 use cofferdam_plugin::store::Pinned;
 use cofferdam_workspace::text;
-use cofferdam_core::policy::{Role, Settings};
-use cofferdam_engine::runtime::Observer;
-use cofferdam_engine::telemetry;
 use cofferdam_workspace::{Secret, Workspace};
 
 /// Sends the host's own messages to standard error.

@@ -7,11 +7,11 @@ use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup, tokens};
+use cofferdam_core::policy::Role;
 use cofferdam_engine::host::Host;
 use cofferdam_plugin::export::{Exported, markdown};
 use cofferdam_plugin::registry::{ToolEntry, Unresolved};
 use cofferdam_plugin::search::search;
-use cofferdam_core::policy::Role;
 
 pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, CliError> {
     let (host, _timers, role) =

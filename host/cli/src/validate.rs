@@ -7,8 +7,8 @@ use super::output::Output;
 use super::run::mode;
 use super::setup::Use;
 use super::{CliError, exit, setup};
-use cofferdam_engine::dispatch;
 use cofferdam_core::policy::{LimitSettings, Scope};
+use cofferdam_engine::dispatch;
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;

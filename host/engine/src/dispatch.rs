@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use cofferdam_core::envelope::{self, Call};
-use cofferdam_workspace::line::Client;
-use cofferdam_text::shorten;
-use cofferdam_core::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors};
-use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
-use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use crate::runtime::{
     Backends, CallRequest, Control, ErrorKind, LoadError, Observer, Rights, Runtime, Stop,
     Surroundings, ToolError, Workers, blocking,
 };
+use cofferdam_core::envelope::{self, Call};
+use cofferdam_core::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors};
+use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use cofferdam_core::schema::{Problem, Schema};
+use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
+use cofferdam_text::shorten;
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{BeginError, CommitError, FULL, Overlay, Workspace, is_full};
 
 pub use refusal::{CallProblem, Refusal, RefusalCode};

@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::slot::Slot;
+use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
 use cofferdam_text::neutralise;
-use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_workspace::Fingerprint;
 
 /// What the question is called in a result that needs input.

@@ -19,9 +19,9 @@ use super::approval::Person;
 use super::bodies::Load;
 use super::connection::{self, Connection, Request};
 use super::offer::Offer;
+use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, RunOptions, Single};
-use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_engine::runtime::{Observer, blocking};
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
 

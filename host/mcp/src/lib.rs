@@ -51,9 +51,9 @@ use self::slot::Slots;
 use self::stdio::Stdio;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Config, Host, OpenError};
-use cofferdam_workspace::line::Turns;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::Telemetry;
+use cofferdam_workspace::line::Turns;
 
 pub use http::{Access, HttpError, serve_http};
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::model::{Prompt, Tool};
 
 use super::{prompts, results};
+use cofferdam_core::policy::Role;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::Host;
 use cofferdam_plugin::export::Exported;
 use cofferdam_plugin::registry::ToolEntry;
-use cofferdam_core::policy::Role;
 
 /// A host with the lists that are made of it.
 pub(super) struct Offer {

@@ -13,10 +13,10 @@ use url::Url;
 
 use super::Server;
 use super::results;
-use cofferdam_engine::host::RunOptions;
-use cofferdam_workspace::line::Client;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_engine::host::RunOptions;
 use cofferdam_engine::runtime::blocking;
+use cofferdam_workspace::line::Client;
 
 /// The address of the journal.
 const JOURNAL: &str = "cofferdam://journal";

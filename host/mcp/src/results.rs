@@ -455,7 +455,8 @@ mod tests {
             "required": ["a"],
             "$defs": {"a": {"type": "string"}},
         });
-        let schema = cofferdam_core::schema::Schema::compile(tool(schema)["outputSchema"].clone()).unwrap();
+        let schema =
+            cofferdam_core::schema::Schema::compile(tool(schema)["outputSchema"].clone()).unwrap();
         let stored = json!({"stored": {"uri": "cofferdam://results/1", "bytes": 1}});
         for (answer, fits) in [
             (json!({"a": "x"}), true),

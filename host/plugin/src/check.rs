@@ -13,10 +13,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile};
 use super::pack::{self, PackError};
-use cofferdam_workspace::text;
 use super::typed::{self, Derived, LeftOut, TypedError};
 use cofferdam_core::policy::BackendKind;
 use cofferdam_core::schema::{Problem, Schema};
+use cofferdam_workspace::text;
 
 /// Which interface a component with tools exports.
 pub const TOOLS: &str = "cofferdam:tool/tools@0.1.0";

@@ -16,8 +16,8 @@ use super::manifest::{Manifest, NAME_FORM, is_name};
 use super::pack;
 use super::signature::Signer;
 use super::source::Source;
-use cofferdam_text::shorten;
 use cofferdam_core::policy::Capabilities;
+use cofferdam_text::shorten;
 
 /// The file's name, at the top of the workspace.
 pub const FILE: &str = "cofferdam.lock";

@@ -10,8 +10,8 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
-use cofferdam_workspace::text;
 use super::typed::{self, TypedError};
+use cofferdam_workspace::text;
 
 /// What stands before the sections of a component, in bytes: magic number and version.
 const HEADER: usize = 8;

@@ -8,8 +8,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{Digest, DigestError};
-use cofferdam_text::shorten;
 use cofferdam_core::policy::{Origin, OriginError};
+use cofferdam_text::shorten;
 
 /// How long the name of a source may be, in bytes.
 const MAX: usize = 2_048;

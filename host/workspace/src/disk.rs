@@ -456,10 +456,10 @@ pub(super) mod faults {
     use rustix::fs::RenameFlags;
 
     /// `kill:STEP` or `ERRNO:STEP`; the first step is 1.
-    pub(in crate) const VARIABLE: &str = "COFFERDAM_TEST_FAULT";
+    pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_FAULT";
 
     /// Set: as on a file system that knows no ways of renaming.
-    pub(in crate) const PLAIN: &str = "COFFERDAM_TEST_PLAIN";
+    pub(crate) const PLAIN: &str = "COFFERDAM_TEST_PLAIN";
 
     #[expect(clippy::disallowed_methods, reason = "how a test tells its child what to do")]
     pub(super) fn flags(flags: RenameFlags) -> RenameFlags {
@@ -471,12 +471,12 @@ pub(super) mod faults {
     static STEPS: AtomicU64 = AtomicU64::new(0);
 
     /// How many steps there were so far.
-    pub(in crate) fn steps() -> u64 {
+    pub(crate) fn steps() -> u64 {
         STEPS.load(Ordering::SeqCst)
     }
 
     #[expect(clippy::disallowed_methods, reason = "how a test tells its child what to do")]
-    pub(in crate) fn step() -> io::Result<()> {
+    pub(crate) fn step() -> io::Result<()> {
         static FAULT: OnceLock<Option<(String, u64)>> = OnceLock::new();
         let step = STEPS.fetch_add(1, Ordering::SeqCst) + 1;
         let fault = FAULT.get_or_init(|| {

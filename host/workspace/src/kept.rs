@@ -109,13 +109,7 @@ impl Workspace {
     ///
     /// # Errors
     /// It can't be written.
-    pub fn keep(
-        &self,
-        shelf: Shelf,
-        plugin: &str,
-        name: &str,
-        bytes: &[u8],
-    ) -> io::Result<()> {
+    pub fn keep(&self, shelf: Shelf, plugin: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let own = self.own()?;
         let directory = own::directory(own::directory(&own, shelf.directory)?, plugin)?;

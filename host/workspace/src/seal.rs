@@ -48,12 +48,7 @@ impl Key {
     }
 
     /// The content before the tag, if the tag is its own.
-    pub fn content<'a>(
-        &self,
-        domain: &str,
-        name: &str,
-        sealed: &'a [u8],
-    ) -> Option<&'a [u8]> {
+    pub fn content<'a>(&self, domain: &str, name: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
         let (content, tag) = sealed.split_last_chunk::<TAG>()?;
         self.verify(domain, name, content, tag).then_some(content)
     }

@@ -167,7 +167,7 @@ pub(super) mod clock {
     }
 
     /// From now on, on this thread, it is so much later than it is, in seconds.
-    pub(in crate) fn set_shift(seconds: i64) {
+    pub(crate) fn set_shift(seconds: i64) {
         SHIFT.set(seconds);
     }
 }

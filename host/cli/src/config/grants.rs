@@ -11,8 +11,8 @@ use toml_edit::{
 };
 
 use super::ConfigError;
-use cofferdam_workspace::text;
 use cofferdam_core::policy::{Capabilities, Files, GrantSettings, RegistrySettings, Settings};
+use cofferdam_workspace::text;
 
 const GRANTS: &str = "grants";
 

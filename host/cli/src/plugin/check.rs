@@ -9,12 +9,12 @@ use crate::args::Format;
 use crate::output::Output;
 use crate::setup::Directories;
 use crate::{CliError, exit};
+use cofferdam_core::policy::Limits;
 use cofferdam_engine::host::Helper;
+use cofferdam_engine::runtime::{Compiler, Runtime};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::check::{self, Checked, Finding, Place, Severity};
 use cofferdam_plugin::manifest::Manifest;
-use cofferdam_core::policy::Limits;
-use cofferdam_engine::runtime::{Compiler, Runtime};
 
 /// The manifest of a project's folder.
 pub const MANIFEST: &str = "plugin.toml";

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::args::{Accepted, Global, Granting, Install};
+use crate::config::grants::{self, Owner};
+use crate::install::{self, Changes, Installer, Plan, Wish};
 use crate::output::Output;
 use crate::setup::{self, Directories};
 use crate::{CliError, ask, exit};
-use crate::config::grants::{self, Owner};
-use cofferdam_plugin::distribution::Distribution;
-use crate::install::{self, Changes, Installer, Plan, Wish};
+use cofferdam_core::policy::Capabilities;
 use cofferdam_engine::journal::{Entry, Event, Journal};
 use cofferdam_plugin::acceptance::by;
+use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock::{FILE, Lock, Locked};
 use cofferdam_plugin::registry::Registry;
 use cofferdam_plugin::source::Source;
 use cofferdam_plugin::store::Store;
-use cofferdam_core::policy::Capabilities;
 use cofferdam_workspace::Workspace;
 
 /// What installing works on.

@@ -16,14 +16,14 @@ use super::args::{Format, Global, PluginCommand};
 use super::output::Output;
 use super::setup::Directories;
 use super::{CliError, exit, setup};
+use cofferdam_core::policy::{Capabilities, Capability, Files};
+use cofferdam_engine::runtime::{Runtime, Workers};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::pack;
 use cofferdam_plugin::registry::Plugin;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::store::Store;
 use cofferdam_plugin::typed::{self, wit};
-use cofferdam_core::policy::{Capabilities, Capability, Files};
-use cofferdam_engine::runtime::{Runtime, Workers};
 
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
     match command {

@@ -1,5 +1,5 @@
 //! `cofferdam plugin new`: a project that builds to a plugin. Its files are those of
-//! `host/templates`, and the interfaces of this version.
+//! `host/cli/templates`, and the interfaces of this version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,8 +142,8 @@ fn write(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), CliErr
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use cofferdam_plugin::check;
     use clap::ValueEnum as _;
+    use cofferdam_plugin::check;
 
     fn templates() -> impl Iterator<Item = &'static str> {
         let languages = Language::value_variants().iter();

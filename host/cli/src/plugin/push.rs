@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::install::InstallError;
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use cofferdam_plugin::distribution::oci::Artifact;
-use crate::install::InstallError;
 use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::distribution::oci::Artifact;
 use cofferdam_plugin::pack;
 use cofferdam_plugin::signature::SUFFIX;
 use cofferdam_plugin::source::{Reference, Version};

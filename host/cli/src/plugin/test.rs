@@ -9,11 +9,11 @@ use super::check::MANIFEST;
 use crate::args::{Format, Global};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
+use cofferdam_core::policy::{BackendKind, Capabilities, GrantSettings, OriginSettings, Settings};
 use cofferdam_engine::conformance::{self, Outcome, Tried, Verdict};
 use cofferdam_engine::host::{Config, Host};
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::pack;
-use cofferdam_core::policy::{BackendKind, Capabilities, GrantSettings, OriginSettings, Settings};
 
 pub fn execute(
     global: &Global,

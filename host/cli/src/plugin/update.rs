@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::install::{Session, of_no_single_plugin, unchanged, wish};
 use crate::args::{Global, Update};
+use crate::install::{self, InstallError, Wish};
 use crate::output::Output;
 use crate::{CliError, exit};
-use crate::install::{self, InstallError, Wish};
 use cofferdam_plugin::lock::Locked;
 
 pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, CliError> {

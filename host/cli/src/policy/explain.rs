@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use crate::config::{Layers, grants};
-use cofferdam_plugin::registry::{Plugin, ToolEntry};
 use cofferdam_core::policy::{Capability, Policy};
+use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
 pub fn execute(
     global: &Global,
@@ -48,7 +48,11 @@ pub fn execute(
 }
 
 /// How a call of a tool would be decided.
-fn decision(policy: &Policy, entry: &ToolEntry, role: Option<&cofferdam_core::policy::Role>) -> Value {
+fn decision(
+    policy: &Policy,
+    entry: &ToolEntry,
+    role: Option<&cofferdam_core::policy::Role>,
+) -> Value {
     let mut document = json!({
         "name": entry.qualified_name(),
         "effects": entry.tool().effects,

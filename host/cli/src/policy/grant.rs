@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use crate::args::{Global, Granted};
-use crate::output::Output;
-use cofferdam_plugin::install::{Session, warn_of_others};
-use crate::{CliError, ask, exit, setup};
 use crate::config::grants::{self, Owner};
-use cofferdam_engine::journal::Event;
+use crate::output::Output;
+use crate::plugin::install::{Session, warn_of_others};
+use crate::{CliError, ask, exit, setup};
 use cofferdam_core::policy::{Capabilities, Capability, Policy};
+use cofferdam_engine::journal::Event;
 
 pub fn grant(
     global: &Global,

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::list;
 use super::problem::Code;
-use cofferdam_text::shorten;
 use crate::schema::nearest;
+use cofferdam_text::shorten;
 
 /// What a field's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@ use super::Contract;
 use super::block::{Line, Response};
 use super::field::{Field, Written};
 use super::problem::{Code, Problem};
-use cofferdam_text::shorten;
 use crate::schema::nearest;
+use cofferdam_text::shorten;
 
 /// How many unknown or repeated fields are reported.
 const MAX_PROBLEMS: usize = 20;

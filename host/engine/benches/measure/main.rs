@@ -25,15 +25,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_core::policy::{Capabilities, Files, Limits, Scope};
+use cofferdam_core::schema::Schema;
 use cofferdam_engine::agent::Team;
 use cofferdam_engine::capability::{Http, Programs};
-use cofferdam_workspace::line::Client;
-use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_core::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam_engine::runtime::{
     self, Backends, CallRequest, Control, Prepared, Quiet, Rights, Runtime, Surroundings,
 };
-use cofferdam_core::schema::Schema;
+use cofferdam_plugin::registry::{Plugin, Registry};
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{Overlay, Purpose, Secret, Transaction, Workspace};
 use serde_json::{Value, json};
 

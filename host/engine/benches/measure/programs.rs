@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_core::policy::Settings;
+use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_engine::runtime::linting::Request;
 use cofferdam_sandbox::Sandbox;
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use cofferdam_sandbox::find_program;
 
-use cofferdam_text::neutralise;
 use cofferdam_core::policy::AgentCommand;
+use cofferdam_text::neutralise;
 use cofferdam_workspace::Workspace;
 
 pub use team::{Answer, Report, TaskError, Team};

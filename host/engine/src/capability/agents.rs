@@ -9,9 +9,9 @@ use tracing::Level;
 use wasmtime::Result;
 
 use crate::agent::{self, AgentError, TaskError};
+use crate::runtime::{CallState, wit};
 use cofferdam_core::contract;
 use cofferdam_text::shorten;
-use crate::runtime::{CallState, wit};
 
 use wit::host::agents::{Action, Answer, Broken, Error, Host, Kept, Report, Task};
 

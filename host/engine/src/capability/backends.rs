@@ -2,8 +2,8 @@
 
 use wasmtime::Result;
 
-use cofferdam_core::policy::{BackendKind, Scope};
 use crate::runtime::{CallState, Unfit, wit};
+use cofferdam_core::policy::{BackendKind, Scope};
 
 use wit::backend::types::Error;
 use wit::backend::{builders, building, linters, linting, test_runners, testing};

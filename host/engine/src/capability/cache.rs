@@ -3,8 +3,8 @@
 
 use wasmtime::Result;
 
-use cofferdam_plugin::digest::Digest;
 use crate::runtime::{CallState, wit};
+use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Shelf;
 
 use wit::host::cache::{Error, Host};

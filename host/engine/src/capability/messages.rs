@@ -10,8 +10,8 @@ use wasmtime::Result;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use cofferdam_text::{neutralise, shorten};
 use crate::runtime::{CallState, Observer, wit};
+use cofferdam_text::{neutralise, shorten};
 
 /// How much a plugin may write to a stream at once, in bytes.
 const WRITE_PERMIT: usize = 64 << 10;

@@ -24,8 +24,8 @@ use wasmtime::component::{HasSelf, Linker};
 
 pub use contacts::{Contacts, Usage};
 pub(crate) use files::FileState;
-pub(crate) use http::HttpState;
 pub use http::Http;
+pub(crate) use http::HttpState;
 pub(crate) use messages::Messages;
 pub use process::Programs;
 pub use scan::Scanner;

@@ -17,10 +17,12 @@ use wasmtime::Result;
 use super::CANCEL_POLL;
 use super::room::Room;
 use super::spill::{ABOVE, Streams};
-use cofferdam_core::policy::{Files, ProgramSettings, SandboxTier};
 use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
+use cofferdam_core::policy::{Files, ProgramSettings, SandboxTier};
 use cofferdam_workspace::path::by_names;
-use cofferdam_workspace::{Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full};
+use cofferdam_workspace::{
+    Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full,
+};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use cofferdam_sandbox::{Bounded, Limit};
 
-use cofferdam_core::policy::Limits;
 use crate::runtime::Stop;
+use cofferdam_core::policy::Limits;
 use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, View};
 
 /// What the directories are that a run writes to, in the order in which they are watched.

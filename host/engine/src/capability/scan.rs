@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use cofferdam_core::outcome::NO_DESCRIPTOR;
 use crate::runtime::CallState;
 use crate::runtime::wit::host::scan::{Batch, Error, File, Host, HostScanner, Query};
+use cofferdam_core::outcome::NO_DESCRIPTOR;
 
 use listing::Found;
 use reader::Reader;

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 
 use super::driver::Untried;
 use crate::host::{Host, OpenError, RunOptions};
-use cofferdam_text::shorten;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_plugin::manifest::{Example, Manifest, Tool};
+use cofferdam_text::shorten;
 
 /// What the workspace is called in examples.
 const WORKSPACE: &str = "/workspace";

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use cofferdam_core::envelope::DecodeError;
-use cofferdam_text::shorten;
-use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_core::schema::Problem;
+use cofferdam_plugin::registry::ToolEntry;
+use cofferdam_text::shorten;
 use cofferdam_workspace::{BeginError, FULL, is_full};
 
 /// How many problems the feedback to a model names.

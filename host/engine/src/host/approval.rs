@@ -11,10 +11,10 @@ use super::run::{Performed, cancelled};
 use super::{Host, RunOptions};
 use crate::capability::Contacts;
 use crate::dispatch::{self, Executor, GrantedCall};
-use cofferdam_workspace::line::Client;
+use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_plugin::digest::Digest;
-use crate::runtime::blocking;
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{Fingerprint, FingerprintError, Transaction};
 
 /// A call that waits for a yes.

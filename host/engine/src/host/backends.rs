@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Host;
-use cofferdam_core::policy::{BackendKind, Capabilities, Files, Limits, Scope};
 use crate::runtime::wit::backend::linting;
 use crate::runtime::{BackendEntry, BackendError, Control, Rights, Surroundings};
+use cofferdam_core::policy::{BackendKind, Capabilities, Files, Limits, Scope};
 
 impl Host {
     /// The backends of one kind, in the operator's order.

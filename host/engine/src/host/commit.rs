@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::Host;
 use super::run::{Ended, discard, staged};
 use crate::dispatch;
-use cofferdam_workspace::line::Client;
-use cofferdam_core::outcome::Failure;
 use crate::runtime::blocking;
+use cofferdam_core::outcome::Failure;
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
 
 /// How often the history is looked through for what is kept too long, in commits.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Helper;
-use cofferdam_core::contract::{Contract, ContractError};
-use cofferdam_plugin::registry::RegistryError;
-use cofferdam_plugin::store::Pinned;
-use cofferdam_core::policy::{PolicyError, Role, Settings};
 use crate::runtime::{Observer, Quiet, RuntimeError};
 use crate::telemetry;
+use cofferdam_core::contract::{Contract, ContractError};
+use cofferdam_core::policy::{PolicyError, Role, Settings};
+use cofferdam_plugin::registry::RegistryError;
+use cofferdam_plugin::store::Pinned;
 use cofferdam_workspace::{Secret, WorkspaceError};
 
 /// What a host is opened with.

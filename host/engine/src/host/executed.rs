@@ -6,10 +6,10 @@ use super::approval::Proposal;
 use super::run::cancelled;
 use super::{Host, RunOptions};
 use crate::dispatch::{self, GrantedCall};
-use cofferdam_text::neutralise;
+use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_core::policy::Executed;
-use crate::runtime::blocking;
+use cofferdam_text::neutralise;
 use cofferdam_workspace::{ExecutedFile, Transaction};
 
 /// How many files an answer names.

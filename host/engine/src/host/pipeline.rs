@@ -13,10 +13,7 @@ use super::run::{Ended, cancelled, discard};
 use super::{Host, RunOptions};
 use crate::agent::Question;
 use crate::dispatch::ValidCall;
-use cofferdam_core::envelope::Mode;
 use crate::journal::Record;
-use cofferdam_workspace::line::Client;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
 use crate::pipeline::check::{Checker, Edits, Verifying};
 use crate::pipeline::designer::{Designed, DesignerOutput};
 use crate::pipeline::invariant::{self, TouchedFile, Verdict as Held};
@@ -26,10 +23,13 @@ use crate::pipeline::round::{
 };
 use crate::pipeline::work_order::Step;
 use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
-use cofferdam_plugin::digest::Digest;
-use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use crate::runtime::blocking;
 use crate::telemetry::Origin;
+use cofferdam_core::envelope::Mode;
+use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
+use cofferdam_plugin::digest::Digest;
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// A touched file above this is not compared with invariants, in bytes.

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use super::{Host, RunOptions};
 use crate::dispatch::{CallProblem, Refusal};
 use crate::journal::{Entry, Event, Record};
-use cofferdam_core::outcome::{Failure, Outcome, Status};
 use crate::telemetry::Origin;
+use cofferdam_core::outcome::{Failure, Outcome, Status};
 
 impl Host {
     /// The journal, the figures and telemetry see every exit.

@@ -13,13 +13,13 @@ use super::executed::{named, not_written};
 use super::{Approver, Host};
 use crate::capability::{Contacts, Usage};
 use crate::dispatch::{self, Executor, GrantedCall, Refusal, RefusalCode, ValidCall};
-use cofferdam_core::envelope::{self, Answer, Call, Envelope, Mode};
 use crate::journal::{self, Record};
-use cofferdam_workspace::line::Client;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
-use cofferdam_core::policy::{Executed, Files, LimitSettings, Role, Scope};
 use crate::runtime::{Observer, blocking};
 use crate::telemetry::Origin;
+use cofferdam_core::envelope::{self, Answer, Call, Envelope, Mode};
+use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::policy::{Executed, Files, LimitSettings, Role, Scope};
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{ExecutedFile, KeptOutput, Transaction};
 
 /// How an envelope is run.

@@ -1,8 +1,8 @@
 //! Settings that name what is not there, and so would silently do nothing.
 
-use cofferdam_plugin::registry::Registry;
 use cofferdam_core::policy::{BackendKind, Policy, Settings};
 use cofferdam_core::schema::nearest;
+use cofferdam_plugin::registry::Registry;
 
 /// What layers of settings name and nobody answers to, one sentence for each: where it stands, and
 /// what there is instead.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use cofferdam_core::envelope::size;
-use cofferdam_text::{neutralise, shorten};
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::executed_by;
+use cofferdam_text::{neutralise, shorten};
 use cofferdam_workspace::{KeptOutput, Manifest, summary};
 
 /// How many paths the record of a commit names; the history has all of them.

@@ -11,9 +11,9 @@ use super::work_order::{Lint, NAME, Step};
 use super::{Blocked, Command, EDIT_TOOLS, VERIFICATION_TOOL, Verification, problem};
 use crate::dispatch::{self, RefusalCode, ValidCall};
 use cofferdam_core::envelope::{Call, Mode};
-use cofferdam_plugin::registry::Registry;
 use cofferdam_core::policy::Role;
 use cofferdam_core::schema::nearest;
+use cofferdam_plugin::registry::Registry;
 
 /// The arguments of the edit tools that name files.
 const FILE_ARGUMENTS: [&str; 2] = ["file_path", "target_file"];

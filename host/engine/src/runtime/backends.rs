@@ -13,9 +13,9 @@ use super::state::{CallState, Control};
 use super::wit::backend::types::Error;
 use super::wit::backend::{building, linting, testing};
 use super::{LaneOfPlugin, Prepared, Runtime};
+use cofferdam_core::policy::{BackendKind, Capabilities, OriginSettings, Policy, Scope};
 use cofferdam_plugin::manifest::Backend;
 use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_core::policy::{BackendKind, Capabilities, OriginSettings, Policy, Scope};
 
 /// Why a backend has no report.
 pub use super::wit::backend::types::Error as BackendError;

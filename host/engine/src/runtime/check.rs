@@ -7,10 +7,10 @@ use super::bindings::builder::BuildBackendPre;
 use super::bindings::linter::LinterBackendPre;
 use super::bindings::test_runner::TestBackendPre;
 use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use cofferdam_core::policy::{BackendKind, Capabilities, Files};
 use cofferdam_plugin::check::{Finding, Place, TOOLS, backend_interface};
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::pack;
-use cofferdam_core::policy::{BackendKind, Capabilities, Files};
 
 impl Runtime {
     /// Everything that keeps a component, called `file` in what is found, from being loaded with

@@ -9,8 +9,8 @@ use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, work_if_asked};
 use wasmtime::{Engine, Precompiled};
 
 use super::{LoadError, engine};
-use cofferdam_text::{neutralise, shorten};
 use cofferdam_core::policy::Limits;
+use cofferdam_text::{neutralise, shorten};
 
 /// The compiled code of one component, in bytes, at most.
 const MAX_CODE: u64 = 1 << 30;

@@ -13,9 +13,9 @@ use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use cofferdam_workspace::line::Client;
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
+use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{FULL, Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.

@@ -30,11 +30,11 @@ use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::capability;
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
+use cofferdam_core::policy::{BackendKind, Capabilities};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::Plugin;
-use cofferdam_core::policy::{BackendKind, Capabilities};
 
 pub use backends::{BackendError, Backends, Entry as BackendEntry, Unfit};
 pub(crate) use bindings::cofferdam as wit;
@@ -45,7 +45,7 @@ pub(crate) use compile::compile_if_asked;
 pub use instance::{Answer, CallRequest, Remains, Rights, Stop, Surroundings, call};
 pub use state::{CallState, Control, Observer, Quiet};
 pub use workers::Workers;
-pub(crate) use workers::blocking;
+pub use workers::blocking;
 
 use bindings::builder::BuildBackendPre;
 use bindings::linter::LinterBackendPre;

@@ -12,10 +12,10 @@ use super::bindings::PluginPre;
 use super::state::CallState;
 use super::value::{self, Misfit};
 use super::{ErrorKind, ToolError};
-use cofferdam_text::shorten;
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::typed::tool_name;
+use cofferdam_text::shorten;
 
 /// How much of an error value is in the message, in bytes. All of it is in the detail.
 const MESSAGE: usize = 1_000;

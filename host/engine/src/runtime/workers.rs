@@ -350,7 +350,7 @@ impl Drop for CancelOnDrop {
 }
 
 /// Does what may take a while, on a thread of its own, so that others go on meanwhile.
-pub(crate) async fn blocking<T: Send + 'static, E: Send + 'static>(
+pub async fn blocking<T: Send + 'static, E: Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {

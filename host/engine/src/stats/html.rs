@@ -1,8 +1,8 @@
 //! The figures for people with a browser: a dashboard in one file.
 
 use cofferdam_text::chart::{self, Bar};
-use cofferdam_text::visible as inert;
 use cofferdam_text::page::{self, Cell};
+use cofferdam_text::visible as inert;
 use maud::{Markup, html};
 
 use super::text::{COLUMNS, USES, cells, milliseconds, uses};

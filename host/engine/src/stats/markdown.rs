@@ -1,7 +1,7 @@
 //! The figures for people who read text: Markdown.
 
-use cofferdam_text::visible as inert;
 use cofferdam_text::markdown::{code_span, escape, table};
+use cofferdam_text::visible as inert;
 
 use super::text::{COLUMNS, NUMBERS, USES, cells, uses};
 use super::{PluginUse, Scope, Summary};

@@ -37,8 +37,8 @@ pub use plugin::PluginUse;
 pub use timeline::{Bucket, Timeline};
 
 use crate::journal::{Entry, Event, Lines};
-use cofferdam_text::shorten;
 use cofferdam_core::outcome::Status;
+use cofferdam_text::shorten;
 use health::Health;
 use latency::Latencies;
 use plugin::Uses;

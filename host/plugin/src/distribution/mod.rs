@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use self::oci::{Credentials, Login};
-use crate::http::{Client, ClientError};
 use crate::digest::Digest;
+use crate::http::{Client, ClientError};
 use crate::registry::MAX_COMPONENT;
 use crate::source::{Reference, Source};
 use cofferdam_core::policy::RegistrySettings;

@@ -318,8 +318,8 @@ mod tests {
         assert_eq!(public(&origin, &mixed).ok(), Some(found(&["1.1.1.1"])));
         for private in [found(&["127.0.0.1", "::1"]), found(&["169.254.169.254"]), Vec::new()] {
             let refused = public(&origin, &private).err().unwrap();
-            assert!(matches!(refused.error, Error::DestinationIpProhibited));
-            assert!(refused.why.contains("no public address"), "{}", refused.why);
+            assert!(matches!(refused.kind, ConnectErrorKind::NotPublic));
+            assert!(refused.message.contains("no public address"), "{}", refused.message);
         }
     }
 }

@@ -15,8 +15,8 @@ use wasmparser::types::TypesRef;
 
 use super::docs::{self, Docs};
 use super::{Component, short};
-use cofferdam_text::shorten;
 use crate::pack::PackError;
+use cofferdam_text::shorten;
 
 /// How deep types without names may nest.
 const DEPTH: usize = 24;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::super::{OWN, Workspace, disk, own};
 
 /// Where runs have their directories, in the host's own directory.
-pub(in crate) const DIRECTORY: &str = "runs";
+pub(crate) const DIRECTORY: &str = "runs";
 
 /// What the name of a run's directory begins with. In a directory for everybody's temporary
 /// files, nothing else does.
@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 100;
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// The directory of a run, removed when it is dropped.
-pub(in crate) struct Run {
+pub(crate) struct Run {
     parent: OwnedFd,
     name: String,
     path: PathBuf,
@@ -33,7 +33,7 @@ pub(in crate) struct Run {
 
 impl Run {
     /// A directory on the workspace's file system.
-    pub(in crate) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
+    pub(crate) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
         let parent = own::directory(&workspace.own()?, DIRECTORY)?;
         Self::new(parent, &workspace.path().join(OWN).join(DIRECTORY))
     }
@@ -59,7 +59,7 @@ impl Run {
     }
 
     /// The directory, open.
-    pub(in crate) fn handle(&self) -> &OwnedFd {
+    pub(crate) fn handle(&self) -> &OwnedFd {
         &self.directory
     }
 
@@ -79,7 +79,7 @@ impl Drop for Run {
 }
 
 /// Removes the directories of runs whose host is gone.
-pub(in crate) fn sweep(parent: &OwnedFd) {
+pub(crate) fn sweep(parent: &OwnedFd) {
     let swept = || -> io::Result<()> {
         for entry in disk::entries(parent)? {
             let Ok(name) = entry?.name.into_string() else { continue };

@@ -89,7 +89,7 @@ impl Guard {
 
 impl Overlay {
     /// The tree of a workspace with this absolute path.
-    pub(in crate) fn at(mut self, top: PathBuf) -> Self {
+    pub(crate) fn at(mut self, top: PathBuf) -> Self {
         self.guard.top = top;
         self
     }
@@ -104,7 +104,7 @@ impl Overlay {
     }
 
     /// The first of the places that may not be changed as they are now, and why.
-    pub(in crate) fn refused<'a>(
+    pub(crate) fn refused<'a>(
         &self,
         places: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(String, String)> {
@@ -168,7 +168,7 @@ impl Overlay {
 
     /// What was written since the savepoint, or at all, that other programs execute by its name or
     /// because git's configuration says so.
-    pub(in crate) fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
+    pub(crate) fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
         let is_new = |place: &str, entry: &Entry| {
             matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory)
                 && since.is_none_or(|since| since.entries.get(place) != Some(entry))
@@ -202,7 +202,7 @@ impl Overlay {
 
     /// The places that the `.git` of a directory leads to, and the files that are part of git's
     /// configuration by it, where they are not in the `.git` itself.
-    pub(in crate) fn led_to(&self, directory: &str) -> Vec<String> {
+    pub(crate) fn led_to(&self, directory: &str) -> Vec<String> {
         let (_, git) = self.head_and_git(directory);
         let control = git.and_then(|kind| self.control(directory, kind)).unwrap_or_default();
         let mut places = control.roots;
@@ -212,7 +212,7 @@ impl Overlay {
     }
 
     /// Whether git takes a directory, in which this is, for a repository.
-    pub(in crate) fn has_repository(&self, directory: &str, entries: &[Listed]) -> bool {
+    pub(crate) fn has_repository(&self, directory: &str, entries: &[Listed]) -> bool {
         git::is_repository(&self.marks(directory, entries))
     }
 

@@ -195,12 +195,7 @@ impl Overlay {
     }
 
     /// Stages a copy of a file from elsewhere at `place`, in place of what is there.
-    pub(in crate) fn restore(
-        &self,
-        place: &str,
-        from: &File,
-        quota: &Quota,
-    ) -> io::Result<()> {
+    pub(crate) fn restore(&self, place: &str, from: &File, quota: &Quota) -> io::Result<()> {
         self.make_room(place)?;
         let id = self.copy(from, &rustix::fs::fstat(from)?, true, quota)?;
         self.insert(place, Entry::Staged(id, FileType::RegularFile));
@@ -210,7 +205,7 @@ impl Overlay {
     /// Stages a file from elsewhere at `place`, in place of what is there, and answers what is
     /// staged: the file itself, or a copy where it has other names or another file system.
     /// `content` is the file, open.
-    pub(in crate) fn adopt(
+    pub(crate) fn adopt(
         &self,
         place: &str,
         from: &Spot<'_>,
@@ -306,7 +301,7 @@ impl Overlay {
     }
 
     /// Sets the permissions of something new.
-    pub(in crate) fn set_mode(&self, place: &str, mode: u32) -> io::Result<()> {
+    pub(crate) fn set_mode(&self, place: &str, mode: u32) -> io::Result<()> {
         self.set_staged_mode(self.staged(place, &Quota::unlimited())?, mode)
     }
 
@@ -316,7 +311,7 @@ impl Overlay {
     }
 
     /// Sets when something was last written, in nanoseconds since the epoch.
-    pub(in crate) fn set_modified(&self, place: &str, modified: i64) -> io::Result<()> {
+    pub(crate) fn set_modified(&self, place: &str, modified: i64) -> io::Result<()> {
         let time = disk::timespec(modified);
         let times = Timestamps { last_access: time, last_modification: time };
         self.set_times(place, &times, &Quota::unlimited())

@@ -10,7 +10,7 @@ use super::super::stamp::Stamp;
 
 /// What a transaction has at a place of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate) enum Entry {
+pub(crate) enum Entry {
     /// An inode in the staging directory, under this number as its name. A directory shows
     /// nothing of one that the disk may have at its place.
     Staged(u32, FileType),

@@ -1,8 +1,8 @@
 //! The report for people who read text: Markdown.
 
 use super::report::{Finding, Report, Summary};
-use cofferdam_text::visible as inert;
 use cofferdam_text::markdown::{code_block, code_span, escape, paragraph, table};
+use cofferdam_text::visible as inert;
 
 impl Report {
     /// The report as Markdown.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
 use crate::runtime::Rights;
+use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
 use cofferdam_workspace::{Overlay, Quota, Refused, Workspace, is_full, or_dot};
 

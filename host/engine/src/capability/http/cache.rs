@@ -12,8 +12,8 @@ use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode, Uri};
 
-use cofferdam_plugin::digest::Digest;
 use cofferdam_core::policy::Origin;
+use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Shelf, Workspace};
 
 /// How large an answer may be that is kept, in bytes.

@@ -41,7 +41,8 @@ use self::request::Outgoing;
 use super::{Contacts, Messages};
 use crate::runtime::{CallState, Rights, Surroundings};
 use cofferdam_plugin::http::{
-    CONNECT_TIMEOUT, ConnectError, ConnectErrorKind, Connector, MAX_RESPONSE_HEAD_BYTES, Reach, http1,
+    CONNECT_TIMEOUT, ConnectError, ConnectErrorKind, Connector, MAX_RESPONSE_HEAD_BYTES, Reach,
+    http1,
 };
 
 /// How many requests of a call are under way at a time, unread answers included.
@@ -225,7 +226,8 @@ impl Requests {
             Some(wish) => ended_by.min(wish),
             None => ended_by,
         };
-        let connected_by = by(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT)));
+        let connected_by =
+            by(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT)));
         let answered_by = by(options.first_byte_timeout);
         let between = options.between_bytes_timeout;
         Ok(Sending {

@@ -9,12 +9,12 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Uri};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::cache::Place;
-use cofferdam_plugin::http::USER_AGENT;
 use super::Refused;
-use cofferdam_text::shorten;
-use cofferdam_core::policy::{HeaderPart, Origin, OriginSettings, header_parts};
+use super::cache::Place;
 use crate::runtime::Rights;
+use cofferdam_core::policy::{HeaderPart, Origin, OriginSettings, header_parts};
+use cofferdam_plugin::http::USER_AGENT;
+use cofferdam_text::shorten;
 use cofferdam_workspace::Workspace;
 
 /// A request that may be sent.

@@ -15,10 +15,10 @@ use super::merged::{Problem, Walk};
 use super::rules::Rules;
 use super::tree::Tree;
 use crate::capability::files::{Access, FileState};
-use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
-use cofferdam_core::policy::is_own;
 use crate::runtime::wit::host::scan::{Error, File, Query};
 use crate::runtime::{Control, Workers};
+use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
+use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
 
 /// How many files a listing may hold: about 200 MB of paths.

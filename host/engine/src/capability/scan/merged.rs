@@ -14,9 +14,9 @@ use rustix::fs::FileType;
 use super::listing::MAX_FILES;
 use super::rules::{self, NAMES};
 use crate::capability::FileState;
-use cofferdam_core::policy::is_own;
 use crate::runtime::Control;
 use crate::runtime::wit::host::scan::Query;
+use cofferdam_core::policy::is_own;
 use cofferdam_workspace::path::join;
 use cofferdam_workspace::{Listed, Overlay};
 

@@ -5,8 +5,8 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::{Config, Engine};
 
 use super::*;
-use cofferdam_plugin::typed;
 use cofferdam_core::schema::Schema;
+use cofferdam_plugin::typed;
 
 const TYPES: &str = r#"
   (type $point' (record (field "x" s32) (field "label" (option string))))

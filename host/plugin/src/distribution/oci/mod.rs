@@ -22,8 +22,8 @@ use session::Session;
 pub use session::{Login, tokens};
 
 use super::{FetchError, Fetched};
-use crate::http::Client;
 use crate::digest::Digest;
+use crate::http::Client;
 use crate::registry::MAX_COMPONENT;
 use crate::source::{Reference, Version};
 

@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use super::{Credentials, FetchError, MAX_ANSWER};
 use crate::http::{Answer, Client, Request};
-use cofferdam_text::{neutralise, shorten};
 use crate::source::{Address, Reference};
 use cofferdam_core::policy::Origin;
+use cofferdam_text::{neutralise, shorten};
 
 /// How much of what a registry says about a refusal is shown, in bytes.
 const WORDS: usize = 300;

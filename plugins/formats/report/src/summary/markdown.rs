@@ -4,8 +4,8 @@ use super::super::markdown::{finding_blocks, totals};
 use super::{
     AGENT_COLUMNS, Overview, PhaseOverview, TITLE, Trouble, agent_cells, duration, names, wave_time,
 };
-use cofferdam_text::visible as inert;
 use cofferdam_text::markdown::{code_span, escape, table};
+use cofferdam_text::visible as inert;
 
 impl Overview {
     /// The overview as Markdown.
