@@ -47,6 +47,10 @@
 //! ([`Limits::reserve`]). A run can be above a bound by what it writes within some ten milliseconds.
 //! Files that were deleted and are still open count; one that is only mapped into memory does not,
 //! but for the free room.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the home of native programs: it starts them, and reads what the system says of them"
+)]
 
 #[cfg(target_os = "linux")]
 mod blot;
