@@ -35,6 +35,7 @@ pub use origin_settings::OriginSettings;
 #[cfg(feature = "engine")]
 pub(crate) use origin_settings::{HeaderPart, header_parts};
 pub use role::Role;
+pub(crate) use scope::folded;
 pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,

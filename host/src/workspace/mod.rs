@@ -77,7 +77,7 @@ pub use quota::Quota;
 pub(crate) use seal::Key;
 pub use spill::KeptOutput;
 pub(crate) use spill::Spill;
-pub use transaction::{BeginError, CommitError, Purpose, Transaction};
+pub use transaction::{BeginError, CommitError, Preview, Purpose, Transaction};
 
 use crate::line::Turns;
 use crate::plugin::text;
