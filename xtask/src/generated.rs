@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{announce, native, output};
 use crate::project::{self, Project, read_text};
-use crate::tokens;
+use crate::{reference, tokens};
 
 use From::{Answers, Command};
 
@@ -46,8 +46,10 @@ const FILES: &[Generated] = &[
     Generated { from: Command(&["schema", "role"]), path: "schemas/role.json" },
     Generated { from: Command(&["schema", "settings"]), path: "schemas/settings.json" },
     Generated { from: Command(&["reference"]), path: "docs/cli.md" },
+    Generated { from: Answers(reference::settings), path: "docs/settings.md" },
     Generated { from: Command(&["system-calls"]), path: "docs/syscalls.md" },
     Generated { from: Answers(tokens::table), path: "docs/tokens.md" },
+    Generated { from: Answers(reference::tools), path: "docs/tools.md" },
 ];
 
 /// Writes every generated file that is not current.
