@@ -181,10 +181,7 @@ mod tests {
             ),
             (json!({"$ref": "#/$defs/One"}), "`\"a\"` or `\"b\"`"),
             (json!({"anyOf": [{"$ref": "#/$defs/One"}, {"type": "null"}]}), "`\"a\"` or `\"b\"`"),
-            (
-                json!({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Table"}]}),
-                "string or object",
-            ),
+            (json!({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Table"}]}), "string or object"),
             (
                 json!({"type": "object", "additionalProperties": {"type": "string"}}),
                 "table of strings",

@@ -30,7 +30,8 @@ pub fn tools(project: &Project) -> Result<String> {
             continue;
         }
         let name = text(plugin, "name")?;
-        let denied = if plugin["granted"] == plugin["requests"] { "" } else { " (not granted by default)" };
+        let denied =
+            if plugin["granted"] == plugin["requests"] { "" } else { " (not granted by default)" };
         write!(details, "\n## {name}\n\n{}\n", one_line(text(plugin, "description")?))?;
         write!(details, "\nRequests: {}.\n", requests(&plugin["requests"], denied))?;
         for tool in names {
@@ -70,7 +71,8 @@ fn requests(requests: &Value, denied: &str) -> String {
 fn section(qualified: &str, document: &Value) -> Result<String> {
     let (title, effects) = (one_line(text(document, "title")?), text(document, "effects")?);
     let description = one_line(text(document, "description")?).replace('<', "&lt;");
-    let mut section = format!("\n### {qualified}\n\n{title}; effect on files: {effects}.\n\n{description}\n");
+    let mut section =
+        format!("\n### {qualified}\n\n{title}; effect on files: {effects}.\n\n{description}\n");
     let input = &document["input"];
     let arguments = fields(input, input);
     if arguments.is_empty() {
@@ -78,9 +80,9 @@ fn section(qualified: &str, document: &Value) -> Result<String> {
     } else {
         section += &table("argument", &arguments);
     }
-    let answer: Vec<String> = document["output"]["properties"].as_object().map_or_else(Vec::new, |fields| {
-        fields.keys().map(|name| format!("`{name}`")).collect()
-    });
+    let answer: Vec<String> = document["output"]["properties"]
+        .as_object()
+        .map_or_else(Vec::new, |fields| fields.keys().map(|name| format!("`{name}`")).collect());
     if !answer.is_empty() {
         write!(section, "\nReturns {}.\n", answer.join(", "))?;
     }
@@ -110,7 +112,9 @@ pub fn settings(project: &Project) -> Result<String> {
         let (heading, table) = waiting.remove(0);
         let title = if heading.starts_with('[') { format!("`{heading}`") } else { heading.clone() };
         write!(page, "\n## {title}\n")?;
-        if let Some(description) = table["description"].as_str().filter(|_| heading.starts_with('[')) {
+        if let Some(description) =
+            table["description"].as_str().filter(|_| heading.starts_with('['))
+        {
             write!(page, "\n{}\n", one_line(description))?;
         }
         let prefix = heading.trim_matches(['[', ']']);
@@ -141,7 +145,8 @@ fn key(root: &Value, table: &Value, name: &str, field: &Value) -> Field {
     let inner = resolve(root, field);
     let description = [field, inner].iter().find_map(|schema| schema["description"].as_str());
     let whole = fields(root, table);
-    let default = whole.into_iter().find(|other| other.path == name).and_then(|field| field.default);
+    let default =
+        whole.into_iter().find(|other| other.path == name).and_then(|field| field.default);
     Field {
         path: name.to_owned(),
         kind: kind(root, field),
@@ -176,7 +181,8 @@ mod tests {
 
     #[test]
     fn requests_are_written_as_in_a_manifest() {
-        let all = json!({"files": "write", "scan": false, "cache": true, "process": ["git"], "http": []});
+        let all =
+            json!({"files": "write", "scan": false, "cache": true, "process": ["git"], "http": []});
         for (asked, denied, wanted) in [
             (all, "", "`files = \"write\"`, `cache = true`, `process = [\"git\"]`"),
             (json!({"process": ["bash"]}), " (off)", "`process = [\"bash\"]` (off)"),

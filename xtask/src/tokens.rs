@@ -77,7 +77,8 @@ than that; `cargo xtask gen --check` fails where they do not.
 pub fn table(project: &Project) -> Result<String> {
     let mut text = HEAD.to_owned();
     let all = Counted::ask(project, &["--role", "main", "--format", "anthropic"])?;
-    text += "\n## Tools of the tool schemas\n\n| tool | prose | schema | saved |\n|---|--:|--:|--:|\n";
+    text +=
+        "\n## Tools of the tool schemas\n\n| tool | prose | schema | saved |\n|---|--:|--:|--:|\n";
     let (mut prose, mut schemas) = (0, 0);
     for (tool, tokens) in &all.tools {
         if let Some((_, SCHEMAS, of_prose)) = described(tool) {
