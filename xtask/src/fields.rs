@@ -50,7 +50,7 @@ fn collect(root: &Value, schema: &Value, prefix: &str, found: &mut Vec<Field>) {
 }
 
 /// Whether the object that `schema` describes must have the field `name`.
-pub fn required(schema: &Value, name: &str) -> bool {
+fn required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name))
 }
 
@@ -66,7 +66,7 @@ pub fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
 }
 
 /// The type of a value in words, with the values or bounds that the schema gives.
-pub fn kind(root: &Value, schema: &Value) -> String {
+fn kind(root: &Value, schema: &Value) -> String {
     let schema = resolve(root, schema);
     for key in ["oneOf", "anyOf"] {
         if let Some(choices) = schema[key].as_array() {
@@ -106,20 +106,24 @@ pub fn kind(root: &Value, schema: &Value) -> String {
     }
 }
 
-/// The word for several values of a kind; what is said after a comma stays as it is.
+/// The words for several values of a kind; a bound after a comma stays as it is.
 fn plural(kind: &str) -> String {
-    let (word, rest) = kind.split_once(',').map_or((kind, None), |(word, rest)| (word, Some(rest)));
-    let word = match word {
+    let (words, bound) =
+        kind.split_once(',').map_or((kind, ""), |(words, _)| (words, &kind[words.len()..]));
+    let plurals = words.split(" or ").map(|word| match word {
         "string" | "integer" | "number" | "boolean" | "object" => format!("{word}s"),
-        other => other.to_owned(),
-    };
-    rest.map_or(word.clone(), |rest| format!("{word},{rest}"))
+        word => match word.strip_prefix("list of ") {
+            Some(items) => format!("lists of {items}"),
+            None => word.to_owned(),
+        },
+    });
+    plurals.collect::<Vec<_>>().join(" or ") + bound
 }
 
 fn bounds(schema: &Value, least: &str, most: &str) -> Option<String> {
-    // Every unsigned number starts at 0.
-    let least = schema.get(least).filter(|least| **least != 0);
-    match (least, schema.get(most)) {
+    match (schema.get(least), schema.get(most)) {
+        // Every unsigned number starts at 0.
+        (Some(least), None) if *least == 0 => None,
         (Some(least), Some(most)) => Some(format!("{least} to {most}")),
         (Some(least), None) => Some(format!("at least {least}")),
         (None, Some(most)) => Some(format!("at most {most}")),
@@ -172,7 +176,7 @@ mod tests {
             (json!({"type": ["string", "null"], "minLength": 1}), "string, not empty"),
             (json!({"type": "string", "maxLength": 9}), "string, at most 9 characters"),
             (json!({"type": "integer", "minimum": 0}), "integer"),
-            (json!({"type": "integer", "minimum": 1, "maximum": 4}), "integer, 1 to 4"),
+            (json!({"type": "integer", "minimum": 0, "maximum": 4}), "integer, 0 to 4"),
             (json!({"enum": ["x", 1, null]}), "`\"x\"` or `1`"),
             (json!({"type": "array", "items": {"type": "string"}}), "list of strings"),
             (
@@ -185,6 +189,12 @@ mod tests {
             (
                 json!({"type": "object", "additionalProperties": {"type": "string"}}),
                 "table of strings",
+            ),
+            (
+                json!({"type": "array", "items": {"anyOf": [
+                    {"type": "string"}, {"type": "array", "items": {"type": "integer"}}
+                ]}}),
+                "list of strings or lists of integers",
             ),
             (json!({}), "any value"),
         ] {

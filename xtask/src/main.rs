@@ -19,6 +19,8 @@ mod deny;
 mod fields;
 mod fuzz;
 mod generated;
+#[cfg(test)]
+mod manual;
 mod plugins;
 mod process;
 mod programs;

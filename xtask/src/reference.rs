@@ -2,17 +2,21 @@
 //!
 //! What stands above the generated tables is `reference/tools.md` and `reference/settings.md`.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::answers::{ask, list, text};
-use crate::fields::{Field, fields, kind, one_line, required, resolve, row};
+use crate::fields::{Field, fields, one_line, resolve, row};
 use crate::project::Project;
 
 const TOOLS: &str = include_str!("reference/tools.md");
 const SETTINGS: &str = include_str!("reference/settings.md");
+
+/// What is said of capabilities, and of tools that need them.
+const DENIED: &str = " (not granted by default)";
 
 /// The largest example, in characters, that is shown on one line.
 const LINE: usize = 96;
@@ -30,21 +34,19 @@ pub fn tools(project: &Project) -> Result<String> {
             continue;
         }
         let name = text(plugin, "name")?;
-        let denied =
-            if plugin["granted"] == plugin["requests"] { "" } else { " (not granted by default)" };
+        let explained = ask(project, &["policy", "explain", name])?;
         write!(details, "\n## {name}\n\n{}\n", one_line(text(plugin, "description")?))?;
-        write!(details, "\nRequests: {}.\n", requests(&plugin["requests"], denied))?;
+        write!(details, "\nRequests {}.\n", requests(list(&explained, "capabilities")?)?)?;
         for tool in names {
             let tool = tool.as_str().context("the name of a tool is no text")?;
             let qualified = format!("{name}.{tool}");
             let document = ask(project, &["tools", &qualified])?;
+            let explained = ask(project, &["policy", "explain", &qualified])?;
+            let denied = if explained["tool"]["decision"] == "denied" { DENIED } else { "" };
             let (title, effects) = (text(&document, "title")?, text(&document, "effects")?);
             let anchor = qualified.replace('.', "");
-            writeln!(
-                overview,
-                "| [`{qualified}`](#{anchor}) | {effects}{denied} | {} |",
-                one_line(title)
-            )?;
+            let title = one_line(title);
+            writeln!(overview, "| [`{qualified}`](#{anchor}) | {effects}{denied} | {title} |")?;
             details += &section(&qualified, &document)?;
         }
     }
@@ -53,18 +55,14 @@ pub fn tools(project: &Project) -> Result<String> {
     ))
 }
 
-/// What a plugin requests, in words.
-fn requests(requests: &Value, denied: &str) -> String {
-    let mut words = Vec::new();
-    for (key, value) in requests.as_object().into_iter().flatten() {
-        match value {
-            Value::String(value) if value != "none" => words.push(format!("`{key} = \"{value}\"`")),
-            Value::Bool(true) => words.push(format!("`{key} = true`")),
-            Value::Array(values) if !values.is_empty() => words.push(format!("`{key} = {value}`")),
-            _ => {}
-        }
-    }
-    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") + denied }
+/// What a plugin requests, from the capabilities that `policy explain` lists.
+fn requests(capabilities: &[Value]) -> Result<String> {
+    let word = |capability: &Value| {
+        let denied = if capability["granted"] == false { DENIED } else { "" };
+        Ok(format!("`{}`{denied}", text(capability, "capability")?))
+    };
+    let words: Vec<String> = capabilities.iter().map(word).collect::<Result<_>>()?;
+    Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
 }
 
 /// A tool with its arguments and an example.
@@ -106,54 +104,36 @@ fn table(first: &str, fields: &[Field]) -> String {
 pub fn settings(project: &Project) -> Result<String> {
     let schema = ask(project, &["schema", "settings"])?;
     let mut page = SETTINGS.to_owned();
-    let mut waiting = vec![("Top level".to_owned(), &schema)];
-    let mut done: Vec<(&Value, String)> = Vec::new();
-    while !waiting.is_empty() {
-        let (heading, table) = waiting.remove(0);
-        let title = if heading.starts_with('[') { format!("`{heading}`") } else { heading.clone() };
-        write!(page, "\n## {title}\n")?;
-        if let Some(description) =
-            table["description"].as_str().filter(|_| heading.starts_with('['))
-        {
-            write!(page, "\n{}\n", one_line(description))?;
+    page += "\n## Top level\n";
+    let mut waiting = VecDeque::from([(String::new(), &schema)]);
+    let mut known: Vec<(&Value, String)> = Vec::new();
+    while let Some((heading, table)) = waiting.pop_front() {
+        if !heading.is_empty() {
+            write!(page, "\n## `{heading}`\n")?;
         }
-        let prefix = heading.trim_matches(['[', ']']);
-        let prefix = if heading.starts_with('[') { format!("{prefix}.") } else { String::new() };
-        let mut rows = Vec::new();
-        for (name, field) in table["properties"].as_object().context("settings without keys")? {
-            let mut row = key(&schema, table, name, field);
-            if let Some((place, inner)) = inner_table(&schema, &format!("{prefix}{name}"), field) {
-                let known = done.iter().find(|(other, _)| std::ptr::eq(*other, inner));
-                let place = known.map_or(place.clone(), |(_, known)| known.clone());
-                let alone = row.kind == "object" || row.kind.starts_with("table of");
-                let section = format!("see `{place}`");
-                row.kind = if alone { section } else { format!("{}: {section}", row.kind) };
-                if known.is_none() {
-                    done.push((inner, place.clone()));
-                    waiting.push((place, inner));
-                }
+        let prefix = match heading.trim_matches(['[', ']']) {
+            "" => String::new(),
+            place => format!("{place}."),
+        };
+        let mut rows = fields(&schema, table);
+        rows.retain(|row| table["properties"].get(&row.path).is_some());
+        for row in &mut rows {
+            let field = &table["properties"][&row.path];
+            let place = format!("{prefix}{}", row.path);
+            let Some((place, inner)) = inner_table(&schema, &place, field) else { continue };
+            let found = known.iter().find(|(other, _)| std::ptr::eq(*other, inner));
+            let place = found.map_or(place, |(_, place)| place.clone());
+            let is_alone = row.kind == "object" || row.kind.starts_with("table of");
+            let kind = if is_alone { String::new() } else { format!("{}: ", row.kind) };
+            row.kind = format!("{kind}see `{place}`");
+            if found.is_none() {
+                known.push((inner, place.clone()));
+                waiting.push_back((place, inner));
             }
-            rows.push(row);
         }
         page += &self::table("key", &rows);
     }
     Ok(page)
-}
-
-/// A key of a table without what is nested in it.
-fn key(root: &Value, table: &Value, name: &str, field: &Value) -> Field {
-    let inner = resolve(root, field);
-    let description = [field, inner].iter().find_map(|schema| schema["description"].as_str());
-    let whole = fields(root, table);
-    let default =
-        whole.into_iter().find(|other| other.path == name).and_then(|field| field.default);
-    Field {
-        path: name.to_owned(),
-        kind: kind(root, field),
-        required: required(table, name),
-        default,
-        description: one_line(description.unwrap_or_default()),
-    }
 }
 
 /// The table that a key holds, or of which it holds several, with its heading in TOML.
@@ -175,21 +155,23 @@ fn inner_table<'a>(root: &'a Value, place: &str, field: &'a Value) -> Option<(St
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn requests_are_written_as_in_a_manifest() {
-        let all =
-            json!({"files": "write", "scan": false, "cache": true, "process": ["git"], "http": []});
-        for (asked, denied, wanted) in [
-            (all, "", "`files = \"write\"`, `cache = true`, `process = [\"git\"]`"),
-            (json!({"process": ["bash"]}), " (off)", "`process = [\"bash\"]` (off)"),
-            (json!({"files": "none", "http": []}), "", "nothing"),
+    fn requests_say_what_is_not_granted() {
+        let files = json!({"capability": "files=write", "granted": true});
+        let agents = json!({"capability": "agents=*", "granted": false});
+        for (capabilities, wanted) in [
+            (vec![files.clone(), agents], "`files=write`, `agents=*` (not granted by default)"),
+            (vec![files], "`files=write`"),
+            (vec![], "nothing"),
         ] {
-            assert_eq!(requests(&asked, denied), wanted);
+            assert_eq!(requests(&capabilities).unwrap(), wanted);
         }
+        assert!(requests(&[json!({})]).is_err());
     }
 
     #[test]
