@@ -1,4 +1,4 @@
-//! What the built command answers, as JSON. Shared by the pages that are generated from answers.
+//! Runs the built command and parses its output as JSON, for the pages that are generated from it.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pub fn ask(project: &Project, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The elements of `answer[key]`, which has to be a list.
+/// The elements of the list in the field `key` of `answer`.
 ///
 /// # Errors
 /// There is no such list: the command's documents have another form than this program knows.
@@ -34,7 +34,7 @@ pub fn list<'a>(answer: &'a Value, key: &str) -> Result<&'a [Value]> {
     list.map(Vec::as_slice).with_context(|| format!("the command's answer has no list '{key}'"))
 }
 
-/// The text `answer[key]`.
+/// The text of the field `key` of `answer`.
 ///
 /// # Errors
 /// There is no such text.

@@ -17,9 +17,9 @@ struct Generated {
 
 /// Where the text of a generated file comes from.
 enum From {
-    /// It is what the host's command answers to these arguments.
+    /// The output of the host's command with these arguments.
     Command(&'static [&'static str]),
-    /// It is put together from several answers.
+    /// A function that runs the command several times.
     Answers(fn(&Project) -> Result<String>),
 }
 

@@ -24,7 +24,7 @@ const LINE: usize = 96;
 /// The catalogue of the built-in tools.
 ///
 /// # Errors
-/// The command does not answer, or in another form.
+/// The command fails, or prints another form than expected.
 pub fn tools(project: &Project) -> Result<String> {
     let plugins = ask(project, &["plugin", "list"])?;
     let (mut overview, mut details) = (String::new(), String::new());
@@ -100,7 +100,7 @@ fn table(first: &str, fields: &[Field]) -> String {
 /// Every key of `cofferdam.toml`.
 ///
 /// # Errors
-/// The command does not answer, or in another form.
+/// The command fails, or prints another form than expected.
 pub fn settings(project: &Project) -> Result<String> {
     let schema = ask(project, &["schema", "settings"])?;
     let mut page = SETTINGS.to_owned();

@@ -73,7 +73,7 @@ than that; `cargo xtask gen --check` fails where they do not.
 /// The document.
 ///
 /// # Errors
-/// The command does not answer, or the tools of the tool schemas save less than they should.
+/// The command fails, or the tools of the tool schemas save less than they should.
 pub fn table(project: &Project) -> Result<String> {
     let mut text = HEAD.to_owned();
     let all = Counted::ask(project, &["--role", "main", "--format", "anthropic"])?;
@@ -136,7 +136,7 @@ impl Counted {
         let tools: Option<_> = tools
             .map(|tool| Some((tool["tool"].as_str()?.to_owned(), tool["tokens"].as_u64()?)))
             .collect();
-        let tools = tools.context("`cofferdam tools --tokens` answers in another form")?;
+        let tools = tools.context("`cofferdam tools --tokens` prints another form")?;
         Ok(Self { tools, total: answer["total"].as_u64().unwrap_or_default() })
     }
 }
@@ -145,7 +145,7 @@ fn roles(project: &Project) -> Result<Vec<String>> {
     let answer = ask(project, &["role", "list"])?;
     let roles = answer["roles"].as_array().into_iter().flatten();
     let names: Option<_> = roles.map(|role| role["role"].as_str().map(str::to_owned)).collect();
-    names.context("`cofferdam role list` answers in another form")
+    names.context("`cofferdam role list` prints another form")
 }
 
 #[cfg(test)]
