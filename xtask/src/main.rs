@@ -20,6 +20,8 @@ mod fields;
 mod fuzz;
 mod generated;
 #[cfg(test)]
+mod imports;
+#[cfg(test)]
 mod manual;
 mod plugins;
 mod process;
