@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::blot::Blot;
+use crate::redact::Redactor;
 use crate::{Captured, Spill};
 
 /// A stream as it comes in.
 pub(crate) struct Capture {
-    blot: Blot,
+    redactor: Redactor,
     head: Vec<u8>,
     head_limit: usize,
     tail: VecDeque<u8>,
@@ -27,9 +27,9 @@ pub(crate) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 impl Capture {
     /// Keeps `kept` bytes in memory, of a stream that may have up to `limit`.
-    pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, blot: Blot) -> Self {
+    pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, redactor: Redactor) -> Self {
         Self {
-            blot,
+            redactor,
             head: Vec::new(),
             head_limit: kept / 2,
             tail: VecDeque::new(),
@@ -48,10 +48,10 @@ impl Capture {
     /// The sink's.
     pub(crate) fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         self.written += bytes.len() as u64;
-        if self.blot.is_idle() {
+        if self.redactor.is_idle() {
             return self.keep(bytes, sink);
         }
-        let clean = self.blot.push(bytes);
+        let clean = self.redactor.push(bytes);
         self.keep(&clean, sink)
     }
 
@@ -100,7 +100,7 @@ impl Capture {
     /// # Errors
     /// The sink's.
     pub(crate) fn finish(mut self, sink: Sink<'_>) -> io::Result<Captured> {
-        let rest = self.blot.finish();
+        let rest = self.redactor.finish();
         self.keep(&rest, sink)?;
         if let Some(passed) = self.passed
             && passed < self.seen
@@ -128,7 +128,7 @@ mod tests {
     use std::io;
 
     use super::Capture;
-    use crate::blot::Blot;
+    use crate::redact::Redactor;
     use crate::{Captured, Spill};
 
     /// What is kept, and what is passed on, of a stream in pieces.
@@ -156,7 +156,7 @@ mod tests {
         ];
         for (kept, stream, expected) in table {
             for size in 1..=stream.len().max(1) {
-                let capture = Capture::new(*kept, 100, None, Blot::new(&[]));
+                let capture = Capture::new(*kept, 100, None, Redactor::new(&[]));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (captured, passed) = taken(capture, &pieces);
                 assert_eq!(String::from_utf8_lossy(&captured.bytes), *expected, "pieces of {size}");
@@ -184,7 +184,7 @@ mod tests {
         ] {
             for size in 1..=stream.len().max(1) {
                 let spill = Some(Spill { above, most });
-                let capture = Capture::new(10, 100, spill, Blot::new(&[]));
+                let capture = Capture::new(10, 100, spill, Redactor::new(&[]));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 assert_eq!(taken(capture, &pieces).1, expected, "{stream} in pieces of {size}");
             }
@@ -198,7 +198,7 @@ mod tests {
         for size in 1..=stream.len() {
             for kept in 0..stream.len() {
                 let spill = Some(Spill { above: 0, most: 20 });
-                let capture = Capture::new(kept, 100, spill, Blot::new(&hidden));
+                let capture = Capture::new(kept, 100, spill, Redactor::new(&hidden));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (captured, passed) = taken(capture, &pieces);
                 assert_eq!(captured.written, 34);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn more_than_the_limit_is_over_it_and_a_sink_that_fails_is_told() {
         let spill = Some(Spill { above: 2, most: 100 });
-        let mut capture = Capture::new(4, 5, spill, Blot::new(&[]));
+        let mut capture = Capture::new(4, 5, spill, Redactor::new(&[]));
         let mut broken = |_: &[u8]| Err(io::ErrorKind::BrokenPipe.into());
         capture.push(b"01", &mut broken).unwrap();
         assert!(!capture.is_over());

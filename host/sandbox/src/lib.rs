@@ -53,13 +53,13 @@
 )]
 
 #[cfg(target_os = "linux")]
-mod blot;
-#[cfg(target_os = "linux")]
 mod capture;
 mod command;
 mod error;
 mod probe;
 mod program;
+#[cfg(target_os = "linux")]
+mod redact;
 mod report;
 mod run;
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
@@ -81,7 +81,7 @@ pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 #[cfg(unix)]
 pub use usage::{Usage, usage};
-pub use worker::{Bounds, WorkError, work_if_asked};
+pub use worker::{Bounds, WorkError, run_if_worker};
 
 /// Every system call that a program may make and every other one that is known, each with the
 /// reason, as a Markdown document: made from the tables of the filter. Empty where there is none.
@@ -89,14 +89,12 @@ pub fn system_calls() -> String {
     system::reference()
 }
 
-/// The first argument of a helper process.
-const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
-
 /// Does a helper's work if this process was started as one. An executable that is named as
 /// [`Helper`] calls this first of all in `main`, before it starts a thread or opens a file, and
 /// returns the status that it gets.
 pub fn run_if_helper() -> Option<ExitCode> {
-    let helper = std::env::args_os().nth(1).is_some_and(|argument| argument == HELPER_ARGUMENT);
+    let helper =
+        std::env::args_os().nth(1).is_some_and(|argument| argument == wire::HELPER_ARGUMENT);
     helper.then(|| match help() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE, // The host sees that there is no answer.

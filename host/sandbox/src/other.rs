@@ -20,7 +20,7 @@ pub(crate) fn reference() -> String {
 ///
 /// # Errors
 /// A limit that the system refuses.
-pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
+pub(crate) fn lock_down(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     for (resource, most) in [
         (Resource::As, memory),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::wire::{self, Answer, Request};
-use crate::{Command, HELPER_ARGUMENT, Probe, Report, SandboxError, Stream, Tier};
+use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
+use crate::{Command, Probe, Report, SandboxError, Stream, Tier};
 
 /// How the helper process is started.
 #[derive(Debug, Clone)]

@@ -11,15 +11,15 @@ use rustix::io::Errno;
 
 /// How deep directories are looked into. What is deeper counts as more than any bound: each level
 /// takes a descriptor.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// What a file system adds to a name, such as a directory's own block, is not counted up to here.
-const OWN_BLOCK: u64 = 4096;
+const UNCOUNTED_BYTES: u64 = 4096;
 
 /// How much more than twice its size a file may take because its file system reserves room ahead.
-const RESERVED: u64 = 1 << 20;
+const MAX_PREALLOCATED_BYTES: u64 = 1 << 20;
 
-const OPEN: OFlags =
+const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What a directory holds.
@@ -94,7 +94,7 @@ impl Count {
             self.add(&stat);
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 let below = open_anyway(parent, name).and_then(Dir::new);
-                if open.len() >= DEEPEST {
+                if open.len() >= MAX_DEPTH {
                     self.found.entries = u64::MAX;
                 } else if let Ok(below) = below {
                     open.push(below);
@@ -115,8 +115,8 @@ impl Count {
             return;
         }
         let bytes = if !is_file {
-            blocks.saturating_sub(OWN_BLOCK)
-        } else if blocks > size.saturating_mul(2).saturating_add(RESERVED) {
+            blocks.saturating_sub(UNCOUNTED_BYTES)
+        } else if blocks > size.saturating_mul(2).saturating_add(MAX_PREALLOCATED_BYTES) {
             // Room that was asked for beyond the file's end.
             blocks
         } else {
@@ -135,7 +135,7 @@ fn unsigned(number: impl TryInto<u64>) -> u64 {
 
 /// Opens a directory. One that its owner may not read is made readable for that moment.
 fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
-    match openat(parent, name, OPEN, Mode::empty()) {
+    match openat(parent, name, OPEN_FLAGS, Mode::empty()) {
         Err(Errno::ACCESS) => {}
         opened => return opened,
     }
@@ -149,7 +149,7 @@ fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Res
         set.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))
     };
     set(mode | 0o500)?;
-    let opened = openat(&found, ".", OPEN, Mode::empty());
+    let opened = openat(&found, ".", OPEN_FLAGS, Mode::empty());
     set(mode)?;
     opened
 }

@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Stream, Tier};
 
+/// The first argument of a helper process.
+pub(crate) const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
+
 /// The longest document that is taken, in bytes.
-const MAX_DOCUMENT: u64 = 64 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
 /// What the host wants of a helper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,7 +134,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(input: &mut impl Read) -> io::R
     let mut length = [0; 8];
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
-    if length > MAX_DOCUMENT {
+    if length > MAX_DOCUMENT_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("a document of {length} bytes"),

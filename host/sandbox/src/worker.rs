@@ -19,17 +19,17 @@ use crate::{Helper, Limit};
 
 /// The first argument of a worker process; its memory in bytes and its processor time in seconds
 /// follow.
-const ARGUMENT: &str = "--cofferdam-sandbox-worker";
+const WORKER_ARGUMENT: &str = "--cofferdam-sandbox-worker";
 
 /// If the executable's allocator is mimalloc, which otherwise begins with a gigabyte that it can
 /// write: all of it would count as the worker's memory.
-const COMMIT_AHEAD: &str = "MIMALLOC_ARENA_EAGER_COMMIT";
+const EAGER_COMMIT_VARIABLE: &str = "MIMALLOC_ARENA_EAGER_COMMIT";
 
 /// How often the host looks whether a computation is to end.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How much of a worker's last words is kept, in bytes.
-const WORDS: u64 = 4 << 10;
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 
 /// What an answer begins with.
 const DONE: u8 = b'+';
@@ -70,9 +70,9 @@ pub enum WorkError {
 /// Does `work` on what stands on standard input, if this process was started by
 /// [`Helper::work`]. An executable that is named as [`Helper`] calls this before it starts a
 /// thread or opens a file, and returns the status that it gets.
-pub fn work_if_asked(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Option<ExitCode> {
+pub fn run_if_worker(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != ARGUMENT {
+    if arguments.next()? != WORKER_ARGUMENT {
         return None;
     }
     Some(match answer(arguments, work) {
@@ -93,7 +93,7 @@ fn answer(
     let (Some(memory), Some(cpu_seconds)) = (number(), number()) else {
         return Err(io::Error::other("a worker without its limits"));
     };
-    crate::system::seclude(memory, cpu_seconds)?;
+    crate::system::lock_down(memory, cpu_seconds)?;
     let mut input = Vec::new();
     io::stdin().lock().read_to_end(&mut input)?;
     let (kind, bytes) = match work(input) {
@@ -107,7 +107,7 @@ fn answer(
 }
 
 impl Helper {
-    /// Has the executable's computation ([`work_if_asked`]) done on `input`, in a process of its
+    /// Has the executable's computation ([`run_if_worker`]) done on `input`, in a process of its
     /// own. Blocks until it has ended; `is_cancelled` is asked every few milliseconds.
     ///
     /// The answer comes from a process that worked on untrusted input: nobody has checked it.
@@ -141,10 +141,10 @@ impl Helper {
             let _writer = thread::Builder::new().spawn_scoped(scope, write).map_err(start)?;
             let reader = thread::Builder::new().spawn_scoped(scope, answer).map_err(start)?;
             let listener = thread::Builder::new()
-                .spawn_scoped(scope, || read(stderr, WORDS))
+                .spawn_scoped(scope, || read(stderr, MAX_STDERR_BYTES))
                 .map_err(start)?;
             loop {
-                match has_ended.recv_timeout(GLANCE) {
+                match has_ended.recv_timeout(POLL_INTERVAL) {
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) if is_cancelled() => {
                         return Err(WorkError::Cancelled);
@@ -172,8 +172,8 @@ impl Helper {
         let threads = thread::available_parallelism().map_or(1, NonZero::get) as u64;
         let cpu_seconds = (bounds.wall.as_secs() + 1).saturating_mul(threads);
         self.command()
-            .args([ARGUMENT, &bounds.memory.to_string(), &cpu_seconds.to_string()])
-            .env(COMMIT_AHEAD, "0")
+            .args([WORKER_ARGUMENT, &bounds.memory.to_string(), &cpu_seconds.to_string()])
+            .env(EAGER_COMMIT_VARIABLE, "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, work_if_asked};
+use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, run_if_worker};
 use wasmtime::{Engine, Precompiled};
 
 use super::{LoadError, engine};
@@ -82,7 +82,7 @@ fn inert(words: &str) -> String {
 
 /// Compiles what stands on standard input, if this process was started to do so.
 pub(crate) fn compile_if_asked() -> Option<ExitCode> {
-    work_if_asked(|component| {
+    run_if_worker(|component| {
         // Without a pool of instances: nothing is run, and compiled code does not depend on it.
         let compile = || Engine::new(&engine::code())?.precompile_component(&component);
         compile().map_err(|error| format!("{error:#}"))

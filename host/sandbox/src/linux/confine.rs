@@ -33,13 +33,13 @@ pub(super) fn forget_the_caller() {
 }
 
 /// Those of a run that are not the program's.
-const OTHER_PROCESSES: u64 = 16;
+const RESERVED_PROCESSES: u64 = 16;
 
 /// Signals that wait, and timers, of all processes of the user.
-const SIGNALS: u64 = 1024;
+const MAX_PENDING_SIGNALS: u64 = 1024;
 
 /// Memory that is kept from being swapped out, in bytes.
-const LOCKED: u64 = 8 << 20;
+const MAX_LOCKED_BYTES: u64 = 8 << 20;
 
 /// The last steps before a program is executed.
 pub(super) struct Confinement {
@@ -92,8 +92,8 @@ impl Confinement {
         // Not 0: where dumps go to a program of the system, that runs at 0 and is left out at 1.
         set(Resource::Core, 1, 1)?;
         // What the user has one number of for all processes: a run must not take it all.
-        set(Resource::Sigpending, SIGNALS, SIGNALS)?;
-        set(Resource::Memlock, LOCKED, LOCKED)?;
+        set(Resource::Sigpending, MAX_PENDING_SIGNALS, MAX_PENDING_SIGNALS)?;
+        set(Resource::Memlock, MAX_LOCKED_BYTES, MAX_LOCKED_BYTES)?;
         set(Resource::Msgqueue, 0, 0)?;
         // No priority over the user's other programs.
         set(Resource::Rtprio, 0, 0)?;
@@ -102,7 +102,7 @@ impl Confinement {
             set(Resource::As, bytes, bytes)?;
         }
         if self.tier == Tier::A {
-            let most = processes.saturating_mul(2).saturating_add(OTHER_PROCESSES);
+            let most = processes.saturating_mul(2).saturating_add(RESERVED_PROCESSES);
             set(Resource::Nproc, most, most)?;
         }
         Ok(())

@@ -19,31 +19,31 @@ use crate::usage::{Count, Usage};
 use crate::{Bounded, Command, Limit, SandboxError};
 
 /// The first count, and the least time between two.
-const SOON: Duration = Duration::from_millis(250);
+const COUNT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How much of the time counting takes at most, where nothing seems to be written: one part in
 /// this many.
-const SHARE: u32 = 20;
+const PAUSE_PER_COUNT: u32 = 20;
 
 /// The least that the free room must have shrunk by, in bytes.
-const SHRUNK: u64 = 1 << 20;
+const MIN_SHRINK_BYTES: u64 = 1 << 20;
 
 /// How many files without a name are left that could be made, before a disk counts as full.
-const FEW_FILES: u64 = 1000;
+const MIN_FREE_FILES: u64 = 1000;
 
 /// How many open files are looked at for those without a name.
-const DESCRIPTORS: usize = 20_000;
+const MAX_DESCRIPTORS: usize = 20_000;
 
 /// What the name of a file that has none any more ends with: proc(5).
-const DELETED: &[u8] = b" (deleted)";
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
 /// The directories of a run that are bounded.
 pub(super) struct Watch {
-    places: Vec<Place>,
+    watched: Vec<Watched>,
     reserve: u64,
 }
 
-struct Place {
+struct Watched {
     /// Which of [`Command::bounded`] it is; none: that for temporary files.
     number: Option<usize>,
     directory: OwnedFd,
@@ -73,7 +73,7 @@ impl Watch {
     /// # Errors
     /// A directory that can't be opened.
     pub(super) fn new(command: &Command) -> Result<Self, SandboxError> {
-        let mut watch = Self { places: Vec::new(), reserve: command.limits.reserve };
+        let mut watch = Self { watched: Vec::new(), reserve: command.limits.reserve };
         for (number, bounded) in command.bounded.iter().enumerate() {
             let overlay = command.overlay.as_ref();
             let overlay = overlay.filter(|overlay| overlay.upper.starts_with(&bounded.directory));
@@ -120,16 +120,16 @@ impl Watch {
             .map_err(|error| SandboxError::Command(format!("{}: {error}", path.display())))?;
         let now = Instant::now();
         let (bytes, entries) = bounded.held;
-        self.places.push(Place {
+        self.watched.push(Watched {
             number,
             directory,
             shown: shown.to_owned(),
             most: Usage { bytes: bounded.bytes, entries: bounded.entries, ..Usage::MAX },
             found: Usage { bytes, entries, ..Usage::default() },
             free,
-            due: (now, now + SOON),
+            due: (now, now + COUNT_INTERVAL),
             // A disk that is nearly full already can still be worked on.
-            floor: (self.reserve.min(free / 2), FEW_FILES.min(files / 2)),
+            floor: (self.reserve.min(free / 2), MIN_FREE_FILES.min(files / 2)),
         });
         Ok(())
     }
@@ -137,15 +137,15 @@ impl Watch {
     /// Opens once more, by their paths, what the program sees under its own path: there, this
     /// process may run as another user than before.
     pub(super) fn enter(&mut self) {
-        for place in &mut self.places {
-            let here = open(&place.shown);
+        for watched in &mut self.watched {
+            let here = open(&watched.shown);
             let is_same = |here: &OwnedFd| {
-                let [here, there] = [here, &place.directory].map(rustix::fs::fstat);
+                let [here, there] = [here, &watched.directory].map(rustix::fs::fstat);
                 matches!((here, there), (Ok(here), Ok(there)) if here.st_ino == there.st_ino
                     && here.st_dev == there.st_dev)
             };
             if let Some(here) = here.ok().filter(is_same) {
-                place.directory = here;
+                watched.directory = here;
             }
         }
     }
@@ -156,25 +156,25 @@ impl Watch {
     /// # Errors
     /// A disk that does not say how much room it has.
     pub(super) fn look(&mut self, members: &[Pid], is_over: bool) -> io::Result<Option<Limit>> {
-        for place in &mut self.places {
-            let (bytes, files) = free(&place.directory)?;
-            if bytes < place.floor.0 || files < place.floor.1 {
-                return Ok(Some(Limit::Disk { number: place.number, free: bytes, files }));
+        for watched in &mut self.watched {
+            let (bytes, files) = free(&watched.directory)?;
+            if bytes < watched.floor.0 || files < watched.floor.1 {
+                return Ok(Some(Limit::Disk { number: watched.number, free: bytes, files }));
             }
-            if place.is_due(bytes, is_over) && place.count(members, bytes)? {
-                let Usage { bytes, entries, .. } = place.found;
-                return Ok(Some(Limit::Directory { number: place.number, bytes, entries }));
+            if watched.is_due(bytes, is_over) && watched.count(members, bytes)? {
+                let Usage { bytes, entries, .. } = watched.found;
+                return Ok(Some(Limit::Directory { number: watched.number, bytes, entries }));
             }
         }
         Ok(None)
     }
 }
 
-impl Place {
+impl Watched {
     fn is_due(&self, free: u64, is_over: bool) -> bool {
         let now = Instant::now();
         let left = self.most.bytes.saturating_sub(self.found.bytes);
-        let has_shrunk = self.free.saturating_sub(free) >= (left / 4).max(SHRUNK);
+        let has_shrunk = self.free.saturating_sub(free) >= (left / 4).max(MIN_SHRINK_BYTES);
         // What has ended writes nothing more: a last look, where it has written at all.
         has_shrunk && (is_over || now >= self.due.0) || !is_over && now >= self.due.1
     }
@@ -187,13 +187,13 @@ impl Place {
         self.add_deleted(members, &mut count);
         let (now, cost) = (Instant::now(), begun.elapsed());
         (self.found, self.free) = (count.found, free);
-        self.due = (now + cost, now + SOON.max(cost * SHARE));
+        self.due = (now + cost, now + COUNT_INTERVAL.max(cost * PAUSE_PER_COUNT));
         Ok(self.found.is_above(self.most))
     }
 
     /// Adds files that have no name any more, and take their room as long as they are open.
     fn add_deleted(&self, members: &[Pid], count: &mut Count) {
-        let mut left = DESCRIPTORS;
+        let mut left = MAX_DESCRIPTORS;
         for pid in members {
             let Ok(list) = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) else {
                 continue;
@@ -203,7 +203,7 @@ impl Place {
                 left = fewer;
                 let path = entry.path();
                 let Ok(target) = fs::read_link(&path) else { continue };
-                let is_deleted = target.as_os_str().as_bytes().ends_with(DELETED);
+                let is_deleted = target.as_os_str().as_bytes().ends_with(DELETED_SUFFIX);
                 if is_deleted
                     && target.starts_with(&self.shown)
                     && let Ok(stat) = stat(&path)

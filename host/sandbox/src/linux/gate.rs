@@ -23,7 +23,7 @@ use seccompiler::{BpfProgramRef, sock_filter};
 pub(super) struct Gate(OwnedFd);
 
 /// A call that waits.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     id: u64,
     /// The thread that makes the call.
     pub(super) thread: Pid,
@@ -57,7 +57,7 @@ impl Gate {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn asked(&self) -> io::Result<Option<Asked>> {
+    pub(super) fn next_call(&self) -> io::Result<Option<PendingCall>> {
         // SAFETY: a notification is plain data, and the call wants it to be zero.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: the structure is the one that the call fills.
@@ -74,11 +74,11 @@ impl Gate {
         }
         let Some(thread) = Pid::from_raw(call.pid.cast_signed()) else { return Ok(None) };
         let (number, arguments) = (c_long::from(call.data.nr), call.data.args);
-        Ok(Some(Asked { id: call.id, thread, call: number, arguments }))
+        Ok(Some(PendingCall { id: call.id, thread, call: number, arguments }))
     }
 
     /// Whether a call still waits. If so, what was read of its thread before is of this thread.
-    pub(super) fn still_waits(&self, call: &Asked) -> bool {
+    pub(super) fn is_pending(&self, call: &PendingCall) -> bool {
         // SAFETY: the call reads one number.
         unsafe {
             libc::ioctl(
@@ -93,7 +93,7 @@ impl Gate {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn reply(&self, call: &Asked, reply: Reply) -> io::Result<()> {
+    pub(super) fn reply(&self, call: &PendingCall, reply: Reply) -> io::Result<()> {
         let (error, flags) = match reply {
             Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
             Reply::Done => (0, 0),
@@ -151,7 +151,7 @@ pub(super) fn install(filter: BpfProgramRef<'_>) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// No more descriptors.
-pub(super) fn way() -> io::Result<(Sender, Receiver)> {
+pub(super) fn channel() -> io::Result<(Sender, Receiver)> {
     let (one, other) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Sender(one), Receiver(other)))

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use super::tree;
+use super::procfs;
 
 /// Each is named after its first process.
 pub(super) struct Groups {
@@ -23,12 +23,12 @@ impl Groups {
 
     /// Notes the group that a process is about to make. Says whether there may be that many.
     pub(super) fn admit(&mut self, first: Pid) -> bool {
-        if !tree::is_descendant(first) {
+        if !procfs::is_descendant(first) {
             return true; // Who asked is refused by the kernel.
         }
         if self.known.len() >= self.most {
             self.known.retain(|group| {
-                tree::parent(*group).is_some() || test_kill_process_group(*group).is_ok()
+                procfs::parent(*group).is_some() || test_kill_process_group(*group).is_ok()
             });
         }
         self.known.insert(first);
@@ -38,7 +38,7 @@ impl Groups {
     /// Kills them all.
     pub(super) fn kill(&self) {
         // A number is given to somebody else only after the whole group has ended.
-        let own = |first: Pid| tree::parent(first).is_none() || tree::is_descendant(first);
+        let own = |first: Pid| procfs::parent(first).is_none() || procfs::is_descendant(first);
         for group in self.known.iter().copied().filter(|group| own(*group)) {
             let _ = kill_process_group(group, Signal::KILL);
         }

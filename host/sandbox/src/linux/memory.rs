@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use rustix::fs::statfs;
 use rustix::process::Pid;
 
-use super::tree::{self, Status};
+use super::procfs::{self, Status};
 
 /// Descriptors that a run may have without their being counted as memory.
-const DESCRIPTORS: u64 = 1024;
+const FREE_DESCRIPTORS: u64 = 1024;
 
 /// What each further one counts: a pipe holds half of it, a socket up to three times as much.
-const DESCRIPTOR: u64 = 128 << 10;
+const BYTES_PER_DESCRIPTOR: u64 = 128 << 10;
 
 /// What an empty file in memory costs.
-const INODE: u64 = 1024;
+const BYTES_PER_INODE: u64 = 1024;
 
 /// What a semaphore of System V costs.
-const SEMAPHORE: u64 = 128;
+const BYTES_PER_SEMAPHORE: u64 = 128;
 
 /// `f_type` of a file system in memory: statfs(2).
-const TMPFS: u64 = 0x0102_1994;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// How long after it was allowed a mapping has been made for certain.
-const MAPPED: Duration = Duration::from_secs(1);
+const MAPPING_DELAY: Duration = Duration::from_secs(1);
 
 /// Counts the memory of one run.
 pub(super) struct Memory {
@@ -56,7 +56,7 @@ impl Memory {
     ) -> bool {
         let is_too_much = |shared: u64| shared.saturating_add(bytes) > self.limit;
         if is_too_much(self.shared)
-            && self.asked.elapsed() > MAPPED
+            && self.asked.elapsed() > MAPPING_DELAY
             && members().is_ok_and(|members| !members.into_iter().any(maps_shared))
         {
             self.shared = 0;
@@ -75,8 +75,8 @@ impl Memory {
         let files = self.directories.iter().map(|directory| held_by_files(directory)).sum::<u64>();
         let ipc = if self.own_ipc { system_v() } else { 0 };
         let held = files + ipc + self.shared;
-        let descriptors = sum(|status| descriptors(status.thread)).saturating_sub(DESCRIPTORS);
-        let rest = sum(|status| status.tables) + descriptors * DESCRIPTOR;
+        let descriptors = sum(|status| descriptors(status.thread)).saturating_sub(FREE_DESCRIPTORS);
+        let rest = sum(|status| status.tables) + descriptors * BYTES_PER_DESCRIPTOR;
         // Never too small: pages that processes share, with each other or with what is held
         // otherwise, count several times.
         if sum(|status| status.resident) + held + rest <= self.limit {
@@ -96,12 +96,12 @@ impl Memory {
 /// What the files in a directory take, if it is in memory.
 fn held_by_files(directory: &Path) -> u64 {
     let Ok(found) = statfs(directory) else { return 0 };
-    if found.f_type as u64 & 0xffff_ffff != TMPFS {
+    if found.f_type as u64 & 0xffff_ffff != TMPFS_MAGIC {
         return 0;
     }
     let blocks = found.f_blocks.saturating_sub(found.f_bfree);
     let inodes = found.f_files.saturating_sub(found.f_ffree);
-    blocks.saturating_mul(found.f_bsize as u64) + inodes * INODE
+    blocks.saturating_mul(found.f_bsize as u64) + inodes * BYTES_PER_INODE
 }
 
 /// What System V's memory, semaphores and messages take: proc(5), `/proc/sysvipc`.
@@ -116,7 +116,7 @@ fn system_v() -> u64 {
         text.lines().skip(1).map(of_line).sum()
     };
     // `rss` and `swap`; `cbytes`; `nsems`.
-    sum("shm", &[14, 15]) + sum("msg", &[3]) + sum("sem", &[3]) * SEMAPHORE
+    sum("shm", &[14, 15]) + sum("msg", &[3]) + sum("sem", &[3]) * BYTES_PER_SEMAPHORE
 }
 
 /// How many descriptors a process has open. The kernel tells since Linux 6.2.
@@ -131,14 +131,14 @@ fn proportional(pid: Pid) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
     let line = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(tree::kilobytes)
+        value.and_then(procfs::kilobytes)
     };
     Some((line("Pss_Anon:")? + line("Pss_File:")?, line("Pss_Shmem:")?))
 }
 
 /// Whether a process has shared memory without a file. One that can't be looked at may have.
 fn maps_shared(pid: Pid) -> bool {
-    let Some(status) = tree::status(pid) else { return false };
+    let Some(status) = procfs::status(pid) else { return false };
     match fs::read(format!("/proc/{}/maps", status.thread.as_raw_nonzero())) {
         Ok(text) => memchr::memmem::find(&text, b"/dev/zero (deleted)").is_some(),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,

@@ -5,12 +5,13 @@ mod confine;
 mod disk;
 mod gate;
 mod groups;
+mod lock_down;
 mod memory;
 mod mounts;
 mod namespaces;
+mod procfs;
 mod requests;
 mod rules;
-mod seclude;
 mod supervise;
 mod syscalls;
 mod tree;
@@ -21,8 +22,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 use tempfile::TempDir;
 
-use crate::blot::Blot;
 use crate::capture::Capture;
+use crate::redact::Redactor;
 use crate::wire::{Answer, Request};
 use crate::{Command, Report, SandboxError, Stream, Tier};
 use confine::Confinement;
@@ -32,7 +33,7 @@ use supervise::Run;
 use syscalls::Filters;
 use tree::Tree;
 
-pub(crate) use seclude::seclude;
+pub(crate) use lock_down::lock_down;
 pub(crate) use syscalls::reference;
 
 /// See [`Helper::current`](crate::Helper::current).
@@ -87,7 +88,7 @@ pub(crate) fn serve(
 
 /// The confinement of a program in tier A. To be made in the first process of the namespaces.
 fn confinement_a(command: &Command) -> Result<Confinement, SandboxError> {
-    let shown: Vec<PathBuf> = mounts::PRIVATE
+    let shown: Vec<PathBuf> = mounts::PRIVATE_DIRS
         .iter()
         .map(PathBuf::from)
         .chain(command.overlay.iter().map(|overlay| overlay.lower.clone()))
@@ -123,7 +124,7 @@ fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError>
 fn run_in_tier_a(mut run: Run, command: &Command) -> Result<Report, SandboxError> {
     let confinement = confinement_a(command)?;
     run.watch.enter();
-    supervise::run(run, command, Path::new(mounts::PRIVATE[0]), confinement)
+    supervise::run(run, command, Path::new(mounts::PRIVATE_DIRS[0]), confinement)
 }
 
 fn run_in_tier_b(
@@ -158,7 +159,8 @@ fn prepare(
     check_words(command)?;
     check_paths(command)?;
     let (limits, spill) = (&command.limits, command.spill);
-    let capture = || Capture::new(limits.output, limits.stream, spill, Blot::new(&command.hidden));
+    let capture =
+        || Capture::new(limits.output, limits.stream, spill, Redactor::new(&command.hidden));
     let (watch, stdout, stderr) = (Watch::new(command)?, capture(), capture());
     Ok(Run { tier, input, watch, stdout, stderr, piece: Box::new(piece) })
 }

@@ -20,19 +20,19 @@ use super::rules;
 use crate::{Command, Overlay, SandboxError};
 
 /// Directories that every program gets for itself.
-pub(super) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
+pub(super) const PRIVATE_DIRS: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Those that a program gets: a grant of the same path replaces one.
 pub(super) fn private(command: &Command) -> impl Iterator<Item = &'static Path> {
     let granted = |path: &Path| {
         command.writable.iter().chain(&command.readable).any(|granted| granted == path)
     };
-    PRIVATE.iter().map(Path::new).filter(move |path| !granted(path))
+    PRIVATE_DIRS.iter().map(Path::new).filter(move |path| !granted(path))
 }
 
 /// Limits that hold for what is in the run's own namespaces, of what the user has one number of,
 /// or the machine: inotify(7), tcp(7). The program can't write them.
-const OWN_LIMITS: [(&str, &str); 4] = [
+const NAMESPACE_LIMITS: [(&str, &str); 4] = [
     ("sys/user/max_inotify_instances", "16"),
     ("sys/user/max_inotify_watches", "32768"),
     ("sys/net/ipv4/tcp_rmem", "4096 65536 262144"),
@@ -40,11 +40,11 @@ const OWN_LIMITS: [(&str, &str); 4] = [
 ];
 
 /// No programs that run as their owner, no devices.
-const PLAIN: MountAttrFlags =
+const NOSUID_NODEV: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
 /// What is put under a path of the new tree.
-struct Piece {
+struct TreeEntry {
     target: PathBuf,
     content: Content,
 }
@@ -57,7 +57,7 @@ enum Content {
 }
 
 /// What was cloned from the host's tree.
-pub(super) struct Sources(Vec<Piece>);
+pub(super) struct Sources(Vec<TreeEntry>);
 
 impl Sources {
     /// Clones what a command was granted. With a user namespace, all mounts map what is on disk
@@ -69,7 +69,7 @@ impl Sources {
         command: &Command,
         mapping: Option<BorrowedFd<'_>>,
     ) -> Result<Self, SandboxError> {
-        let mut pieces = Vec::new();
+        let mut entries = Vec::new();
         for path in command.read_only() {
             // What does not exist is left out, as the description says.
             let Ok(metadata) = path.symlink_metadata() else { continue };
@@ -78,56 +78,64 @@ impl Sources {
                     std::fs::read_link(path).map_err(|error| setup(path.display(), error))?,
                 )
             } else {
-                clone(path, PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY, mapping)?
+                clone(path, NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY, mapping)?
             };
-            pieces.push(Piece { target: path.to_owned(), content });
+            entries.push(TreeEntry { target: path.to_owned(), content });
         }
         for path in &command.writable {
-            pieces.push(Piece { target: path.clone(), content: clone(path, PLAIN, mapping)? });
+            entries.push(TreeEntry {
+                target: path.clone(),
+                content: clone(path, NOSUID_NODEV, mapping)?,
+            });
         }
         for path in rules::DEVICES.map(Path::new) {
             let content = clone(path, MountAttrFlags::MOUNT_ATTR_NOSUID, None)?;
-            pieces.push(Piece { target: path.to_owned(), content });
+            entries.push(TreeEntry { target: path.to_owned(), content });
         }
         if let Some(overlay) = &command.overlay {
             let content = Content::Mount(overlay_mount(overlay)?, true);
-            pieces.push(Piece { target: overlay.lower.clone(), content });
+            entries.push(TreeEntry { target: overlay.lower.clone(), content });
         }
-        Ok(Self(pieces))
+        Ok(Self(entries))
     }
 
-    /// Replaces the host's tree by one of these pieces, a `/proc` of this process namespace and
+    /// Replaces the host's tree by one of these entries, a `/proc` of this process namespace and
     /// empty private directories. To be called by the first process of new namespaces.
     ///
     /// # Errors
     /// A mount that the system refuses.
     pub(super) fn enter(self, command: &Command) -> Result<(), SandboxError> {
-        let mut pieces = self.0;
-        pieces.push(processes()?);
-        pieces.push(new_piece("/dev", "tmpfs", &[("size", "64k"), ("mode", "755")], PLAIN)?);
+        let mut entries = self.0;
+        entries.push(processes()?);
+        entries.push(new_entry(
+            "/dev",
+            "tmpfs",
+            &[("size", "64k"), ("mode", "755")],
+            NOSUID_NODEV,
+        )?);
         // It counts as memory.
         let size = command.limits.temporary.min(command.limits.memory);
         // A file costs memory even if it is empty.
         let (size, files) = (size.to_string(), (size / 4096).max(1024).to_string());
-        for target in PRIVATE {
+        for target in PRIVATE_DIRS {
             let options =
                 [("size", size.as_str()), ("nr_inodes", files.as_str()), ("mode", "1777")];
-            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+            entries.push(new_entry(target, "tmpfs", &options, NOSUID_NODEV)?);
         }
         for target in &command.masked {
             let options = [("size", "64k"), ("mode", "755")];
-            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+            entries.push(new_entry(target, "tmpfs", &options, NOSUID_NODEV)?);
         }
-        let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], PLAIN)
+        let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], NOSUID_NODEV)
             .map_err(|error| setup("the root", error))?;
         enter_root(&root).map_err(|error| setup("the root", error))?;
 
-        // What is deeper comes later. The new pieces stand behind; a grant of the same path, such
+        // What is deeper comes later. The new entries stand behind; a grant of the same path, such
         // as `/tmp`, replaces them.
-        pieces.rotate_right(2 + PRIVATE.len() + command.masked.len());
-        pieces.sort_by_key(|piece| piece.target.components().count());
-        for piece in &pieces {
-            attach(piece).map_err(|error| setup(piece.target.display(), error))?;
+        entries.rotate_right(2 + PRIVATE_DIRS.len() + command.masked.len());
+        entries.sort_by_key(|entry| entry.target.components().count());
+        for entry in &entries {
+            attach(entry).map_err(|error| setup(entry.target.display(), error))?;
         }
         for (name, descriptor) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")]
         {
@@ -149,10 +157,10 @@ impl Sources {
 }
 
 /// A `/proc` of this process namespace, read-only after the limits are written.
-fn processes() -> Result<Piece, SandboxError> {
-    let attributes = PLAIN | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+fn processes() -> Result<TreeEntry, SandboxError> {
+    let attributes = NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let proc = new_mount("proc", &[], attributes).map_err(|error| setup("/proc", error))?;
-    for (name, value) in OWN_LIMITS {
+    for (name, value) in NAMESPACE_LIMITS {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         match openat(&proc, name, flags, Mode::empty()) {
             Ok(limit) => {
@@ -165,7 +173,7 @@ fn processes() -> Result<Piece, SandboxError> {
     }
     set_attributes(&proc, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
         .map_err(|error| setup("/proc", error))?;
-    Ok(Piece { target: "/proc".into(), content: Content::Mount(proc, true) })
+    Ok(TreeEntry { target: "/proc".into(), content: Content::Mount(proc, true) })
 }
 
 /// Keeps mounts of this namespace from showing up in the host's, and the other way round.
@@ -191,12 +199,12 @@ fn protect(writable: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
     pins.dedup();
     for pin in pins {
         let attributes = if protected.iter().any(|path| path == pin) {
-            PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY
+            NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY
         } else {
-            PLAIN
+            NOSUID_NODEV
         };
         let content = clone(pin, attributes, None)?;
-        attach(&Piece { target: pin.to_owned(), content })
+        attach(&TreeEntry { target: pin.to_owned(), content })
             .map_err(|error| setup(pin.display(), error))?;
     }
     Ok(())
@@ -255,16 +263,16 @@ fn set_attributes(
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn new_piece(
+fn new_entry(
     target: impl AsRef<Path>,
     kind: &str,
     options: &[(&str, &str)],
     attributes: MountAttrFlags,
-) -> Result<Piece, SandboxError> {
+) -> Result<TreeEntry, SandboxError> {
     let target = target.as_ref();
     let mount =
         new_mount(kind, options, attributes).map_err(|error| setup(target.display(), error))?;
-    Ok(Piece { target: target.into(), content: Content::Mount(mount, true) })
+    Ok(TreeEntry { target: target.into(), content: Content::Mount(mount, true) })
 }
 
 fn new_mount(
@@ -294,7 +302,7 @@ fn overlay_mount(overlay: &Overlay) -> Result<OwnedFd, SandboxError> {
             fsconfig_set_string(context.as_fd(), key, value)?;
         }
         fsconfig_create(context.as_fd())?;
-        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?)
+        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, NOSUID_NODEV)?)
     };
     mounted().map_err(|error| setup(format!("the overlay on {}", overlay.lower.display()), error))
 }
@@ -309,13 +317,13 @@ fn enter_root(root: &OwnedFd) -> io::Result<()> {
     Ok(chdir("/")?)
 }
 
-/// Puts a piece into its place, which is made if it is not there.
-fn attach(piece: &Piece) -> io::Result<()> {
-    if let Some(parent) = piece.target.parent() {
+/// Puts a entry into its place, which is made if it is not there.
+fn attach(entry: &TreeEntry) -> io::Result<()> {
+    if let Some(parent) = entry.target.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let target = CString::new(piece.target.as_os_str().as_encoded_bytes())?;
-    match &piece.content {
+    let target = CString::new(entry.target.as_os_str().as_encoded_bytes())?;
+    match &entry.content {
         Content::Link(text) => match symlinkat(text, CWD, target.as_c_str()) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),

@@ -13,20 +13,20 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use crate::{Command, SandboxError, Tier};
 
 /// The rights that are used, as far as the kernel knows them.
-const RIGHTS: ABI = ABI::V9;
+const LANDLOCK_ABI: ABI = ABI::V9;
 
 /// What tier A needs: moving files between directories. Its mounts keep the rest.
-const NEEDED_IN_A: u32 = 2;
+const MIN_VERSION_TIER_A: u32 = 2;
 
 /// What tier B needs: all of files, TCP, abstract sockets and signals.
-const NEEDED_IN_B: u32 = 6;
+const MIN_VERSION_TIER_B: u32 = 6;
 
 /// What everybody may read and, but for `/dev/zero`, write.
 pub(super) const DEVICES: [&str; 5] =
     ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
 /// What tier B shows of `/proc`: facts about the machine, nothing about processes.
-const MACHINE: [&str; 8] = [
+const MACHINE_FILES: [&str; 8] = [
     "/proc/cpuinfo",
     "/proc/filesystems",
     "/proc/loadavg",
@@ -60,8 +60,8 @@ pub(super) fn require(tier: Tier) -> Result<(), SandboxError> {
     let (found, needed) = (
         version(),
         match tier {
-            Tier::A => NEEDED_IN_A,
-            Tier::B => NEEDED_IN_B,
+            Tier::A => MIN_VERSION_TIER_A,
+            Tier::B => MIN_VERSION_TIER_B,
         },
     );
     if found >= needed {
@@ -83,10 +83,10 @@ pub(super) fn inside(
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, SandboxError> {
     let mut rules = Rules::new(Tier::A)?;
-    rules.add(open(Path::new("/"))?, AccessFs::from_read(RIGHTS))?;
+    rules.add(open(Path::new("/"))?, AccessFs::from_read(LANDLOCK_ABI))?;
     rules.add_devices()?;
     for path in command.writable.iter().chain(writable) {
-        rules.add(open(path)?, AccessFs::from_all(RIGHTS))?;
+        rules.add(open(path)?, AccessFs::from_all(LANDLOCK_ABI))?;
     }
     Ok(rules.0)
 }
@@ -107,10 +107,10 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
         if let Ok(file) =
             openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
         {
-            rules.add(file, AccessFs::from_read(RIGHTS))?;
+            rules.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
         }
     }
-    for path in MACHINE.iter().map(Path::new) {
+    for path in MACHINE_FILES.iter().map(Path::new) {
         if let Ok(file) = open(path) {
             rules.add(file, AccessFs::ReadFile.into())?;
         }
@@ -119,7 +119,7 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
     for path in &command.writable {
         rules.add_unprotected(path, &command.protected)?;
     }
-    rules.add(open(temporary)?, AccessFs::from_all(RIGHTS))?;
+    rules.add(open(temporary)?, AccessFs::from_all(LANDLOCK_ABI))?;
     Ok(rules.0)
 }
 
@@ -159,11 +159,11 @@ impl Rules {
         require(tier)?;
         let create = || {
             let ruleset = Ruleset::default()
-                .handle_access(AccessFs::from_all(RIGHTS))?
-                .scope(Scope::from_all(RIGHTS))?;
+                .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
+                .scope(Scope::from_all(LANDLOCK_ABI))?;
             match tier {
                 Tier::A => ruleset,
-                Tier::B => ruleset.handle_access(AccessNet::from_all(RIGHTS))?,
+                Tier::B => ruleset.handle_access(AccessNet::from_all(LANDLOCK_ABI))?,
             }
             .create()
         };
@@ -186,7 +186,7 @@ impl Rules {
         let rights = match kind? {
             FileType::Directory => rights,
             FileType::Symlink => return Ok(()), // It has no rights of its own.
-            _ => rights & AccessFs::from_file(RIGHTS),
+            _ => rights & AccessFs::from_file(LANDLOCK_ABI),
         };
         (&mut self.0).add_rule(PathBeneath::new(file, rights)).map_err(setup)?;
         Ok(())
@@ -197,12 +197,12 @@ impl Rules {
     fn add_unprotected(&mut self, path: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
         let file = open(path)?;
         if protected.iter().any(|protected| protected == path) {
-            return self.add(file, AccessFs::from_read(RIGHTS));
+            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
         }
         if !protected.iter().any(|protected| protected.starts_with(path)) {
-            return self.add(file, AccessFs::from_all(RIGHTS));
+            return self.add(file, AccessFs::from_all(LANDLOCK_ABI));
         }
-        self.add(file, AccessFs::from_read(RIGHTS))?;
+        self.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
         entries(path)?.iter().try_for_each(|entry| self.add_unprotected(entry, protected))
     }
 
@@ -213,7 +213,7 @@ impl Rules {
         }
         let file = open(path)?;
         if !masked.iter().any(|masked| masked.starts_with(path)) {
-            return self.add(file, AccessFs::from_read(RIGHTS));
+            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
         }
         self.add(file, AccessFs::ReadDir.into())?;
         entries(path)?.iter().try_for_each(|entry| self.add_unmasked(entry, masked))

@@ -13,23 +13,24 @@ use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
 use super::disk::Watch;
-use super::gate::{self, Asked, Gate, Reply};
+use super::gate::{self, Gate, PendingCall, Reply};
 use super::groups::Groups;
 use super::memory::Memory;
 use super::mounts;
-use super::requests::{Own, Requests};
+use super::procfs;
+use super::requests::{Requests, WritablePaths};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
 /// How often memory, and the number of processes, are looked at.
-const WATCH: Duration = Duration::from_millis(10);
+const WATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often a lock is tried that is not free.
-const RETRY: Duration = Duration::from_millis(2);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How much is read at a time.
-const PIECE: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// What a run needs besides its description.
 pub(super) struct Run {
@@ -39,11 +40,11 @@ pub(super) struct Run {
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
     /// Takes what is passed on of the streams.
-    pub(super) piece: Piece,
+    pub(super) piece: PieceSink,
 }
 
 /// Takes a part of a stream.
-pub(super) type Piece = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
+pub(super) type PieceSink = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
 
 /// Runs a program to its end. Afterwards, none of its processes is left.
 ///
@@ -77,7 +78,7 @@ pub(super) fn run(
         stderr: Source { stream: Stream::Stderr, pipe: child.stderr, capture: run.stderr },
         piece: run.piece,
         disks: run.watch,
-        buffer: vec![0; PIECE],
+        buffer: vec![0; READ_BYTES],
     };
     let stopped = supervisor.watch();
     // Whatever went wrong, nothing stays alive.
@@ -99,7 +100,7 @@ pub(super) fn run(
 }
 
 /// Where the program may write.
-fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
+fn writable(command: &Command, tier: Tier, temporary: &Path) -> WritablePaths {
     let private: Vec<PathBuf> = match tier {
         Tier::A => mounts::private(command).map(PathBuf::from).collect(),
         Tier::B => vec![temporary.to_owned()],
@@ -107,9 +108,9 @@ fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
     let shown = command.overlay.iter().map(|overlay| overlay.lower.clone());
     let beneath = |path: &&Path| private.iter().any(|private| path.starts_with(private));
     let read_only = command.read_only().filter(beneath).map(Path::to_owned);
-    let others = command.protected.iter().cloned().chain(read_only).collect();
+    let excluded = command.protected.iter().cloned().chain(read_only).collect();
     let places = command.writable.iter().cloned().chain(shown);
-    Own { others, places: places.chain(private.iter().cloned()).collect() }
+    WritablePaths { excluded, places: places.chain(private.iter().cloned()).collect() }
 }
 
 fn memory(command: &Command, tier: Tier) -> Memory {
@@ -127,7 +128,7 @@ fn spawn(
     mut confinement: Confinement,
 ) -> Result<(std::process::Child, Gate), SandboxError> {
     let setup = |error: io::Error| SandboxError::Setup(error.to_string());
-    let (sender, receiver) = gate::way().map_err(setup)?;
+    let (sender, receiver) = gate::channel().map_err(setup)?;
     let mut program = std::process::Command::new(&command.program);
     program
         .args(&command.arguments)
@@ -197,7 +198,7 @@ struct Supervisor<'a> {
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
     stderr: Source<ChildStderr>,
-    piece: Piece,
+    piece: PieceSink,
     disks: Watch,
     buffer: Vec<u8>,
 }
@@ -211,7 +212,7 @@ struct Source<P> {
 
 impl<P: Read> Source<P> {
     /// Takes some of what is there, without waiting. Says whether there may be more.
-    fn take(&mut self, buffer: &mut [u8], piece: &mut Piece) -> io::Result<bool> {
+    fn take(&mut self, buffer: &mut [u8], piece: &mut PieceSink) -> io::Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         match pipe.read(buffer) {
             Ok(0) => {
@@ -228,7 +229,7 @@ impl<P: Read> Source<P> {
         }
     }
 
-    fn finish(self, piece: &mut Piece) -> io::Result<Captured> {
+    fn finish(self, piece: &mut PieceSink) -> io::Result<Captured> {
         self.capture.finish(&mut |bytes| piece(self.stream, bytes))
     }
 }
@@ -246,9 +247,9 @@ impl Supervisor<'_> {
             ioctl_fionbio(pipe, true)?;
         }
         let program = pidfd_open(self.program, PidfdFlags::empty())?;
-        let mut next_look = Instant::now() + WATCH;
+        let mut next_look = Instant::now() + WATCH_INTERVAL;
         loop {
-            self.give()?;
+            self.feed_stdin()?;
             self.stdout.take(&mut self.buffer, &mut self.piece)?;
             self.stderr.take(&mut self.buffer, &mut self.piece)?;
             let now = Instant::now();
@@ -262,14 +263,17 @@ impl Supervisor<'_> {
                 return Ok(Some(End::Limit(Limit::Output)));
             }
             if now >= next_look {
-                if let Some(limit) = self.look()? {
+                if let Some(limit) = self.check_limits()? {
                     return Ok(Some(End::Limit(limit)));
                 }
                 // With many processes, looking takes a while; it should not take all the time.
-                next_look = Instant::now() + WATCH.max(now.elapsed() * 4);
+                next_look = Instant::now() + WATCH_INTERVAL.max(now.elapsed() * 4);
             }
-            let next =
-                if self.requests.is_waiting() { next_look.min(now + RETRY) } else { next_look };
+            let next = if self.requests.is_waiting() {
+                next_look.min(now + LOCK_RETRY_INTERVAL)
+            } else {
+                next_look
+            };
             if let Some(end) = self.wait(program.as_fd(), self.deadline.min(next))? {
                 return Ok(Some(end));
             }
@@ -307,14 +311,14 @@ impl Supervisor<'_> {
             return Ok(None);
         }
         self.requests.retry(gate)?;
-        if asked && let Some(call) = gate.asked()? {
+        if asked && let Some(call) = gate.next_call()? {
             return self.decide(call);
         }
         Ok(None)
     }
 
     /// Replies to a call that waits. Says whether the run must end.
-    fn decide(&mut self, call: Asked) -> io::Result<Option<End>> {
+    fn decide(&mut self, call: PendingCall) -> io::Result<Option<End>> {
         let Some(gate) = &self.gate else { return Ok(None) };
         if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
             // setpgid(2) makes a group only for the process that it moves, its first argument.
@@ -322,7 +326,7 @@ impl Supervisor<'_> {
                 libc::SYS_setpgid => Pid::from_raw(call.arguments[0] as i32),
                 _ => None,
             };
-            let caller = || tree::status(call.thread).map(|status| status.process);
+            let caller = || procfs::status(call.thread).map(|status| status.process);
             if moved.or_else(caller).is_some_and(|first| !self.groups.admit(first)) {
                 return Ok(Some(End::Limit(Limit::Processes)));
             }
@@ -343,7 +347,7 @@ impl Supervisor<'_> {
     }
 
     /// Gives the program what it takes of its input.
-    fn give(&mut self) -> io::Result<()> {
+    fn feed_stdin(&mut self) -> io::Result<()> {
         while let Some((pipe, input, given)) = &mut self.stdin {
             if *given == input.len() {
                 self.stdin = None;
@@ -364,10 +368,10 @@ impl Supervisor<'_> {
     }
 
     /// Looks at what nobody tells.
-    fn look(&mut self) -> io::Result<Option<Limit>> {
+    fn check_limits(&mut self) -> io::Result<Option<Limit>> {
         self.requests.verify();
         let pids = self.tree.members(self.most_members())?;
-        let members: Vec<_> = pids.iter().filter_map(|&pid| tree::status(pid)).collect();
+        let members: Vec<_> = pids.iter().filter_map(|&pid| procfs::status(pid)).collect();
         if members.iter().map(|status| status.threads).sum::<u64>() > self.limits.processes {
             return Ok(Some(Limit::Processes));
         }

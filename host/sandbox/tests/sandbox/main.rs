@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if let Some(status) = cofferdam_sandbox::run_if_helper() {
         return status;
     }
-    if let Some(status) = cofferdam_sandbox::work_if_asked(worker::work) {
+    if let Some(status) = cofferdam_sandbox::run_if_worker(worker::work) {
         return status;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();

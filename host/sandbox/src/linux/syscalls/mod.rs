@@ -12,7 +12,7 @@ use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, sock_f
 
 use super::gate;
 use crate::{SandboxError, Tier};
-use table::{Answer, GROUPS, Group};
+use table::{Action, GROUPS, Group, UNKNOWN};
 
 pub(super) use arguments::{Argument, bits, is, masked, rule};
 pub(crate) use reference::reference;
@@ -52,7 +52,7 @@ impl Filters {
 }
 
 impl Group {
-    fn answer(&self, tier: Tier) -> Answer {
+    fn action(&self, tier: Tier) -> Action {
         match tier {
             Tier::A => self.tier_a,
             Tier::B => self.tier_b,
@@ -60,23 +60,19 @@ impl Group {
     }
 }
 
-/// The answer to calls that are not listed. Programs take older calls when a new one does not
-/// exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
-const UNKNOWN: Answer = Answer::Fail(libc::ENOSYS);
-
 /// The filter by the calls' numbers. It says what the compiler of the other filter can't: that a
 /// call does not exist, or that the supervisor decides.
 fn by_number(tier: Tier) -> BpfProgram {
-    let mut answers: Vec<(c_long, Answer)> = GROUPS
+    let mut answers: Vec<(c_long, Action)> = GROUPS
         .iter()
         .flat_map(|group| {
             let calls = group.calls.iter().chain(group.older);
-            calls.filter_map(move |call| Some((call.number?, group.answer(tier))))
+            calls.filter_map(move |call| Some((call.number?, group.action(tier))))
         })
         .collect();
     answers.sort_by_key(|(number, _)| *number);
     // Where an answer begins that holds up to the next one.
-    let mut ranges: Vec<(u32, Answer)> = vec![(0, UNKNOWN)];
+    let mut ranges: Vec<(u32, Action)> = vec![(0, UNKNOWN)];
     for (number, answer) in answers {
         let number = number as u32;
         match ranges.last_mut() {
@@ -106,7 +102,7 @@ fn instruction(code: u16, jt: u8, k: u32) -> sock_filter {
 
 /// A binary search for the range of the loaded number: a filter is run for each call that it does
 /// not always allow, and once for each possible call when it is installed.
-fn search(ranges: &[(u32, Answer)], filter: &mut BpfProgram) {
+fn search(ranges: &[(u32, Action)], filter: &mut BpfProgram) {
     match ranges {
         [] => {}
         [(_, answer)] => filter.extend(decide(*answer)),
@@ -125,15 +121,15 @@ fn search(ranges: &[(u32, Answer)], filter: &mut BpfProgram) {
 }
 
 /// The instructions that give an answer.
-fn decide(answer: Answer) -> BpfProgram {
+fn decide(answer: Action) -> BpfProgram {
     let done = |action: u32| instruction(RETURN, 0, action);
     let allow = done(SeccompAction::Allow.into());
     let ask = done(libc::SECCOMP_RET_USER_NOTIF);
     match answer {
-        Answer::Allow => vec![allow],
-        Answer::Ask => vec![ask],
-        Answer::Fail(error) => vec![done(SeccompAction::Errno(error.unsigned_abs()).into())],
-        Answer::AskIfEqual(argument, values) => {
+        Action::Allow => vec![allow],
+        Action::Ask => vec![ask],
+        Action::Fail(error) => vec![done(SeccompAction::Errno(error.unsigned_abs()).into())],
+        Action::AskIfEqual(argument, values) => {
             let mut decision = vec![instruction(LOAD_WORD, 0, low_word(argument))];
             let after = (0..values.len() as u8).rev();
             decision.extend(
@@ -145,7 +141,7 @@ fn decide(answer: Answer) -> BpfProgram {
             decision.extend([allow, ask]);
             decision
         }
-        Answer::AskIfBits(argument, bits) => vec![
+        Action::AskIfBits(argument, bits) => vec![
             instruction(LOAD_WORD, 0, low_word(argument)),
             instruction(AND, 0, bits),
             instruction(JUMP_IF_EQUAL, 1, bits),
@@ -196,16 +192,16 @@ mod tests {
             let filter = by_number(tier);
             let groups = GROUPS.iter().flat_map(|group| {
                 let calls = group.calls.iter().chain(group.older);
-                calls.filter_map(move |call| Some((call.number?, group.answer(tier))))
+                calls.filter_map(move |call| Some((call.number?, group.action(tier))))
             });
-            let known: HashMap<c_long, Answer> = groups.collect();
+            let known: HashMap<c_long, Action> = groups.collect();
             let numbers = (0..1000).chain([0x4000_0000, 0x4000_0000 + 39, u32::MAX]);
             for number in numbers {
                 let answer = known.get(&c_long::from(number)).copied().unwrap_or(UNKNOWN);
                 let said = |arguments| run(&filter, number, arguments);
                 let plain = match answer {
-                    Answer::Ask => libc::SECCOMP_RET_USER_NOTIF,
-                    Answer::Fail(error) => libc::SECCOMP_RET_ERRNO | error.unsigned_abs(),
+                    Action::Ask => libc::SECCOMP_RET_USER_NOTIF,
+                    Action::Fail(error) => libc::SECCOMP_RET_ERRNO | error.unsigned_abs(),
                     _ => libc::SECCOMP_RET_ALLOW,
                 };
                 assert_eq!(said([0; 6]), plain, "{number} in tier {tier}");

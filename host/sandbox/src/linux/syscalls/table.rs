@@ -5,22 +5,26 @@ use libc::{
     EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int, c_long,
 };
 
-use Answer::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
+use Action::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
 
 /// What the filter says to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Action {
     /// The kernel executes the call.
     Allow,
     /// The supervisor decides about the call.
     Ask,
-    /// [`Answer::Ask`] where an argument has one of these values, otherwise [`Answer::Allow`].
+    /// [`Action::Ask`] where an argument has one of these values, otherwise [`Action::Allow`].
     AskIfEqual(u8, &'static [u32]),
-    /// [`Answer::Ask`] where an argument has all of these bits, otherwise [`Answer::Allow`].
+    /// [`Action::Ask`] where an argument has all of these bits, otherwise [`Action::Allow`].
     AskIfBits(u8, u32),
     /// The call fails with this error. With 0 it succeeds, and does nothing.
     Fail(c_int),
 }
+
+/// The answer to calls that are not listed. Programs take older calls when a new one does not
+/// exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
+pub(super) const UNKNOWN: Action = Fail(ENOSYS);
 
 /// A call. This architecture may not have it, and then it has no number.
 pub(super) struct Call {
@@ -39,8 +43,8 @@ impl Call {
 pub(super) struct Group {
     pub(super) name: &'static str,
     pub(super) reason: &'static str,
-    pub(super) tier_a: Answer,
-    pub(super) tier_b: Answer,
+    pub(super) tier_a: Action,
+    pub(super) tier_b: Action,
     pub(super) calls: &'static [Call],
     /// Older calls that newer architectures do not have.
     pub(super) older: &'static [Call],

@@ -3,27 +3,27 @@
 use memchr::memmem;
 
 /// Replaces values, one after the other: what the first one leaves, the second one looks at.
-pub(crate) struct Blot(Vec<Link>);
+pub(crate) struct Redactor(Vec<Replacement>);
 
 /// One value and the end of the stream in which it may have begun.
-struct Link {
+struct Replacement {
     value: Vec<u8>,
     mark: Vec<u8>,
-    held: Vec<u8>,
+    pending: Vec<u8>,
 }
 
-impl Blot {
+impl Redactor {
     /// Puts `[NAME]` in place of each value; the longest first, since one may hold another.
     pub(crate) fn new(hidden: &[(String, String)]) -> Self {
-        let link = |(name, value): &(String, String)| Link {
+        let replacement = |(name, value): &(String, String)| Replacement {
             value: value.clone().into_bytes(),
             mark: format!("[{name}]").into_bytes(),
-            held: Vec::new(),
+            pending: Vec::new(),
         };
-        let mut links: Vec<Link> =
-            hidden.iter().filter(|(_, value)| !value.is_empty()).map(link).collect();
-        links.sort_by_key(|link| std::cmp::Reverse(link.value.len()));
-        Self(links)
+        let mut replacements: Vec<Replacement> =
+            hidden.iter().filter(|(_, value)| !value.is_empty()).map(replacement).collect();
+        replacements.sort_by_key(|replacement| std::cmp::Reverse(replacement.value.len()));
+        Self(replacements)
     }
 
     /// Whether there is nothing to replace.
@@ -33,40 +33,40 @@ impl Blot {
 
     /// Takes the next bytes, and gives those that can't be part of a value any more.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.0.iter_mut().fold(bytes.to_vec(), |bytes, link| link.push(&bytes))
+        self.0.iter_mut().fold(bytes.to_vec(), |bytes, replacement| replacement.push(&bytes))
     }
 
     /// Gives what is left at the end of the stream.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        self.0.iter_mut().fold(Vec::new(), |bytes, link| {
-            let mut clean = link.push(&bytes);
-            clean.append(&mut link.held);
+        self.0.iter_mut().fold(Vec::new(), |bytes, replacement| {
+            let mut clean = replacement.push(&bytes);
+            clean.append(&mut replacement.pending);
             clean
         })
     }
 }
 
-impl Link {
+impl Replacement {
     fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        self.held.extend_from_slice(bytes);
-        let mut clean = Vec::with_capacity(self.held.len());
+        self.pending.extend_from_slice(bytes);
+        let mut clean = Vec::with_capacity(self.pending.len());
         let mut done = 0;
-        for at in memmem::find_iter(&self.held, &self.value) {
-            clean.extend_from_slice(&self.held[done..at]);
+        for at in memmem::find_iter(&self.pending, &self.value) {
+            clean.extend_from_slice(&self.pending[done..at]);
             clean.extend_from_slice(&self.mark);
             done = at + self.value.len();
         }
         // A value may begin in the last bytes, and end in the next ones.
-        let open = (self.held.len() + 1).saturating_sub(self.value.len()).max(done);
-        clean.extend_from_slice(&self.held[done..open]);
-        self.held.drain(..open);
+        let open = (self.pending.len() + 1).saturating_sub(self.value.len()).max(done);
+        clean.extend_from_slice(&self.pending[done..open]);
+        self.pending.drain(..open);
         clean
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Blot;
+    use super::Redactor;
 
     #[test]
     fn values_are_blotted_out_however_the_stream_is_split() {
@@ -88,15 +88,15 @@ mod tests {
             ("aabaas3cr3t-value", "[DOUBLE][TOKEN]"),
         ] {
             for size in 1..=text.len().max(1) {
-                let mut blot = Blot::new(&hidden);
+                let mut redact = Redactor::new(&hidden);
                 let mut clean = Vec::new();
                 for piece in text.as_bytes().chunks(size) {
-                    clean.extend(blot.push(piece));
+                    clean.extend(redact.push(piece));
                 }
-                clean.extend(blot.finish());
+                clean.extend(redact.finish());
                 assert_eq!(String::from_utf8_lossy(&clean), wanted, "pieces of {size}");
             }
         }
-        assert!(Blot::new(&[]).is_idle());
+        assert!(Redactor::new(&[]).is_idle());
     }
 }

@@ -22,7 +22,7 @@ use super::{confine, rules};
 ///
 /// # Errors
 /// A limit that the system refuses.
-pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
+pub(crate) fn lock_down(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     confine::forget_the_caller();
     let set = |resource, most: u64| {
         let known = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
