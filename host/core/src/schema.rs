@@ -179,7 +179,7 @@ impl<'a> Expansion<'a> {
         let mut expansion = Self { document, known: HashMap::new(), chain: 0 };
         let count = expansion.count(document, true)?;
         if count > MAX_EXPANSION {
-            return Err(unfit("its references lead to more schemas than anybody could check"));
+            return Err(invalid("its references lead to more schemas than anybody could check"));
         }
         Ok(())
     }
@@ -192,12 +192,12 @@ impl<'a> Expansion<'a> {
                     let more = match (name.as_str(), value) {
                         ("$ref", Value::String(reference)) => self.follow(reference)?,
                         ("$id", Value::String(_)) if !is_document => {
-                            return Err(unfit("only the whole document may have an $id"));
+                            return Err(invalid("only the whole document may have an $id"));
                         }
                         (
                             "$anchor" | "$dynamicAnchor" | "$dynamicRef" | "$recursiveRef",
                             Value::String(_),
-                        ) => return Err(unfit("references are written as \"$ref\": \"#/...\"")),
+                        ) => return Err(invalid("references are written as \"$ref\": \"#/...\"")),
                         _ => self.count(value, false)?,
                     };
                     sum = sum.saturating_add(more);
@@ -217,7 +217,7 @@ impl<'a> Expansion<'a> {
         match self.known.get(reference) {
             Some(Some(count)) => return Ok(*count),
             Some(None) => {
-                return Err(unfit(&format!("the reference {reference} leads back to itself")));
+                return Err(invalid(&format!("the reference {reference} leads back to itself")));
             }
             None => {}
         }
@@ -225,10 +225,10 @@ impl<'a> Expansion<'a> {
             .strip_prefix('#')
             .and_then(|pointer| self.document.pointer(pointer))
             .ok_or_else(|| {
-                unfit(&format!("the reference {reference} leads to nothing in the document"))
+                invalid(&format!("the reference {reference} leads to nothing in the document"))
             })?;
         if self.chain == MAX_CHAIN {
-            return Err(unfit("its references form a chain that is too long"));
+            return Err(invalid("its references form a chain that is too long"));
         }
         self.known.insert(reference, None);
         self.chain += 1;
@@ -239,7 +239,7 @@ impl<'a> Expansion<'a> {
     }
 }
 
-fn unfit(message: &str) -> SchemaError {
+fn invalid(message: &str) -> SchemaError {
     SchemaError { pointer: String::new(), message: shorten(message, 300) }
 }
 

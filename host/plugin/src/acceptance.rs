@@ -50,7 +50,7 @@ pub struct AcceptedFile {
 
 /// Why a plugin is not simply the next version of what was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Concern {
+pub enum TrustChange {
     /// Another key has signed it.
     OtherSigner {
         /// Who has signed what was accepted.
@@ -72,9 +72,9 @@ pub enum Concern {
     Wider(Capabilities),
 }
 
-impl Concern {
+impl TrustChange {
     /// The option by which a person accepts it.
-    pub fn cure(&self) -> &'static str {
+    pub fn option(&self) -> &'static str {
         match self {
             Self::OtherSigner { .. } | Self::SignatureLost(_) => "--accept-signer",
             Self::OtherSource { .. } => "--accept-source",
@@ -83,7 +83,7 @@ impl Concern {
     }
 }
 
-impl fmt::Display for Concern {
+impl fmt::Display for TrustChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherSigner { accepted, found } => {
@@ -129,19 +129,19 @@ pub fn by(signer: Option<&Signer>) -> String {
 impl Acceptances {
     /// Why a candidate is not simply the next version of what was accepted under its name; none
     /// where nothing was.
-    pub fn concerns(&self, candidate: &Candidate) -> Vec<Concern> {
+    pub fn trust_changes(&self, candidate: &Candidate) -> Vec<TrustChange> {
         let Some(accepted) = self.plugins.get(&candidate.manifest.name) else { return Vec::new() };
-        let mut concerns = Vec::new();
+        let mut changes = Vec::new();
         match (&accepted.signer, &candidate.signer) {
             (Some(old), Some(new)) if old != new => {
-                concerns.push(Concern::OtherSigner { accepted: old.clone(), found: new.clone() })
+                changes.push(TrustChange::OtherSigner { accepted: old.clone(), found: new.clone() })
             }
-            (Some(old), None) => concerns.push(Concern::SignatureLost(old.clone())),
+            (Some(old), None) => changes.push(TrustChange::SignatureLost(old.clone())),
             (None, _)
                 if accepted.source != candidate.origin
                     && accepted.files.iter().all(|file| file.digest != candidate.digest) =>
             {
-                concerns.push(Concern::OtherSource {
+                changes.push(TrustChange::OtherSource {
                     accepted: accepted.source.clone(),
                     found: candidate.origin.clone(),
                 });
@@ -150,9 +150,9 @@ impl Acceptances {
         }
         let wider = candidate.manifest.requests.beyond(&accepted.requests);
         if wider != Capabilities::NONE {
-            concerns.push(Concern::Wider(wider));
+            changes.push(TrustChange::Wider(wider));
         }
-        concerns
+        changes
     }
 
     /// Remembers that a person has accepted a candidate, with all that it asks for. `is_known`: it

@@ -20,7 +20,7 @@ use cofferdam_workspace::private::{self, KEY};
 const EXTENSION: &str = "cwasm";
 
 /// Length of the authentication code at the end of a file, in bytes.
-const MAC: usize = 32;
+const MAC_BYTES: usize = 32;
 
 /// A directory of compiled code.
 pub struct CodeCache {
@@ -98,7 +98,7 @@ impl CodeCache {
 
     fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
         bytes
-            .split_last_chunk::<MAC>()
+            .split_last_chunk::<MAC_BYTES>()
             .is_some_and(|(code, mac)| self.mac(name, code).verify_slice(mac).is_ok())
     }
 

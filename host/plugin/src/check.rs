@@ -211,7 +211,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
         Ok(None) => return derived(place, component),
         Err(error) => return Checked::only(unusable(place, &error)),
     };
-    if json.len() > manifest::MAX {
+    if json.len() > manifest::MAX_MANIFEST_BYTES {
         return Checked::only(unusable(place, &ManifestError::TooLarge.into()));
     }
     let document: Value = match serde_json::from_slice(json) {
@@ -239,7 +239,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
 fn derived(place: Place, component: &[u8]) -> Checked {
     let called = pack::called(Path::new(&place.file));
     match typed::derive(component, &called) {
-        Err(error) => Checked::only(unusable(place, &error)),
+        Err(error) => Checked::only(unusable(place, &error.into())),
         Ok(Derived { manifest, left_out, unread }) => {
             let left_out = left_out.into_iter().map(|LeftOut { function, why }| {
                 let cure = "nobody can call it; the other functions are tools";
@@ -258,18 +258,18 @@ fn derived(place: Place, component: &[u8]) -> Checked {
 /// A file that is not a packed component, and what makes it one.
 fn unusable(place: Place, error: &PackError) -> Finding {
     let cure = match error {
-        PackError::NoManifest => {
+        PackError::Typed(TypedError::NoManifest) => {
             "`cofferdam plugin pack --manifest plugin.toml --component THIS --output NAME.wasm`"
         }
         PackError::CoreModule => {
             "build it for wasm32-wasip2, or turn it into a component with `wasm-tools component new`, then pack it"
         }
         PackError::Typed(TypedError::Name(_)) => "rename the file",
-        PackError::Typed(_) => {
-            "export functions whose types JSON has (docs/plugins.md lists them), each with a name of its own"
-        }
-        PackError::Manifest(_) => {
+        PackError::Manifest(_) | PackError::Typed(TypedError::Manifest(_)) => {
             "pack the component that the compiler wrote with a manifest that `cofferdam plugin check DIR` finds right"
+        }
+        PackError::Typed(error) if !matches!(error, TypedError::Malformed(_)) => {
+            "export functions whose types JSON has (docs/plugins.md lists them), each with a name of its own"
         }
         _ => "build the component anew, and pack it",
     };
@@ -311,11 +311,11 @@ impl Checked {
                 if let Ok(input) = &schemas.0 {
                     let arguments = Value::Object(example.arguments.clone());
                     let problems = input.problems(&arguments, "/arguments");
-                    self.findings.extend(unfit(&place, &problems, "the tool's input schema"));
+                    self.findings.extend(mismatches(&place, &problems, "the tool's input schema"));
                 }
                 if let (Ok(output), Some(answer)) = (&schemas.1, &example.answer) {
                     let problems = output.problems(answer, "/answer");
-                    self.findings.extend(unfit(&place, &problems, "the tool's output schema"));
+                    self.findings.extend(mismatches(&place, &problems, "the tool's output schema"));
                 }
             }
             let is_silent = tool.input.get("examples").is_none_or(is_empty);
@@ -390,7 +390,7 @@ fn words(problem: &Problem) -> String {
     }
 }
 
-fn unfit<'a>(
+fn mismatches<'a>(
     place: &'a Place,
     problems: &'a [Problem],
     what: &'a str,
@@ -425,7 +425,7 @@ fn schema_findings(document: &Value, which: &str, place: &Place) -> Vec<Finding>
     }
     for (index, example) in document["examples"].as_array().into_iter().flatten().enumerate() {
         let problems = schema.problems(example, &format!("/examples/{index}"));
-        findings.extend(unfit(place, &problems, "its own schema"));
+        findings.extend(mismatches(place, &problems, "its own schema"));
     }
     findings
 }

@@ -26,7 +26,7 @@ pub const FILE: &str = "cofferdam.lock";
 const VERSION: u32 = 1;
 
 /// What a file without plugins says, and every other one first.
-const HEAD: &str = "\
+const HEADER: &str = "\
 # Which plugins this workspace uses. Written by `cofferdam plugin`; `cofferdam plugin install`
 # gets what it names. It grants nothing: what is granted stands in a person's own settings.
 ";
@@ -108,7 +108,7 @@ impl Lock {
     /// # Errors
     /// Never for what was parsed or made from manifests.
     pub fn to_text(&self) -> Result<String, toml::ser::Error> {
-        Ok(format!("{HEAD}{}", toml::to_string(self)?))
+        Ok(format!("{HEADER}{}", toml::to_string(self)?))
     }
 }
 
@@ -127,7 +127,7 @@ impl Locked {
     }
 
     /// What a lock says of a plugin that is not true, in words; nothing where all of it is.
-    pub fn lies(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
+    pub fn mismatch(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
         let (said, requests) = (&self.requests, &manifest.requests);
         if said != requests {
             return Some(format!("it requests {requests}, and not {said}"));

@@ -147,13 +147,13 @@ pub struct Repeats {
 pub type ManifestFile = Manifest<PathBuf>;
 
 /// How long a manifest may be as JSON, schemas included, in bytes.
-pub const MAX: usize = 1 << 20;
+pub const MAX_MANIFEST_BYTES: usize = 1 << 20;
 
 /// A manifest that can't be one.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It would take many times its size in memory.
-    #[error("the manifest has more than {MAX} bytes")]
+    #[error("the manifest has more than {MAX_MANIFEST_BYTES} bytes")]
     TooLarge,
     /// No JSON, or not the fields of a manifest.
     #[error("the manifest is malformed: {0}")]
@@ -176,7 +176,7 @@ impl Manifest {
     /// # Errors
     /// See [`ManifestError`]. The schemas are not compiled here: see [`Manifest::check_schemas`].
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
-        if json.len() > MAX {
+        if json.len() > MAX_MANIFEST_BYTES {
             return Err(ManifestError::TooLarge);
         }
         let manifest: Self = serde_json::from_slice(json)?;
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn a_manifest_has_a_bound() {
         let mut large = manifest();
-        large["description"] = "x".repeat(MAX).into();
+        large["description"] = "x".repeat(MAX_MANIFEST_BYTES).into();
         let error = Manifest::parse(large.to_string().as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the manifest has more than 1048576 bytes");
     }

@@ -14,13 +14,13 @@ use super::typed::{self, TypedError};
 use cofferdam_workspace::text;
 
 /// What stands before the sections of a component, in bytes: magic number and version.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 
 /// The identifier of a custom section.
-const CUSTOM: u8 = 0;
+const CUSTOM_SECTION_ID: u8 = 0;
 
 /// How much of a file is read to find its manifest, in bytes. Most manifests are complete then.
-const LEADING: u64 = 16 << 10;
+const LEADING_BYTES: u64 = 16 << 10;
 
 /// A file that is not a packed component, or can't become one.
 #[derive(Debug, thiserror::Error)]
@@ -57,16 +57,13 @@ pub enum PackError {
         "a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
     )]
     CoreModule,
-    /// A component that was not packed.
-    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
-    NoManifest,
     /// A component that was packed already.
     #[error("the component has a manifest already; pack the file that the compiler wrote")]
     AlreadyPacked,
     /// The manifest is no good.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// There is no manifest, and none can be derived.
+    /// The component has no manifest, and none can be derived from its types.
     #[error(transparent)]
     Typed(#[from] TypedError),
 }
@@ -129,11 +126,11 @@ pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError>
         return Err(PackError::AlreadyPacked);
     }
     let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
-    if json.len() > manifest::MAX {
+    if json.len() > manifest::MAX_MANIFEST_BYTES {
         return Err(ManifestError::TooLarge.into());
     }
     // In front of everything else, where it is found without reading the code.
-    let (header, sections) = component.split_at(HEADER);
+    let (header, sections) = component.split_at(HEADER_BYTES);
     let mut packed = header.to_vec();
     CustomSection { name: SECTION.into(), data: json.into() }.append_to_component(&mut packed);
     packed.extend_from_slice(sections);
@@ -149,14 +146,14 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     let io = |source| PackError::Io { path: path.to_owned(), source };
     let mut file = fs::File::open(path).map_err(io)?;
     let mut start = Vec::new();
-    Read::by_ref(&mut file).take(LEADING).read_to_end(&mut start).map_err(io)?;
+    Read::by_ref(&mut file).take(LEADING_BYTES).read_to_end(&mut start).map_err(io)?;
     let mut reader = BinaryReader::new(&start, 0);
     let position = |reader: &BinaryReader| reader.original_position() as usize;
-    if reader.read_bytes(HEADER).is_err() {
+    if reader.read_bytes(HEADER_BYTES).is_err() {
         return Ok(None);
     }
     let length = match (reader.read_u8(), reader.read_var_u32()) {
-        (Ok(CUSTOM), Ok(length)) => length as usize,
+        (Ok(CUSTOM_SECTION_ID), Ok(length)) => length as usize,
         _ => return Ok(None),
     };
     let end = position(&reader) + length;
@@ -302,7 +299,7 @@ mod tests {
         let large = Manifest { description: "x".repeat(100_000), ..example() };
         assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
         assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
-        let twice = [&packed[..], &packed[HEADER..]].concat();
+        let twice = [&packed[..], &packed[HEADER_BYTES..]].concat();
         assert!(matches!(manifest(&twice, "x"), Err(PackError::Malformed(_))));
     }
 
@@ -311,7 +308,7 @@ mod tests {
         let mut outer = EMPTY.to_vec();
         wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
             .append_to_component(&mut outer);
-        assert!(matches!(manifest(&outer, "x"), Err(PackError::NoManifest)));
+        assert!(matches!(manifest(&outer, "x"), Err(PackError::Typed(TypedError::NoManifest))));
     }
 
     #[test]

@@ -155,13 +155,13 @@ pub enum RegistryError {
     },
     /// The lock does not tell the truth about a plugin.
     #[error(
-        "cofferdam.lock is wrong about the plugin '{name}': {lie}; `cofferdam plugin install {name}` writes it anew"
+        "cofferdam.lock is wrong about the plugin '{name}': {mismatch}; `cofferdam plugin install {name}` writes it anew"
     )]
-    Lie {
+    LockMismatch {
         /// The name.
         name: String,
         /// What is wrong.
-        lie: String,
+        mismatch: String,
     },
     /// A tool's schema is not a JSON Schema.
     #[error("the tool '{0}': {1}")]
@@ -219,7 +219,7 @@ impl Registry {
         let Pinned { name, path, locked } = pinned;
         let io = |source| RegistryError::Io { path: path.clone(), source };
         let pack = |source| RegistryError::Pack { path: path.clone(), source };
-        let lie = |lie| RegistryError::Lie { name: name.clone(), lie };
+        let mismatch = |mismatch| RegistryError::LockMismatch { name: name.clone(), mismatch };
         let size = fs::metadata(path).map_err(io)?.len();
         if size > MAX_COMPONENT {
             return Err(RegistryError::TooLarge { path: path.clone(), size });
@@ -232,11 +232,11 @@ impl Registry {
         }
         let manifest = pack::manifest(&bytes, name).map_err(pack)?;
         if manifest.name != *name {
-            return Err(lie(format!("its name is '{}'", manifest.name)));
+            return Err(mismatch(format!("its name is '{}'", manifest.name)));
         }
         let wit = packages(&pack::imports(&bytes).map_err(pack)?);
-        if let Some(wrong) = locked.lies(&manifest, &wit) {
-            return Err(lie(wrong));
+        if let Some(wrong) = locked.mismatch(&manifest, &wit) {
+            return Err(mismatch(wrong));
         }
         self.take_in(manifest, path, false, Some(found))
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const SUFFIX: &str = ".minisig";
 
 /// How large a signature or a key may be, in bytes.
-pub const MAX: u64 = 16 << 10;
+pub const MAX_SIGNATURE_BYTES: u64 = 16 << 10;
 
 /// A public key, in base64 as minisign prints it: it begins with `RW`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -12,10 +12,10 @@ use cofferdam_core::policy::{Origin, OriginError};
 use cofferdam_text::shorten;
 
 /// How long the name of a source may be, in bytes.
-const MAX: usize = 2_048;
+const MAX_SOURCE_BYTES: usize = 2_048;
 
 /// How long the name of a repository may be (distribution-spec, "Pulling manifests").
-const REPOSITORY: usize = 255;
+const MAX_REPOSITORY_BYTES: usize = 255;
 
 /// Where a plugin comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,8 +131,10 @@ impl FromStr for Source {
 }
 
 fn parse(text: &str) -> Result<Source, String> {
-    if text.len() > MAX || text.chars().any(char::is_control) {
-        return Err(format!("it is longer than {MAX} bytes, or has control characters"));
+    if text.len() > MAX_SOURCE_BYTES || text.chars().any(char::is_control) {
+        return Err(format!(
+            "it is longer than {MAX_SOURCE_BYTES} bytes, or has control characters"
+        ));
     }
     if text.starts_with("oci://") {
         return text.parse().map(Source::Registry).map_err(|error: SourceError| error.why);
@@ -164,7 +166,7 @@ impl FromStr for Address {
         let origin = origin.parse().map_err(|wrong: OriginError| error(wrong.to_string()))?;
         let is_plain =
             |b: u8| b.is_ascii_graphic() && !matches!(b, b'#' | b'\\' | b'"' | b'<' | b'>');
-        if path.is_empty() || path.len() > MAX || !path.bytes().all(is_plain) {
+        if path.is_empty() || path.len() > MAX_SOURCE_BYTES || !path.bytes().all(is_plain) {
             return Err(error(
                 "after the host there is a path of printable ASCII characters; others are \
                  written as %XX"
@@ -236,7 +238,7 @@ fn reference(text: &str) -> Result<Reference, String> {
     {
         return Err(format!("'{tag}' is no tag: letters, digits, '.', '_' and '-', at most 128"));
     }
-    if repository.len() > REPOSITORY || !repository.split('/').all(is_repository_part) {
+    if repository.len() > MAX_REPOSITORY_BYTES || !repository.split('/').all(is_repository_part) {
         return Err(format!(
             "'{repository}' is no repository: lower-case letters and digits, with '.', '_', '-' \
              and '/' between them"

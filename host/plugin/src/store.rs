@@ -16,13 +16,13 @@ use super::lock::{Lock, Locked};
 use cofferdam_workspace::private;
 
 /// What was accepted.
-const ACCEPTED: &str = "accepted.toml";
+const ACCEPTED_FILE: &str = "accepted.toml";
 
 /// What is locked while something changes.
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 
 /// The folder of the files.
-const FILES: &str = "sha256";
+const FILES_DIRECTORY: &str = "sha256";
 
 /// The installed plugins of a person.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ impl Store {
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let store = Self { directory: directory.to_owned() };
         private::create_directory(directory).map_err(|source| store.io("", source))?;
-        private::create_directory(&directory.join(FILES))
-            .map_err(|source| store.io(FILES, source))?;
+        private::create_directory(&directory.join(FILES_DIRECTORY))
+            .map_err(|source| store.io(FILES_DIRECTORY, source))?;
         Ok(store)
     }
 
@@ -107,8 +107,8 @@ impl Store {
     }
 
     /// What changes in a store's directory when a plugin is installed, updated or removed.
-    pub fn changing(directory: &Path) -> [PathBuf; 2] {
-        [directory.join(ACCEPTED), directory.join(FILES)]
+    pub fn watched_paths(directory: &Path) -> [PathBuf; 2] {
+        [directory.join(ACCEPTED_FILE), directory.join(FILES_DIRECTORY)]
     }
 
     /// Waits until nobody else changes something, and keeps others from it until the answer is
@@ -118,16 +118,16 @@ impl Store {
     /// [`StoreError::Io`].
     pub fn lock(&self) -> Result<File, StoreError> {
         let lock = || {
-            let file = File::create(self.directory.join(LOCK))?;
+            let file = File::create(self.directory.join(LOCK_FILE))?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             Ok(file)
         };
-        lock().map_err(|source| self.io(LOCK, source))
+        lock().map_err(|source| self.io(LOCK_FILE, source))
     }
 
     /// Where the file of a digest is kept.
     pub fn path(&self, digest: &Digest) -> PathBuf {
-        self.directory.join(FILES).join(format!("{}.wasm", digest.hex()))
+        self.directory.join(FILES_DIRECTORY).join(format!("{}.wasm", digest.hex()))
     }
 
     /// Keeps a file.
@@ -136,7 +136,7 @@ impl Store {
     /// [`StoreError::Io`].
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.path(digest);
-        private::write(&self.directory.join(FILES), &path, &[bytes])
+        private::write(&self.directory.join(FILES_DIRECTORY), &path, &[bytes])
             .map_err(|source| StoreError::Io { path, source })
     }
 
@@ -164,7 +164,7 @@ impl Store {
     /// # Errors
     /// A file that can't be read.
     pub fn acceptances(&self) -> Result<Acceptances, StoreError> {
-        let path = self.directory.join(ACCEPTED);
+        let path = self.directory.join(ACCEPTED_FILE);
         match fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text)
                 .map_err(|error| StoreError::Malformed { path, message: error.to_string() }),
@@ -180,9 +180,9 @@ impl Store {
     pub fn set_acceptances(&self, acceptances: &Acceptances) -> Result<(), StoreError> {
         let write = || {
             let text = toml::to_string(acceptances).map_err(io::Error::other)?;
-            private::write(&self.directory, &self.directory.join(ACCEPTED), &[text.as_bytes()])
+            private::write(&self.directory, &self.directory.join(ACCEPTED_FILE), &[text.as_bytes()])
         };
-        write().map_err(|source| self.io(ACCEPTED, source))
+        write().map_err(|source| self.io(ACCEPTED_FILE, source))
     }
 
     /// The plugins that a workspace's lock names. What their files are is looked at when they are

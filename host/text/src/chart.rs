@@ -9,19 +9,19 @@ use maud::{Markup, html};
 const WIDTH: f64 = 720.0;
 
 /// Where bars begin, to the right of their names.
-const LEFT: f64 = 230.0;
+const LABEL_WIDTH: f64 = 230.0;
 
 /// Room for a bar's value, to its right.
-const RIGHT: f64 = 90.0;
+const VALUE_WIDTH: f64 = 90.0;
 
 /// How high a bar's line is.
-const LINE: f64 = 24.0;
+const BAR_HEIGHT: f64 = 24.0;
 
 /// How high columns are at most.
-const HEIGHT: f64 = 120.0;
+const COLUMN_HEIGHT: f64 = 120.0;
 
 /// How many characters of a name are shown.
-const NAME: usize = 30;
+const MAX_LABEL_CHARS: usize = 30;
 
 /// One bar or column: parts in one another's continuation.
 pub struct Bar {
@@ -50,19 +50,19 @@ impl Bar {
 
 /// Horizontal bars, one below the other.
 pub fn bars(title: &str, bars: &[Bar]) -> Markup {
-    let scale = scale(bars, WIDTH - LEFT - RIGHT);
-    let height = LINE * count(bars.len());
+    let scale = scale(bars, WIDTH - LABEL_WIDTH - VALUE_WIDTH);
+    let height = BAR_HEIGHT * count(bars.len());
     html! {
         figure {
             svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(title) {
                 @for (at, bar) in bars.iter().enumerate() {
-                    @let top = LINE * count(at);
-                    text x=(LEFT - 8.0) y=(top + 16.0) text-anchor="end" { (name(&bar.label)) }
+                    @let top = BAR_HEIGHT * count(at);
+                    text x=(LABEL_WIDTH - 8.0) y=(top + 16.0) text-anchor="end" { (name(&bar.label)) }
                     @for (class, start, length) in bar.placed() {
-                        rect class=(class) x=(round(LEFT + start * scale)) y=(top + 4.0)
-                            width=(round(length * scale)) height=(LINE - 8.0) {}
+                        rect class=(class) x=(round(LABEL_WIDTH + start * scale)) y=(top + 4.0)
+                            width=(round(length * scale)) height=(BAR_HEIGHT - 8.0) {}
                     }
-                    text class="value" x=(round(LEFT + bar.length() * scale + 6.0)) y=(top + 16.0) {
+                    text class="value" x=(round(LABEL_WIDTH + bar.length() * scale + 6.0)) y=(top + 16.0) {
                         (bar.value)
                     }
                 }
@@ -75,10 +75,10 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
 /// Columns side by side, as time goes: the first and the last are named below, the highest value
 /// beside.
 pub fn columns(title: &str, columns: &[Bar]) -> Markup {
-    let scale = scale(columns, HEIGHT);
+    let scale = scale(columns, COLUMN_HEIGHT);
     let width = (WIDTH - 50.0) / count(columns.len().max(1));
     let highest = columns.iter().max_by(|a, b| a.length().total_cmp(&b.length()));
-    let base = HEIGHT + 10.0;
+    let base = COLUMN_HEIGHT + 10.0;
     html! {
         figure {
             svg viewBox=(format!("0 0 {WIDTH} {}", base + 24.0)) role="img" aria-label=(title) {
@@ -115,10 +115,10 @@ fn scale(bars: &[Bar], room: f64) -> f64 {
 }
 
 fn name(label: &str) -> String {
-    if label.chars().count() <= NAME {
+    if label.chars().count() <= MAX_LABEL_CHARS {
         return label.to_owned();
     }
-    label.chars().take(NAME - 1).chain(['…']).collect()
+    label.chars().take(MAX_LABEL_CHARS - 1).chain(['…']).collect()
 }
 
 /// Enough digits for a drawing.

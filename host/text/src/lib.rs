@@ -1,6 +1,6 @@
 //! Text that is not trusted, shown safely. This crate has the only list of characters that could
 //! move a cursor, reorder what a user reads, or hide ([`is_active`], [`is_joiner`]), and the ways
-//! to show them: as escapes for a terminal ([`neutralise`]) and in JSON ([`json`]), as code points
+//! to show them: as escapes for a terminal ([`escape_control`]) and in JSON ([`json`]), as code points
 //! in documents ([`visible`]). [`markdown`], [`page`] and [`chart`] make documents from it.
 //!
 //! It does no I/O and depends on no other crate of this project.
@@ -63,7 +63,7 @@ pub fn shorten(text: &str, max: usize) -> String {
 
 /// Makes text of a plugin or a file harmless on a terminal: characters that act or hide, joiners
 /// included, are shown as escapes.
-pub fn neutralise(text: &str) -> String {
+pub fn escape_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         if is_active(character) || is_joiner(character) {
@@ -140,7 +140,7 @@ mod tests {
             ("a\u{200d}b\u{ad}c", "a\\u{200d}b\\u{ad}c"),
             ("naïve 漢字", "naïve 漢字"),
         ] {
-            assert_eq!(neutralise(hostile), harmless, "{hostile:?}");
+            assert_eq!(escape_control(hostile), harmless, "{hostile:?}");
         }
     }
 

@@ -79,7 +79,7 @@ impl Accepted {
         Self { value: value.into(), repair: None }
     }
 
-    fn mended(value: impl Into<Value>, repair: impl Into<String>) -> Self {
+    fn repaired(value: impl Into<Value>, repair: impl Into<String>) -> Self {
         Self { value: value.into(), repair: Some(repair.into()) }
     }
 }
@@ -115,7 +115,7 @@ impl Field {
     pub(super) fn read(&self, written: &Written) -> Result<Accepted, Rejected> {
         let text = match written {
             Written::Bullets(items) if self.kind == Kind::List => {
-                return Ok(Accepted::mended(
+                return Ok(Accepted::repaired(
                     items.clone(),
                     "read the bullets below it as its list",
                 ));
@@ -177,7 +177,7 @@ impl Field {
                 }
                 let same = self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
                 if let Some(choice) = same {
-                    return Ok(Accepted::mended(
+                    return Ok(Accepted::repaired(
                         choice.as_str(),
                         format!("read {text} as {choice}"),
                     ));
@@ -217,7 +217,7 @@ fn none(text: &str, kind: Kind) -> Option<Accepted> {
         || inside(text).is_some_and(|item| {
             item.eq_ignore_ascii_case("none") || (item.is_empty() && kind != Kind::List)
         });
-    is_none.then(|| Accepted::mended(Value::Null, format!("read {text} as none")))
+    is_none.then(|| Accepted::repaired(Value::Null, format!("read {text} as none")))
 }
 
 /// `text` without the quotes or the emphasis around all of it.

@@ -212,7 +212,7 @@ fn conditions(rule: &Rule, fields: &[Field]) -> Result<(), String> {
             let hint = hint.unwrap_or_default();
             return Err(format!("next: there is no field '{name}'{hint}"));
         };
-        if let Some(problem) = condition.misfit(field) {
+        if let Some(problem) = condition.incompatibility(field) {
             return Err(format!("next: field '{name}': {problem}"));
         }
     }

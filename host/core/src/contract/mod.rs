@@ -45,7 +45,7 @@ pub use field::{Field, Kind};
 pub use file::ContractFile;
 pub use next::{Action, Condition, MAX_RETRIES, MAX_ROUNDS, Next, Rule, Test, Turn};
 pub use parse::Parsed;
-pub use problem::{Code, Problem};
+pub use problem::{Code, ContractProblem};
 
 /// The files of S1's contracts.
 const BUILT_IN: [(&str, &str); 7] = {
@@ -155,7 +155,7 @@ impl Contract {
     /// has a warning with the agent's name (S1, "Contract Violations").
     pub fn parse(&self, response: &str) -> Parsed {
         let parsed = parse::parse(self, response);
-        if let [Problem { code: Code::MissingBlock, .. }, ..] = parsed.problems.as_slice() {
+        if let [ContractProblem { code: Code::MissingBlock, .. }, ..] = parsed.problems.as_slice() {
             tracing::warn!(
                 "{}: the response has no ---OUTPUT--- block; {} of {} fields could be extracted",
                 self.agent,

@@ -141,7 +141,7 @@ impl Condition {
     }
 
     /// What keeps the condition from being one on `field`.
-    pub(super) fn misfit(&self, field: &Field) -> Option<String> {
+    pub(super) fn incompatibility(&self, field: &Field) -> Option<String> {
         let is_word = matches!(field.kind, Kind::Text | Kind::Choice | Kind::Progress);
         let no_choice = |word: &String| {
             (field.kind == Kind::Choice && !field.choices.contains(word))

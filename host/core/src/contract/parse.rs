@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Contract;
 use super::block::{Line, Response};
 use super::field::{Field, Written};
-use super::problem::{Code, Problem};
+use super::problem::{Code, ContractProblem};
 use crate::schema::nearest;
 use cofferdam_text::shorten;
 
@@ -26,7 +26,7 @@ pub struct Parsed {
     /// The fields that could be read, in the contract's order. `none` is null.
     pub record: Map<String, Value>,
     /// Everything that is wrong; empty: the contract is kept.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ContractProblem>,
     /// What was mended on the way.
     pub repairs: Vec<String>,
     /// The fields of `record` that stood outside of a block, where there is no block.
@@ -64,7 +64,7 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Parsed {
             parsed.extracted = parsed.record.keys().cloned().collect();
             parsed.problems.insert(
                 0,
-                Problem {
+                ContractProblem {
                     code: Code::MissingBlock,
                     line: None,
                     field: None,
@@ -83,7 +83,7 @@ struct Reader<'a> {
     contract: &'a Contract,
     /// By the field's place in the contract.
     entries: BTreeMap<usize, Entry>,
-    problems: Vec<Problem>,
+    problems: Vec<ContractProblem>,
     repairs: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         let field = &contract.fields[index];
         let entry = Entry { line, value: Written::Inline(value.to_owned()) };
         if let Some(before) = self.entries.insert(index, entry) {
-            self.report(Problem {
+            self.report(ContractProblem {
                 code: Code::DuplicateField,
                 line: Some(line),
                 field: Some(field.name.clone()),
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let names = self.contract.fields.iter().map(|field| field.name.as_str());
-        self.report(Problem {
+        self.report(ContractProblem {
             code: Code::UnknownField,
             line: Some(line),
             field: Some(shorten(name, MAX_NAME)),
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    fn report(&mut self, problem: Problem) {
+    fn report(&mut self, problem: ContractProblem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
         }
@@ -285,7 +285,7 @@ impl<'a> Reader<'a> {
     fn finish(mut self) -> Parsed {
         let mut record = Map::new();
         for (index, field) in self.contract.fields.iter().enumerate() {
-            let problem = |code, line, found: Option<String>, did_you_mean| Problem {
+            let problem = |code, line, found: Option<String>, did_you_mean| ContractProblem {
                 code,
                 line,
                 field: Some(field.name.clone()),

@@ -25,7 +25,7 @@ pub enum Code {
 
 /// One thing that is wrong with a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ContractProblem {
     /// What sort of problem it is.
     pub code: Code,
     /// The line of the response, counted from 1.
@@ -44,7 +44,7 @@ pub struct Problem {
     pub did_you_mean: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ContractProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match (self.line, &self.field) {
             (Some(line), Some(field)) => format!("line {line}, {field}: "),

@@ -1,4 +1,4 @@
-//! Agent definitions: a role, and the prompt that its agent begins with, in one YAML file (S2,
+//! CheckedDefinition definitions: a role, and the prompt that its agent begins with, in one YAML file (S2,
 //! `lint_subagent.yaml`). docs/agents.md describes the format.
 //!
 //! A definition names tools, maps its own words to them, may narrow their arguments, and is bound
@@ -27,7 +27,7 @@ pub const NODE_ID: &str = "node_id";
 /// An agent definition as it is written.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "Agent definition")]
+#[schemars(title = "CheckedDefinition definition")]
 pub struct Definition {
     /// The agent's name, and that of its role: letters, digits, `_` and `-`, at most 64.
     pub name: String,
@@ -101,7 +101,7 @@ pub struct AgentTool {
 
 /// An agent definition that can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
+pub enum DefinitionError {
     /// No YAML, or not the fields of a definition.
     #[error("{0}")]
     Malformed(String),
@@ -118,21 +118,21 @@ pub enum AgentError {
     Role(#[from] PolicyError),
 }
 
-fn invalid(place: impl Into<String>, message: impl Into<String>) -> AgentError {
-    AgentError::Invalid { place: place.into(), message: message.into() }
+fn invalid(place: impl Into<String>, message: impl Into<String>) -> DefinitionError {
+    DefinitionError::Invalid { place: place.into(), message: message.into() }
 }
 
 /// A definition in which everything was checked that can be without knowing the tools.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Agent(Definition);
+pub struct CheckedDefinition(Definition);
 
-impl Agent {
+impl CheckedDefinition {
     /// Reads the text of a definition.
     ///
     /// # Errors
     /// The first thing that is wrong, with its line or its place.
-    pub fn parse(yaml: &str) -> Result<Self, AgentError> {
-        let malformed = |error: serde_norway::Error| AgentError::Malformed(error.to_string());
+    pub fn parse(yaml: &str) -> Result<Self, DefinitionError> {
+        let malformed = |error: serde_norway::Error| DefinitionError::Malformed(error.to_string());
         size::check(yaml).map_err(malformed)?;
         // As plain YAML first: there a key that stands twice is an error at any depth.
         serde_norway::from_str::<serde_norway::Value>(yaml).map_err(malformed)?;
@@ -164,7 +164,7 @@ impl Agent {
     ///
     /// # Errors
     /// A target, or a scope, that leaves the workspace.
-    pub fn role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+    pub fn role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = &self.0.tools;
         let parameters = tools
             .iter()
@@ -179,7 +179,7 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Self::role`].
-    pub fn provider_role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+    pub fn provider_role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = self.0.context_providers.values().map(|provider| provider.tool.clone());
         let name = format!("{} (context)", self.0.name);
         self.role_with(&name, tools.collect(), BTreeMap::new(), target)
@@ -191,7 +191,7 @@ impl Agent {
         tools: Vec<String>,
         names: BTreeMap<String, String>,
         target: Option<&str>,
-    ) -> Result<Role, AgentError> {
+    ) -> Result<Role, DefinitionError> {
         let scope = match target {
             None => self.0.scope.clone(),
             Some(target) => {
@@ -230,7 +230,7 @@ impl Agent {
         &self,
         target: &str,
         values: &BTreeMap<String, String>,
-    ) -> Result<Prompt, AgentError> {
+    ) -> Result<Prompt, DefinitionError> {
         let mut variables = values.clone();
         variables.insert(NODE_ID.to_owned(), target.to_owned());
         let context = &self.0.initial_context;
@@ -241,7 +241,7 @@ impl Agent {
     }
 }
 
-fn check(definition: &Definition) -> Result<(), AgentError> {
+fn check(definition: &Definition) -> Result<(), DefinitionError> {
     check_name("name", &definition.name)?;
     let providers = &definition.context_providers;
     for (name, provider) in providers {
@@ -298,7 +298,7 @@ fn check(definition: &Definition) -> Result<(), AgentError> {
     Ok(())
 }
 
-fn check_name(place: &str, name: &str) -> Result<(), AgentError> {
+fn check_name(place: &str, name: &str) -> Result<(), DefinitionError> {
     let right = (1..=64).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if right {
@@ -307,7 +307,7 @@ fn check_name(place: &str, name: &str) -> Result<(), AgentError> {
     Err(invalid(place, format!("'{name}' is not 1 to 64 letters, digits, '_' and '-'")))
 }
 
-fn check_tool(place: &str, name: &str) -> Result<(), AgentError> {
+fn check_tool(place: &str, name: &str) -> Result<(), DefinitionError> {
     match name.split_once('.') {
         Some((plugin, tool)) if !plugin.is_empty() && !tool.is_empty() && tool != "*" => Ok(()),
         _ => Err(invalid(place, format!("'{name}' is no tool; write 'plugin.tool'"))),

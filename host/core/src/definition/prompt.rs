@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::{Environment, UndefinedBehavior};
 
-use super::{AgentError, invalid};
+use super::{DefinitionError, invalid};
 
 /// What an agent is told first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn render(
     place: &str,
     template: &str,
     variables: &BTreeMap<String, String>,
-) -> Result<String, AgentError> {
+) -> Result<String, DefinitionError> {
     environment()
         .template_from_str(template)
         .and_then(|template| template.render(variables))

@@ -7,31 +7,31 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
 /// How many values there may be, aliases written out.
-const VALUES: usize = 50_000;
+const MAX_VALUES: usize = 50_000;
 
 /// Goes through a text without keeping anything of it.
 ///
 /// # Errors
 /// Text that is no YAML, or has too many values.
 pub(super) fn check(yaml: &str) -> Result<(), serde_norway::Error> {
-    Count(&Cell::new(VALUES)).deserialize(serde_norway::Deserializer::from_str(yaml))
+    ValueCounter(&Cell::new(MAX_VALUES)).deserialize(serde_norway::Deserializer::from_str(yaml))
 }
 
 #[derive(Clone, Copy)]
-struct Count<'a>(&'a Cell<usize>);
+struct ValueCounter<'a>(&'a Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Count<'_> {
+impl<'de> DeserializeSeed<'de> for ValueCounter<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         let left = self.0.get().checked_sub(1).ok_or_else(|| {
-            D::Error::custom(format_args!("more than {VALUES} values, aliases written out"))
+            D::Error::custom(format_args!("more than {MAX_VALUES} values, aliases written out"))
         })?;
         self.0.set(left);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Count<'_> {
+impl<'de> Visitor<'de> for ValueCounter<'_> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")

@@ -6,7 +6,7 @@ const LINT: &str = include_str!("../../../../examples/agents/lint/lint_subagent.
 
 #[test]
 fn the_lint_agent_is_what_its_source_says() {
-    let agent = Agent::parse(LINT).unwrap();
+    let agent = CheckedDefinition::parse(LINT).unwrap();
     let definition = agent.definition();
     assert_eq!(definition.name, "lint_agent");
     assert!(definition.model.is_some() && definition.max_turns.is_some());
@@ -56,7 +56,7 @@ fn the_lint_agent_is_what_its_source_says() {
 
 #[test]
 fn what_is_put_into_a_template_is_none() {
-    let agent = Agent::parse(
+    let agent = CheckedDefinition::parse(
         "name: a\ninitial_context: {system_prompt: s, node_context: '{{ text }}'}\ncontext_providers: {text: {tool: a.b}}\ntools: [{name: x, tool: a.b}]\n",
     )
     .unwrap();
@@ -68,7 +68,7 @@ fn what_is_put_into_a_template_is_none() {
 
 #[test]
 fn without_a_target_nothing_is_in_scope() {
-    let agent = Agent::parse(LINT).unwrap();
+    let agent = CheckedDefinition::parse(LINT).unwrap();
     let role = agent.role(None).unwrap();
     assert!(!role.scope().is_everything());
     assert!(!role.scope().allows("src/app.py"));
@@ -80,7 +80,7 @@ fn without_a_target_nothing_is_in_scope() {
 #[test]
 fn definitions_that_make_no_sense_are_refused() {
     let base = "name: a\ninitial_context: {system_prompt: s}\ntools: [{name: x, tool: a.b}]\n";
-    Agent::parse(base).unwrap();
+    CheckedDefinition::parse(base).unwrap();
     let with = |from: &str, to: &str| {
         assert!(base.contains(from), "{from}");
         base.replace(from, to)
@@ -147,7 +147,7 @@ fn definitions_that_make_no_sense_are_refused() {
             "scope: 'c' is no variable",
         ),
     ] {
-        let error = Agent::parse(&yaml).unwrap_err().to_string();
+        let error = CheckedDefinition::parse(&yaml).unwrap_err().to_string();
         assert!(error.contains(wanted), "{yaml}\n{error}");
     }
 }
@@ -160,5 +160,5 @@ fn a_definition_that_grows_without_measure_is_refused() {
         let before = format!("*a{}", level - 1);
         yaml += &format!("l{level}: &a{level} [{}]\n", [before.as_str(); 9].join(", "));
     }
-    assert!(Agent::parse(&yaml).is_err());
+    assert!(CheckedDefinition::parse(&yaml).is_err());
 }

@@ -11,17 +11,17 @@ use serde_json::{Map, Number, Value};
 
 /// How many values a document may have that an agent or a client sends; the name of a field counts
 /// as one. Each takes up to 160 bytes as a part of a tree, however few bytes of text it is.
-pub const VALUES: usize = 200_000;
+pub const MAX_VALUES: usize = 200_000;
 
 /// How many values a plugin's answer may have: a tool may have searched all of a large workspace.
-pub const ANSWER_VALUES: usize = 1_000_000;
+pub const MAX_ANSWER_VALUES: usize = 1_000_000;
 
-/// Parses a text that holds exactly one JSON document of at most [`VALUES`] values.
+/// Parses a text that holds exactly one JSON document of at most [`MAX_VALUES`] values.
 ///
 /// # Errors
 /// The first error, with line and column.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    parse_counted(text, VALUES).map(|(value, _)| value)
+    parse_counted(text, MAX_VALUES).map(|(value, _)| value)
 }
 
 /// Parses a document of at most `most` values; returns how many there are, too.
@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
 pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_json::Error> {
     let left = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { left: &left, most, from: From::Agent };
+    let value = Strict { left: &left, most, from: DocumentSource::Agent };
     let value = value.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, most - left.get()))
@@ -42,9 +42,9 @@ pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_js
 /// # Errors
 /// The first error, with line and column.
 pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
-    let left = Cell::new(ANSWER_VALUES);
+    let left = Cell::new(MAX_ANSWER_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { left: &left, most: ANSWER_VALUES, from: From::Plugin };
+    let value = Strict { left: &left, most: MAX_ANSWER_VALUES, from: DocumentSource::Plugin };
     let value = value.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
@@ -73,8 +73,8 @@ fn looked_at(text: &str, error: &serde_json::Error) -> usize {
 /// How long a document is as JSON, in bytes.
 pub fn size(document: &Value) -> usize {
     use std::io;
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -83,7 +83,7 @@ pub fn size(document: &Value) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Neither a value nor the counter can fail.
     let _ = serde_json::to_writer(&mut count, document);
     count.0
@@ -135,9 +135,9 @@ fn normalise(value: &mut Value) {
 /// # Errors
 /// No document starts there.
 pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
-    let left = Cell::new(VALUES);
+    let left = Cell::new(MAX_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let strict = Strict { left: &left, most: VALUES, from: From::Agent };
+    let strict = Strict { left: &left, most: MAX_VALUES, from: DocumentSource::Agent };
     match strict.deserialize(&mut deserializer) {
         Ok(value) => {
             let end = deserializer.into_iter::<IgnoredAny>().byte_offset();
@@ -169,17 +169,17 @@ pub fn is_beyond(error: &serde_json::Error) -> bool {
 }
 
 /// Up to here every integer has a double of its own.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The integer that a number is. JSON knows one kind of number: 50.0 is the integer 50 (JSON
 /// Schema, section 6.1.1).
 fn whole(value: f64) -> Option<i64> {
-    (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64)
+    (value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER).then_some(value as i64)
 }
 
 /// Whose document it is.
 #[derive(Clone, Copy, PartialEq)]
-enum From {
+enum DocumentSource {
     /// An agent's: a key that stands twice is an error, and whole numbers are integers.
     Agent,
     /// A plugin's: taken as serde_json takes it.
@@ -191,7 +191,7 @@ struct Strict<'a> {
     /// How many more values there may be.
     left: &'a Cell<usize>,
     most: usize,
-    from: From,
+    from: DocumentSource,
 }
 
 impl Strict<'_> {
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         Ok(value.into())
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if let Some(whole) = whole(value).filter(|_| self.from == From::Agent) {
+        if let Some(whole) = whole(value).filter(|_| self.from == DocumentSource::Agent) {
             return Ok(whole.into());
         }
         Number::from_f64(value)
@@ -254,7 +254,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             self.count()?;
-            if self.from == From::Agent && object.contains_key(&name) {
+            if self.from == DocumentSource::Agent && object.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("the key '{name}' stands here twice")));
             }
             object.insert(name, fields.next_value_seed(self)?);
@@ -272,7 +272,7 @@ mod tests {
     fn an_answer_is_taken_as_it_is_if_it_has_not_too_many_values() {
         let text = r#"{"a":1,"b":[2.0,-1e300],"a":{"c":null}}"#;
         assert_eq!(parse_answer(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
-        let many = format!("[{}]", vec!["[]"; ANSWER_VALUES].join(","));
+        let many = format!("[{}]", vec!["[]"; MAX_ANSWER_VALUES].join(","));
         assert!(is_beyond(&parse_answer(&many).unwrap_err()));
     }
 

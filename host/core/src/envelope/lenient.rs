@@ -16,20 +16,20 @@ use crate::response::{Marker, Reasoning};
 /// How much text may be looked at in the search for documents, in bytes: unclosed brackets make
 /// every attempt run to the end. A text that is longer than an eighth of it gets eight times its own
 /// length.
-const EFFORT: usize = 64 << 20;
+const MAX_EFFORT_BYTES: usize = 64 << 20;
 
 /// What each attempt counts besides the text that it looks at, in bytes.
-const ATTEMPT: usize = 64;
+const ATTEMPT_COST_BYTES: usize = 64;
 
 /// What reading a text into a tree in vain counts, as a multiple of looking at it.
-const IN_VAIN: usize = 4;
+const FAILED_PARSE_FACTOR: usize = 4;
 
 /// How many documents there may be that are wanted, or were begun as wanted ones.
-const CANDIDATES: usize = 10_000;
+const MAX_CANDIDATES: usize = 10_000;
 
 /// How much of a document that is not JSON, or of the line around a document, is looked at, in
 /// bytes.
-const NEAR: usize = 400;
+const NEAR_BYTES: usize = 400;
 
 /// A document that is wanted, or was begun as one.
 struct Candidate {
@@ -115,7 +115,7 @@ fn documents(
     keys: &[&str],
 ) -> Result<(Vec<Candidate>, Vec<Range<usize>>), DecodeError> {
     let (mut documents, mut ranges) = (Vec::new(), Vec::new());
-    let mut effort = EFFORT.max(text.len().saturating_mul(8));
+    let mut effort = MAX_EFFORT_BYTES.max(text.len().saturating_mul(8));
     let mut start = 0;
     while let Some(offset) = text[start..].find(['{', '[']) {
         let bracket = start + offset;
@@ -144,8 +144,8 @@ fn documents(
             Found::Nothing => {}
         }
         // A document that comes later would be the answer.
-        effort = effort.checked_sub(looked_at + ATTEMPT).ok_or_else(too_much)?;
-        if documents.len() > CANDIDATES {
+        effort = effort.checked_sub(looked_at + ATTEMPT_COST_BYTES).ok_or_else(too_much)?;
+        if documents.len() > MAX_CANDIDATES {
             return Err(too_much());
         }
     }
@@ -180,7 +180,7 @@ fn look(text: &str, keys: &[&str]) -> (usize, Found) {
         Err(error) if begins_as_wanted(text, keys) => Found::Mistake(error),
         Err(_) => Found::Nothing,
     };
-    (looked_at.saturating_mul(IN_VAIN), found)
+    (looked_at.saturating_mul(FAILED_PARSE_FACTOR), found)
 }
 
 /// A text whose documents are not looked for to its end.
@@ -191,15 +191,15 @@ fn too_much() -> DecodeError {
     )
 }
 
-/// The beginning of a text, up to [`NEAR`] bytes.
+/// The beginning of a text, up to [`NEAR_BYTES`] bytes.
 fn beginning(text: &str) -> &str {
-    let end = (0..=NEAR.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    let end = (0..=NEAR_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// What stands before `at` on its line, up to [`NEAR`] bytes.
+/// What stands before `at` on its line, up to [`NEAR_BYTES`] bytes.
 fn line_before(text: &str, at: usize) -> &str {
-    let start = (at.saturating_sub(NEAR)..=at).find(|&start| text.is_char_boundary(start));
+    let start = (at.saturating_sub(NEAR_BYTES)..=at).find(|&start| text.is_char_boundary(start));
     let near = &text[start.unwrap_or(at)..at];
     near.rsplit('\n').next().unwrap_or_default()
 }
@@ -245,7 +245,7 @@ fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
 /// brackets are closed, and so are its strings.
 fn ends_with_its_line(line: &str) -> bool {
     let count = |characters: [char; 2]| line.matches(characters).count();
-    line.len() <= NEAR && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
+    line.len() <= NEAR_BYTES && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
 }
 
 /// Whether the document at `range` is a word of a sentence: words stand before it on its line,

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use json::VALUES;
+pub use json::MAX_VALUES;
 pub use json::parse;
 pub use json::{count, parse_answer, parse_counted, size};
 
@@ -492,9 +492,9 @@ mod tests {
         let list =
             |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
         // The object, two names, a string and the list itself.
-        assert!(decode(&list(VALUES - 5), Mode::Strict).is_ok());
+        assert!(decode(&list(MAX_VALUES - 5), Mode::Strict).is_ok());
         for mode in [Mode::Strict, Mode::Lenient] {
-            let error = decode(&list(VALUES - 4), mode).unwrap_err().to_string();
+            let error = decode(&list(MAX_VALUES - 4), mode).unwrap_err().to_string();
             assert!(error.contains("more than 200000 values"), "{error}");
             let deep = format!(r#"{{"tool":"a","b":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
             let error = decode(&deep, mode).unwrap_err().to_string();

@@ -15,10 +15,10 @@ pub const ROLE_VARIABLE: &str = "COFFERDAM_ROLE";
 const TURNS_VARIABLE: &str = "COFFERDAM_MAX_TURNS";
 
 /// The most that an agent may be given, in seconds: a day.
-const MOST_SECONDS: u32 = 24 * 60 * 60;
+const MAX_TIMEOUT_SECONDS: u32 = 24 * 60 * 60;
 
 /// How long the name of an agent may be, in bytes.
-const NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// A program and its arguments. No shell is between: each argument is passed as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +103,8 @@ impl Agent {
                 let message = "0 is too little; leave the key out for the default".to_owned();
                 return Err(wrong(".timeout-s", message));
             }
-            Some(seconds) if seconds > MOST_SECONDS => {
-                let message = format!("{seconds} is more than the most, {MOST_SECONDS}");
+            Some(seconds) if seconds > MAX_TIMEOUT_SECONDS => {
+                let message = format!("{seconds} is more than the most, {MAX_TIMEOUT_SECONDS}");
                 return Err(wrong(".timeout-s", message));
             }
             Some(seconds) => Duration::from_secs(seconds.into()),
@@ -162,7 +162,7 @@ impl Agent {
 /// Whether an agent can be called so.
 pub fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !name.is_empty() && name.len() <= NAME && name.chars().all(fits)
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(fits)
 }
 
 #[cfg(test)]

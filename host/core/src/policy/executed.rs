@@ -123,7 +123,8 @@ const SHELL: &str = "a shell runs when it is started, in a home directory";
 /// Which program executes a file of this place, and when; a clause that goes on after "which".
 pub fn executed_by(place: &str) -> Option<&'static str> {
     let could = |name: &str| {
-        name.starts_with(|c: char| c == '.' || !c.is_ascii()) || ENDS.iter().any(|end| end(name))
+        name.starts_with(|c: char| c == '.' || !c.is_ascii())
+            || QUICK_CHECKS.iter().any(|end| end(name))
     };
     if !place.split('/').any(could) {
         return None;
@@ -134,7 +135,7 @@ pub fn executed_by(place: &str) -> Option<&'static str> {
 }
 
 /// Quick looks at names that don't begin with a dot.
-const ENDS: [fn(&str) -> bool; 4] = [
+const QUICK_CHECKS: [fn(&str) -> bool; 4] = [
     |name| name.len() > 15 && ends(name, ".code-workspace"),
     |name| begins(name, "lefthook") || begins(name, "lint-staged.config"),
     |name| begins(name, "mise.") || begins(name, "mcp.json"),

@@ -5,10 +5,10 @@
 use super::scope::folded;
 
 /// How many bytes of `HEAD` git looks at.
-pub const HEAD_SIZE: usize = 255;
+pub const HEAD_BYTES: usize = 255;
 
 /// How the file `.git` of a working tree begins that has its repository elsewhere.
-pub const LEADS_TO: &str = "gitdir:";
+pub const GITFILE_PREFIX: &str = "gitdir:";
 
 /// A name that makes a directory a repository, together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn named_by(config: &str) -> Named {
             ("include" | "includeif", "path") => named.includes.push(value),
             ("core", "hookspath") => named.hooks.push(value),
             ("alias" | "pager", _) => named.words.extend(words(&value)),
-            _ if RUN.contains(&name) => named.words.extend(words(&value)),
+            _ if COMMAND_VARIABLES.contains(&name) => named.words.extend(words(&value)),
             _ => {}
         }
     }
@@ -87,7 +87,7 @@ pub fn named_by(config: &str) -> Named {
 }
 
 /// The last parts of the names of variables whose values git runs.
-const RUN: [&str; 18] = [
+const COMMAND_VARIABLES: [&str; 18] = [
     "alternaterefscommand",
     "askpass",
     "clean",

@@ -61,7 +61,7 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// In seconds.
-const DAY: u64 = 24 * 60 * 60;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 impl Limits {
     /// The limits where nothing is configured.
@@ -211,15 +211,20 @@ pub struct Retention {
 
 impl Retention {
     /// What is kept where nothing is configured.
-    pub const DEFAULT: Self =
-        Self { commits: 1_000, age: Duration::from_secs(30 * DAY), bytes: 1024 * MIB as u64 };
+    pub const DEFAULT: Self = Self {
+        commits: 1_000,
+        age: Duration::from_secs(30 * DAY_SECONDS),
+        bytes: 1024 * MIB as u64,
+    };
 
     /// This with what the operator sets.
     #[must_use]
     pub fn with(self, settings: &HistorySettings) -> Self {
         Self {
             commits: settings.commits.map_or(self.commits, |commits| commits as usize),
-            age: settings.days.map_or(self.age, |days| Duration::from_secs(u64::from(days) * DAY)),
+            age: settings
+                .days
+                .map_or(self.age, |days| Duration::from_secs(u64::from(days) * DAY_SECONDS)),
             bytes: settings.mb.map_or(self.bytes, |mb| u64::from(mb) * MIB as u64),
         }
     }

@@ -156,7 +156,7 @@ impl Policy {
             for text in &layer.ask {
                 policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
                     place: "ask".to_owned(),
-                    message: Pattern::complaint(text),
+                    message: Pattern::invalid_message(text),
                 })?);
             }
             policy.executed = policy.executed.max(layer.executed);

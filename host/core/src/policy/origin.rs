@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use cofferdam_text::shorten;
 
 /// How long the name of a host may be (RFC 1035, section 2.3.4).
-const NAME: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// How long one label of it may be.
-const LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The host of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -186,11 +186,11 @@ fn parse_host(host: &str) -> Result<OriginHost, &'static str> {
     if let Ok(address) = host.parse::<Ipv4Addr>() {
         return Ok(OriginHost::Address(address.into()));
     }
-    if host.is_empty() || host.len() > NAME {
+    if host.is_empty() || host.len() > MAX_HOST_BYTES {
         return Err("a host has a name of 1 to 253 characters");
     }
     let is_label = |label: &str| {
-        (1..=LABEL).contains(&label.len())
+        (1..=MAX_LABEL_BYTES).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
             && !label.starts_with('-')
             && !label.ends_with('-')

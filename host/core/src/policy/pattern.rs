@@ -36,7 +36,7 @@ impl Pattern {
     }
 
     /// What is wrong with a text that is not a valid pattern.
-    pub(super) fn complaint(text: &str) -> String {
+    pub(super) fn invalid_message(text: &str) -> String {
         format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }
 }

@@ -36,7 +36,7 @@ impl Role {
             .tools
             .iter()
             .map(|text| {
-                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::complaint(text)))
+                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::invalid_message(text)))
             })
             .collect::<Result<_, _>>()?;
         let targets = settings.names.values().map(|target| ("names", target));

@@ -10,7 +10,7 @@ use wasmtime::{Engine, Precompiled};
 
 use super::{LoadError, engine};
 use cofferdam_core::policy::Limits;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
 /// The compiled code of one component, in bytes, at most.
 const MAX_CODE: u64 = 1 << 30;
@@ -77,7 +77,7 @@ impl Compiler {
 
 /// What a process says that worked on untrusted input.
 fn inert(words: &str) -> String {
-    shorten(&neutralise(words), WORDS)
+    shorten(&escape_control(words), WORDS)
 }
 
 /// Compiles what stands on standard input, if this process was started to do so.

@@ -18,7 +18,7 @@ pub fn fetch(path: &Path, workspace: &Path) -> Result<Fetched, FetchError> {
     let mut beside = path.into_os_string();
     beside.push(signature::SUFFIX);
     let beside = PathBuf::from(beside);
-    let signature = match read(&beside, signature::MAX) {
+    let signature = match read(&beside, signature::MAX_SIGNATURE_BYTES) {
         Ok(text) => Some(String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()),
         Err(source) if source.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(error(&beside, source)),

@@ -11,7 +11,7 @@ pub async fn fetch(client: &Client, address: &Address) -> Result<Fetched, FetchE
     let bytes = get(client, address, MAX_COMPONENT).await?;
     let bytes = bytes.ok_or_else(|| FetchError::answer(address, "there is nothing (404)"))?;
     let beside = address.beside(signature::SUFFIX);
-    let signature = get(client, &beside, signature::MAX).await?;
+    let signature = get(client, &beside, signature::MAX_SIGNATURE_BYTES).await?;
     let signature = signature.map(|text| String::from_utf8_lossy(&text).into_owned());
     Ok(Fetched { bytes, signature })
 }

@@ -20,10 +20,10 @@ use crate::source::Address;
 use cofferdam_core::policy::{Origin, OriginSettings};
 
 /// How often a request is sent on.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// How long one request takes at most, its whole answer included.
-const LONGEST: Duration = Duration::from_secs(300);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Sends requests.
 #[derive(Default)]
@@ -67,7 +67,7 @@ pub enum ClientError {
     #[error("{0}")]
     Unreachable(String),
     /// It took too long.
-    #[error("{0} took longer than {s} s", s = LONGEST.as_secs())]
+    #[error("{0} took longer than {s} s", s = REQUEST_TIMEOUT.as_secs())]
     TooSlow(Address),
     /// It was sent on to a private address.
     #[error(
@@ -125,11 +125,11 @@ impl Client {
     /// See [`ClientError`].
     pub async fn send(&self, mut request: Request, most: u64) -> Result<Answer, ClientError> {
         let own = request.named.then(|| request.address.origin.clone());
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let origin = &request.address.origin;
             let is_named = own.as_ref() == Some(origin) || self.named.contains(origin);
             let reach = if is_named { Reach::Any } else { Reach::Public };
-            let answer = timeout(LONGEST, self.send_once(&request, most, reach));
+            let answer = timeout(REQUEST_TIMEOUT, self.send_once(&request, most, reach));
             let answer =
                 answer.await.map_err(|_| ClientError::TooSlow(request.address.clone()))??;
             let goes_on = request.method == Method::GET
@@ -153,7 +153,7 @@ impl Client {
             }
             request.address = next;
         }
-        Err(ClientError::Redirect(request.address, format!("more than {REDIRECTS} others")))
+        Err(ClientError::Redirect(request.address, format!("more than {MAX_REDIRECTS} others")))
     }
 
     async fn send_once(

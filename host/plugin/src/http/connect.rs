@@ -22,7 +22,7 @@ use super::{ConnectError, ConnectErrorKind};
 use cofferdam_core::policy::{Origin, OriginHost, OriginSettings};
 
 /// How many addresses of a name are tried.
-const ADDRESSES: usize = 4;
+const MAX_ADDRESSES: usize = 4;
 
 /// Which addresses an origin may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String>
 #[expect(clippy::disallowed_methods, reason = "the home of sockets; the address was looked at")]
 async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in addresses.iter().take(ADDRESSES) {
+    for address in addresses.iter().take(MAX_ADDRESSES) {
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 // Requests are small: waiting for more to send only costs time.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 pub(super) const SECTION: &str = "package-docs";
 
 /// How long it may be, in bytes.
-const MAX: usize = 1 << 20;
+const MAX_SECTION_BYTES: usize = 1 << 20;
 
 /// The versions of the format: functions were bare strings in the first.
 const VERSIONS: [u8; 2] = [0, 1];
@@ -83,8 +83,8 @@ impl Docs {
     /// # Errors
     /// Why not, in words.
     pub(super) fn read(section: &[u8]) -> Result<Self, String> {
-        if section.len() > MAX {
-            return Err(format!("it is larger than {MAX} bytes"));
+        if section.len() > MAX_SECTION_BYTES {
+            return Err(format!("it is larger than {MAX_SECTION_BYTES} bytes"));
         }
         match section.split_first() {
             Some((version, json)) if VERSIONS.contains(version) => {

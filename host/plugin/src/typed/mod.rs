@@ -20,26 +20,25 @@ use wasmparser::component_types::{
 use wasmparser::types::{Types, TypesRef};
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-use super::manifest::{Manifest, Tool, is_name};
-use super::pack::PackError;
+use super::manifest::{Manifest, ManifestError, Tool, is_name};
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
-pub use schema::{MAX_NAME, MAX_TYPES};
+pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
 /// How many functions are looked at. Nobody reads as many tools.
 const MAX_FUNCTIONS: usize = 1_000;
 
 /// How many functions that are left out an error names.
-const NAMED: usize = 5;
+const MAX_NAMED_FUNCTIONS: usize = 5;
 
 /// How long a description may be, in bytes.
-const DESCRIPTION: usize = 4 << 10;
+const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
 /// How long the exported name of a tool may be (see [`Manifest::problems`]).
-const EXPORTED_NAME: usize = 64;
+const MAX_EXPORTED_NAME_BYTES: usize = 64;
 
 /// A manifest that was derived, and what it does not say.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,9 +60,18 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// A component of which no manifest can be made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// A component from which no manifest can be derived.
+#[derive(Debug, thiserror::Error)]
 pub enum TypedError {
+    /// Not WebAssembly, or cut off.
+    #[error("not a WebAssembly component: {0}")]
+    Malformed(String),
+    /// It is made for this host, or exports no function.
+    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
+    NoManifest,
+    /// The derived manifest is invalid.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     /// None of its functions can be a tool.
     #[error("the component has no manifest, and no function that it exports can be a tool: {}", in_words(.0))]
     NoTool(Vec<LeftOut>),
@@ -83,11 +91,11 @@ pub enum TypedError {
 fn in_words(left_out: &[LeftOut]) -> String {
     let mut words: Vec<String> = left_out
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_FUNCTIONS)
         .map(|LeftOut { function, why }| format!("{function} {why}"))
         .collect();
-    if left_out.len() > NAMED {
-        words.push(format!("and {} more", left_out.len() - NAMED));
+    if left_out.len() > MAX_NAMED_FUNCTIONS {
+        words.push(format!("and {} more", left_out.len() - MAX_NAMED_FUNCTIONS));
     }
     words.join("; ")
 }
@@ -131,14 +139,13 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
 /// its repository, is called.
 ///
 /// # Errors
-/// [`PackError::NoManifest`] for a component that is made for this host, or exports no function;
-/// [`PackError::Typed`] for one whose functions can't be tools; [`PackError::Malformed`].
-pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
+/// See [`TypedError`].
+pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let types = types.as_ref();
     let is_ours = |name: &String| name.starts_with("cofferdam:");
     if exports.iter().any(is_ours) {
-        return Err(PackError::NoManifest);
+        return Err(TypedError::NoManifest);
     }
     let name = plugin_name(called)?;
     let docs = sections.get(docs::SECTION).map(|section| Docs::read(section));
@@ -149,10 +156,10 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
     };
     let functions = functions(types, &exports);
     if functions.is_empty() {
-        return Err(PackError::NoManifest);
+        return Err(TypedError::NoManifest);
     }
     if functions.len() > MAX_FUNCTIONS {
-        return Err(TypedError::TooMany.into());
+        return Err(TypedError::TooMany);
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
@@ -176,7 +183,7 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
-        (!text.is_empty()).then(|| shorten(text, DESCRIPTION))
+        (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
     let description = said("description").or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
@@ -287,9 +294,9 @@ impl Function<'_> {
         }
         let name = tool_name(self.interface, self.name)
             .ok_or("has a name that no tool can have".to_owned())?;
-        if plugin.len() + "__".len() + name.len() > EXPORTED_NAME {
+        if plugin.len() + "__".len() + name.len() > MAX_EXPORTED_NAME_BYTES {
             return Err(format!(
-                "would be '{plugin}__{name}' for clients, who take at most {EXPORTED_NAME} characters"
+                "would be '{plugin}__{name}' for clients, who take at most {MAX_EXPORTED_NAME_BYTES} characters"
             ));
         }
         let function = self.types.get(self.id).ok_or("has no type".to_owned())?;
@@ -328,7 +335,7 @@ impl Function<'_> {
             title: words.clone(),
             description: documented.map_or_else(
                 || format!("The function {} of {whose}.", self.name),
-                |docs| shorten(docs.trim(), DESCRIPTION),
+                |docs| shorten(docs.trim(), MAX_DESCRIPTION_BYTES),
             ),
             name,
             effects: Files::None,
@@ -385,9 +392,9 @@ struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    fn read(component: &'a [u8]) -> Result<Self, PackError> {
+    fn read(component: &'a [u8]) -> Result<Self, TypedError> {
         let malformed =
-            |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
+            |error: wasmparser::BinaryReaderError| TypedError::Malformed(error.to_string());
         // Whatever the engine does not take, it refuses itself, and says what it is.
         let mut validator = Validator::new_with_features(WasmFeatures::all());
         let (mut imports, mut exports) = (Vec::new(), Vec::new());
@@ -420,7 +427,7 @@ impl<'a> Component<'a> {
                 }
             }
         }
-        Err(PackError::Malformed("it is cut off".to_owned()))
+        Err(TypedError::Malformed("it is cut off".to_owned()))
     }
 }
 

@@ -13,23 +13,23 @@ use cofferdam_text::shorten;
 
 /// How deep types may nest. A level of types is at most four levels of a schema, and JSON has
 /// at most 127 of them.
-const DEPTH: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// The same for all functions of a component.
-const MAX_ALL: usize = 20_000;
+const MAX_COMPONENT_TYPES: usize = 20_000;
 
 /// The largest 32-bit number in as few digits as tell it from others.
 const MAX_F32: f64 = 3.402_823_5e38;
 
 /// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for
 /// each value.
-pub const MAX_NAME: usize = 100;
+pub const MAX_NAME_BYTES: usize = 100;
 
 /// How many types, fields and cases a function may speak of, each counted as often as it is used.
 pub const MAX_TYPES: usize = 2_000;
 
 /// How long what is said of a field may be, in bytes.
-const DESCRIPTION: usize = 1 << 10;
+const MAX_DESCRIPTION_BYTES: usize = 1 << 10;
 
 /// Makes schemas of types.
 pub(super) struct Schemas<'a> {
@@ -44,7 +44,7 @@ impl<'a> Schemas<'a> {
         types: TypesRef<'a>,
         docs: HashMap<ComponentDefinedTypeId, &'a TypeDocs>,
     ) -> Self {
-        Self { types, docs, left: MAX_ALL, left_in_function: MAX_TYPES }
+        Self { types, docs, left: MAX_COMPONENT_TYPES, left_in_function: MAX_TYPES }
     }
 
     /// Another function begins.
@@ -85,8 +85,8 @@ impl<'a> Schemas<'a> {
     }
 
     fn at(&mut self, ty: &ComponentValType, depth: usize) -> Result<Value, String> {
-        if depth == DEPTH {
-            return Err(format!("types that nest deeper than {DEPTH}"));
+        if depth == MAX_DEPTH {
+            return Err(format!("types that nest deeper than {MAX_DEPTH}"));
         }
         self.spend(1)?;
         let defined = match ty {
@@ -108,8 +108,8 @@ impl<'a> Schemas<'a> {
     /// Counts names, none of which may be long.
     pub(super) fn name<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
         for name in names {
-            if name.len() > MAX_NAME {
-                return Err(format!("names of more than {MAX_NAME} characters"));
+            if name.len() > MAX_NAME_BYTES {
+                return Err(format!("names of more than {MAX_NAME_BYTES} characters"));
             }
             self.spend(1)?;
         }
@@ -279,6 +279,6 @@ fn describe(schema: &mut Value, text: &str) {
     if let Some(fields) = schema.as_object_mut()
         && !text.is_empty()
     {
-        fields.insert("description".to_owned(), shorten(text, DESCRIPTION).into());
+        fields.insert("description".to_owned(), shorten(text, MAX_DESCRIPTION_BYTES).into());
     }
 }

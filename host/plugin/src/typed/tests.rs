@@ -315,10 +315,10 @@ fn what_is_no_typed_component_has_no_manifest() {
            (export "cofferdam:tool/tools@0.1.0" (instance $i)) (export "g" (func $f)))"#,
     ] {
         let error = derive_text(text).unwrap_err();
-        assert_eq!(error, PackError::NoManifest.to_string(), "{text}");
+        assert_eq!(error, TypedError::NoManifest.to_string(), "{text}");
     }
     for bytes in [&b""[..], b"\0asm\x0d\0\x01\0\x07\xff", &[0xde; 100]] {
-        assert!(matches!(derive(bytes, "x"), Err(PackError::Malformed(_))));
+        assert!(matches!(derive(bytes, "x"), Err(TypedError::Malformed(_))));
     }
     let whole = wat::parse_str(ADDER).unwrap();
     // Without its last sections it may be a component as well.
@@ -392,7 +392,7 @@ fn comments_that_cant_be_read_are_said_to_be() {
     let long = json!({"interfaces": {"add": {"funcs": {"add": "x".repeat(100_000)}}}});
     let section = [&b"\x01"[..], long.to_string().as_bytes()].concat();
     let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder").unwrap();
-    assert!(derived.manifest.tools[0].description.len() <= DESCRIPTION + "...".len());
+    assert!(derived.manifest.tools[0].description.len() <= MAX_DESCRIPTION_BYTES + "...".len());
 }
 
 /// What is large for nothing costs little and is refused.

@@ -14,24 +14,23 @@ use wasmparser::component_types::{
 use wasmparser::types::TypesRef;
 
 use super::docs::{self, Docs};
-use super::{Component, short};
-use crate::pack::PackError;
+use super::{Component, TypedError, short};
 use cofferdam_text::shorten;
 
 /// How deep types without names may nest.
-const DEPTH: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// How many types are written.
 const MAX_TYPES: usize = 20_000;
 
 /// What stands for everything beyond.
-const REST: &str = "/* ... */";
+const ELLIPSIS: &str = "/* ... */";
 
 /// The WIT of a component.
 ///
 /// # Errors
-/// [`PackError::Malformed`].
-pub fn text(component: &[u8]) -> Result<String, PackError> {
+/// [`TypedError::Malformed`].
+pub fn text(component: &[u8]) -> Result<String, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let docs = sections.get(docs::SECTION).and_then(|section| Docs::read(section).ok());
     let docs = docs.unwrap_or_default();
@@ -111,7 +110,7 @@ impl Writer<'_> {
                     }
                     ComponentEntityType::Type { .. } => self.ty("  ", None, name, item, None),
                     _ => {
-                        let _ = writeln!(self.text, "  {verb} {name}: {REST};");
+                        let _ = writeln!(self.text, "  {verb} {name}: {ELLIPSIS};");
                     }
                 }
             }
@@ -272,7 +271,7 @@ impl Writer<'_> {
 
     /// Parameters and result. A method's first parameter is its resource.
     fn function(&mut self, id: ComponentFuncTypeId, is_method: bool) -> String {
-        let Some(function) = self.types.get(id) else { return REST.to_owned() };
+        let Some(function) = self.types.get(id) else { return ELLIPSIS.to_owned() };
         let parameters = function.params.iter().skip(usize::from(is_method));
         let parameters: Vec<String> =
             parameters.map(|(name, ty)| format!("{name}: {}", self.value(ty, 0))).collect();
@@ -298,12 +297,12 @@ impl Writer<'_> {
                 if let Some((_, name)) = self.name_of(*id) {
                     return name.clone();
                 }
-                if depth == DEPTH || self.left == 0 {
-                    return REST.to_owned();
+                if depth == MAX_DEPTH || self.left == 0 {
+                    return ELLIPSIS.to_owned();
                 }
                 self.left -= 1;
                 let structure = self.types.get(*id).map(|ty| self.structure(ty, depth + 1));
-                structure.unwrap_or_else(|| REST.to_owned())
+                structure.unwrap_or_else(|| ELLIPSIS.to_owned())
             }
         }
     }
@@ -346,17 +345,17 @@ impl Writer<'_> {
             ComponentDefinedType::Record(_)
             | ComponentDefinedType::Variant(_)
             | ComponentDefinedType::Flags(_)
-            | ComponentDefinedType::Enum(_) => REST.to_owned(),
+            | ComponentDefinedType::Enum(_) => ELLIPSIS.to_owned(),
         }
     }
 
     fn resource_name(&self, id: ResourceId) -> String {
-        self.resources.get(&id).map_or_else(|| REST.to_owned(), |(_, name)| name.clone())
+        self.resources.get(&id).map_or_else(|| ELLIPSIS.to_owned(), |(_, name)| name.clone())
     }
 
     fn comment(&mut self, indent: &str, text: Option<&str>) {
         for line in text
-            .map(|text| shorten(text.trim(), super::DESCRIPTION))
+            .map(|text| shorten(text.trim(), super::MAX_DESCRIPTION_BYTES))
             .iter()
             .flat_map(|text| text.lines())
         {

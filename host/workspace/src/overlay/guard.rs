@@ -17,7 +17,7 @@ use super::super::ExecutedFile;
 use super::super::disk::{self, Listed, Spot};
 use super::super::path::{MAX_PATH, join, link_target};
 use super::{Entry, Found, Overlay, Savepoint};
-use cofferdam_core::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
+use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
 use cofferdam_core::policy::{executed_by, protected};
 
 /// The largest file of git's configuration that is looked at, in bytes.
@@ -258,9 +258,9 @@ impl Overlay {
             FileType::Symlink => {
                 self.read_link(place).map_or(true, |target| git::is_head_link(&target))
             }
-            FileType::RegularFile => {
-                self.content(place, HEAD_SIZE as u64).map_or(true, |content| git::is_head(&content))
-            }
+            FileType::RegularFile => self
+                .content(place, HEAD_BYTES as u64)
+                .map_or(true, |content| git::is_head(&content)),
             _ => false,
         }
     }
@@ -312,7 +312,7 @@ impl Overlay {
             FileType::Symlink => self.resolve("", &git, true).ok(),
             _ => self
                 .text(&git, MAX_PATH as u64)
-                .and_then(|text| self.named(directory, text.strip_prefix(LEADS_TO)?.trim())),
+                .and_then(|text| self.named(directory, text.strip_prefix(GITFILE_PREFIX)?.trim())),
         };
         // It leads out of the workspace: nothing here can be changed by a call.
         let Some(repository) = repository else { return Some(Control::default()) };

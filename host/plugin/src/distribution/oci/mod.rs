@@ -61,7 +61,7 @@ pub struct Artifact<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+struct ImageManifest {
     #[serde(default)]
     layers: Vec<Descriptor>,
 }
@@ -103,7 +103,7 @@ pub async fn pull(
     if let Version::Digest(wanted) = reference.version {
         check(reference, &answer, wanted)?;
     }
-    let manifest: Manifest = serde_json::from_slice(&answer)
+    let manifest: ImageManifest = serde_json::from_slice(&answer)
         .map_err(|error| FetchError::answer(reference, format!("its manifest: {error}")))?;
     let [layer] = manifest.layers.as_slice() else {
         let why = format!("{} layers, where a plugin is one", manifest.layers.len());

@@ -13,10 +13,10 @@ use super::{Credentials, FetchError, MAX_ANSWER};
 use crate::http::{Answer, Client, Request};
 use crate::source::{Address, Reference};
 use cofferdam_core::policy::Origin;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
 /// How much of what a registry says about a refusal is shown, in bytes.
-const WORDS: usize = 300;
+const MAX_ERROR_BYTES: usize = 300;
 
 /// Who a person is to a registry, and where that may be said besides the registry itself.
 pub struct Login {
@@ -27,7 +27,7 @@ pub struct Login {
 }
 
 /// Registries that are known to have their tokens given by another origin.
-const TOKENS: [(&str, &str); 3] = [
+const TOKEN_ORIGINS: [(&str, &str); 3] = [
     ("registry-1.docker.io", "https://auth.docker.io"),
     ("index.docker.io", "https://auth.docker.io"),
     ("registry.gitlab.com", "https://gitlab.com"),
@@ -35,7 +35,7 @@ const TOKENS: [(&str, &str); 3] = [
 
 /// The origin that is known to give a registry's tokens.
 pub fn tokens(registry: &str) -> Option<Origin> {
-    let (_, origin) = TOKENS.iter().find(|(name, _)| *name == registry)?;
+    let (_, origin) = TOKEN_ORIGINS.iter().find(|(name, _)| *name == registry)?;
     origin.parse().ok()
 }
 
@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
             ),
             status => format!(
                 "the registry answers {status}: {}",
-                shorten(&neutralise(&String::from_utf8_lossy(&answer.body)), WORDS)
+                shorten(&escape_control(&String::from_utf8_lossy(&answer.body)), MAX_ERROR_BYTES)
             ),
         };
         Err(FetchError::answer(self.reference, why))
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_tokens_of_known_registries_are_given_by_one_origin() {
-        for (registry, origin) in TOKENS {
+        for (registry, origin) in TOKEN_ORIGINS {
             assert_eq!(tokens(registry).map(|found| found.to_string()).as_deref(), Some(origin));
         }
         assert_eq!(tokens("ghcr.io"), None);
