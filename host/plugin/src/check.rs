@@ -164,33 +164,8 @@ pub fn manifest_file(path: &Path) -> Checked {
         findings.push(Finding::error(Place { line, ..place.clone() }, error.message(), cure));
     }
     let mut packed = document;
-    for (index, tool) in tools(&mut packed).enumerate() {
-        for which in ["input", "output", "failure"] {
-            let Some(name) = tool[which].as_str() else { continue };
-            let file = path.parent().unwrap_or(Path::new(".")).join(name);
-            match read_schema(&file) {
-                Ok(schema) => {
-                    findings.extend(schema_findings(
-                        &schema,
-                        which,
-                        &Place::file(file.display().to_string()),
-                    ));
-                    tool[which] = schema;
-                }
-                Err(ReadError::Unreadable(why)) => {
-                    let problem = format!("the schema {name} can't be read: {why}");
-                    let cure = "name a JSON Schema file relative to the manifest, and write it";
-                    let pointer = format!("/tools/{index}/{which}");
-                    findings.push(Finding::error(place.below(&pointer), problem, cure));
-                }
-                Err(ReadError::Malformed(error)) => {
-                    let file = Place::file(file.display().to_string());
-                    let place = Place { line: Some(error.line()), ..file };
-                    findings.push(Finding::error(place, error.to_string(), "correct the JSON"));
-                }
-            }
-        }
-    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    findings.extend(insert_schemas(&mut packed, directory, &place));
     let mut checked = Checked { findings, manifest: None };
     checked.meaning(packed, &place);
     for finding in &mut checked.findings {
@@ -200,6 +175,35 @@ pub fn manifest_file(path: &Path) -> Checked {
         }
     }
     checked
+}
+
+/// Replaces the names of schema files in a manifest by the schemas; returns what is wrong with them.
+fn insert_schemas(manifest: &mut Value, directory: &Path, place: &Place) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, tool) in tools(manifest).enumerate() {
+        for which in ["input", "output", "failure"] {
+            let Some(name) = tool[which].as_str() else { continue };
+            let path = directory.join(name);
+            let file = Place::file(path.display().to_string());
+            match read_schema(&path) {
+                Ok(schema) => {
+                    findings.extend(schema_findings(&schema, which, &file));
+                    tool[which] = schema;
+                }
+                Err(ReadError::Unreadable(why)) => {
+                    let problem = format!("the schema {name} can't be read: {why}");
+                    let cure = "name a JSON Schema file relative to the manifest, and write it";
+                    let pointer = format!("/tools/{index}/{which}");
+                    findings.push(Finding::error(place.below(&pointer), problem, cure));
+                }
+                Err(ReadError::Malformed(error)) => {
+                    let place = Place { line: Some(error.line()), ..file };
+                    findings.push(Finding::error(place, error.to_string(), "correct the JSON"));
+                }
+            }
+        }
+    }
+    findings
 }
 
 /// Checks the manifest that a component holds, called `file` in what is found, and whether its

@@ -119,44 +119,52 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     if file.fields.get_ref().is_empty() {
         return Err(at(file.fields.span(), "fields: expected at least one".to_owned()));
     }
-    let mut fields: Vec<Field> = Vec::new();
-    for spanned in file.fields.into_inner() {
-        let span = spanned.span();
-        let field = field(spanned.into_inner()).map_err(|message| at(span.clone(), message))?;
-        if fields.iter().any(|other| other.name == field.name) {
-            return Err(at(span, format!("fields: '{}' stands here twice", field.name)));
-        }
-        fields.push(field);
-    }
-    let span = file.next.span();
-    let rules: Vec<(Range<usize>, Rule)> = file
-        .next
-        .into_inner()
-        .into_iter()
-        .map(|spanned| {
-            let span = spanned.span();
-            let RuleFile { when, then, reason } = spanned.into_inner();
-            (span, Rule { when, then, reason })
-        })
-        .collect();
-    for (span, rule) in &rules {
-        conditions(rule, &fields).map_err(|message| at(span.clone(), message))?;
-    }
-    if !rules.last().is_some_and(|(_, rule)| rule.when.is_empty()) {
-        let message = "next: expected a last rule without `when`, for everything else".to_owned();
-        return Err(at(rules.last().map_or(span, |(span, _)| span.clone()), message));
-    }
+    let fields = fields(file.fields.into_inner()).map_err(|(span, message)| at(span, message))?;
+    let next = rules(file.next, &fields).map_err(|(span, message)| at(span, message))?;
     Ok(Contract {
         agent: file.agent.into_inner(),
         purpose: file.purpose,
         opening: file.opening,
         rounds: file.rounds.map(Spanned::into_inner),
         fields,
-        next: rules.into_iter().map(|(_, rule)| rule).collect(),
+        next,
     })
 }
 
-/// A field that makes sense.
+/// A message and the part of the file that it is about.
+type Misplaced = (Range<usize>, String);
+
+fn fields(files: Vec<Spanned<FieldFile>>) -> Result<Vec<Field>, Misplaced> {
+    let mut fields: Vec<Field> = Vec::new();
+    for spanned in files {
+        let span = spanned.span();
+        let field = field(spanned.into_inner()).map_err(|message| (span.clone(), message))?;
+        if fields.iter().any(|other| other.name == field.name) {
+            return Err((span, format!("fields: '{}' stands here twice", field.name)));
+        }
+        fields.push(field);
+    }
+    Ok(fields)
+}
+
+fn rules(files: Spanned<Vec<Spanned<RuleFile>>>, fields: &[Field]) -> Result<Vec<Rule>, Misplaced> {
+    let mut last = files.span();
+    let mut rules: Vec<Rule> = Vec::new();
+    for spanned in files.into_inner() {
+        last = spanned.span();
+        let RuleFile { when, then, reason } = spanned.into_inner();
+        let rule = Rule { when, then, reason };
+        conditions(&rule, fields).map_err(|message| (last.clone(), message))?;
+        rules.push(rule);
+    }
+    if !rules.last().is_some_and(|rule| rule.when.is_empty()) {
+        let message = "next: expected a last rule without `when`, for everything else".to_owned();
+        return Err((last, message));
+    }
+    Ok(rules)
+}
+
+/// Checks a field.
 fn field(file: FieldFile) -> Result<Field, String> {
     let name = file.name;
     let wrong = |message: &str| Err(format!("field '{name}': {message}"));

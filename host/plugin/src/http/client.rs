@@ -86,8 +86,12 @@ pub enum ClientError {
 impl Request {
     /// A request for the content of an address.
     pub fn get(address: Address) -> Self {
-        let (headers, body) = (Vec::new(), Bytes::new());
-        Self { method: Method::GET, address, headers, body, named: true }
+        Self::new(Method::GET, address)
+    }
+
+    /// A request without headers or a body, to an origin that the user named.
+    pub fn new(method: Method, address: Address) -> Self {
+        Self { method, address, headers: Vec::new(), body: Bytes::new(), named: true }
     }
 
     /// The same with one more header.

@@ -163,23 +163,11 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
-    let mut tools = BTreeMap::<String, (String, Tool)>::new();
-    let mut left_out = Vec::new();
-    for function in &functions {
-        match function.tool(&name, &docs, &mut schemas) {
-            Err(why) => left_out.push(LeftOut { function: function.to_string(), why }),
-            Ok(tool) => {
-                let tool = Tool { effects: requests.files, ..tool };
-                let clash = tools.insert(tool.name.clone(), (function.to_string(), tool));
-                if let Some((other, Tool { name, .. })) = clash {
-                    return Err(TypedError::Clash(other, function.to_string(), name).into());
-                }
-            }
-        }
-    }
-    if tools.is_empty() {
-        return Err(TypedError::NoTool(left_out).into());
-    }
+    let tool = |function: &Function<'_>| {
+        let tool = function.tool(&name, &docs, &mut schemas)?;
+        Ok(Tool { effects: requests.files, ..tool })
+    };
+    let (tools, left_out) = tools(&functions, tool)?;
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
@@ -187,7 +175,7 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     };
     let description = said("description").or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
-        let names: Vec<&str> = tools.keys().map(String::as_str).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         shorten(&format!("A component that exports {}.", names.join(", ")), 200)
     });
     let manifest = Manifest {
@@ -201,11 +189,35 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
         requests,
         as_granted: true,
         limits: LimitSettings::default(),
-        tools: tools.into_values().map(|(_, tool)| tool).collect(),
+        tools,
         backends: Vec::new(),
     };
     manifest.check()?;
     Ok(Derived { manifest, left_out, unread })
+}
+
+/// The functions as tools, by name, and those that can't be tools.
+fn tools(
+    functions: &[Function<'_>],
+    mut tool: impl FnMut(&Function<'_>) -> Result<Tool, String>,
+) -> Result<(Vec<Tool>, Vec<LeftOut>), TypedError> {
+    let mut tools = BTreeMap::<String, (String, Tool)>::new();
+    let mut left_out = Vec::new();
+    for function in functions {
+        match tool(function) {
+            Err(why) => left_out.push(LeftOut { function: function.to_string(), why }),
+            Ok(tool) => {
+                let clash = tools.insert(tool.name.clone(), (function.to_string(), tool));
+                if let Some((other, Tool { name, .. })) = clash {
+                    return Err(TypedError::Clash(other, function.to_string(), name));
+                }
+            }
+        }
+    }
+    if tools.is_empty() {
+        return Err(TypedError::NoTool(left_out));
+    }
+    Ok((tools.into_values().map(|(_, tool)| tool).collect(), left_out))
 }
 
 /// What its imports ask for, as far as they can say it. Everything else needs a manifest.
@@ -281,17 +293,22 @@ fn functions<'a>(types: TypesRef<'a>, exports: &'a [String]) -> Vec<Function<'a>
 }
 
 impl Function<'_> {
+    fn check(&self) -> Result<(), String> {
+        let why = if self.interface.is_some_and(|name| name.starts_with("wasi:cli/run@")) {
+            "is a command, which has no types but arguments and streams"
+        } else if self.interface == Some("exports") && self.name == "init" {
+            "is for componentize-py, when it builds the component"
+        } else if self.name.contains('[') {
+            "belongs to a resource, which would not outlive a call"
+        } else {
+            return Ok(());
+        };
+        Err(why.to_owned())
+    }
+
     /// The function as a tool of the plugin, or why it can't be one.
     fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
-        if self.interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@")) {
-            return Err("is a command, which has no types but arguments and streams".to_owned());
-        }
-        if self.interface == Some("exports") && self.name == "init" {
-            return Err("is for componentize-py, when it builds the component".to_owned());
-        }
-        if self.name.contains('[') {
-            return Err("belongs to a resource, which would not outlive a call".to_owned());
-        }
+        self.check()?;
         let name = tool_name(self.interface, self.name)
             .ok_or("has a name that no tool can have".to_owned())?;
         if plugin.len() + "__".len() + name.len() > MAX_EXPORTED_NAME_BYTES {

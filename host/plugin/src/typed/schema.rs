@@ -5,7 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use wasmparser::PrimitiveValType as Primitive;
-use wasmparser::component_types::{ComponentDefinedType, ComponentDefinedTypeId, ComponentValType};
+use wasmparser::component_types::{
+    ComponentDefinedType, ComponentDefinedTypeId, ComponentValType, RecordType, VariantType,
+};
 use wasmparser::types::TypesRef;
 
 use super::docs::TypeDocs;
@@ -129,43 +131,10 @@ impl<'a> Schemas<'a> {
         docs: Option<&TypeDocs>,
         depth: usize,
     ) -> Result<Value, String> {
-        let item = |name: &str| docs.and_then(|docs| docs.items.get(name));
         Ok(match ty {
             ComponentDefinedType::Primitive(primitive) => self::primitive(*primitive)?,
-            ComponentDefinedType::Record(record) => {
-                self.name(record.fields.keys().map(|name| name.as_str()))?;
-                let mut properties = Map::new();
-                let mut required = Vec::new();
-                for (name, ty) in &record.fields {
-                    let mut schema = self.at(ty, depth)?;
-                    if let Some(text) = item(name.as_str()) {
-                        describe(&mut schema, text);
-                    }
-                    properties.insert(name.to_string(), schema);
-                    if !self.is_option(ty) {
-                        required.push(json!(name.as_str()));
-                    }
-                }
-                object(properties, required)
-            }
-            ComponentDefinedType::Variant(variant) => {
-                self.name(variant.cases.keys().map(|name| name.as_str()))?;
-                let mut cases = Vec::new();
-                for (name, case) in &variant.cases {
-                    let mut tag = json!({ "const": name.as_str() });
-                    if let Some(text) = item(name.as_str()) {
-                        describe(&mut tag, text);
-                    }
-                    let mut properties = Map::from_iter([("tag".to_owned(), tag)]);
-                    let mut required = vec![json!("tag")];
-                    if let Some(ty) = &case.ty {
-                        properties.insert("value".to_owned(), self.at(ty, depth)?);
-                        required.push(json!("value"));
-                    }
-                    cases.push(object(properties, required));
-                }
-                json!({ "oneOf": cases })
-            }
+            ComponentDefinedType::Record(record) => self.record(record, docs, depth)?,
+            ComponentDefinedType::Variant(variant) => self.variant(variant, docs, depth)?,
             ComponentDefinedType::Enum(names) => {
                 self.name(names.iter().map(|name| name.as_str()))?;
                 json!({ "type": "string", "enum": names.iter().map(|name| name.as_str()).collect::<Vec<_>>() })
@@ -208,6 +177,52 @@ impl<'a> Schemas<'a> {
                 return Err("a type that this engine does not have".to_owned());
             }
         })
+    }
+
+    fn record(
+        &mut self,
+        record: &RecordType,
+        docs: Option<&TypeDocs>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        self.name(record.fields.keys().map(|name| name.as_str()))?;
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (name, ty) in &record.fields {
+            let mut schema = self.at(ty, depth)?;
+            if let Some(text) = docs.and_then(|docs| docs.items.get(name.as_str())) {
+                describe(&mut schema, text);
+            }
+            properties.insert(name.to_string(), schema);
+            if !self.is_option(ty) {
+                required.push(json!(name.as_str()));
+            }
+        }
+        Ok(object(properties, required))
+    }
+
+    fn variant(
+        &mut self,
+        variant: &VariantType,
+        docs: Option<&TypeDocs>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        self.name(variant.cases.keys().map(|name| name.as_str()))?;
+        let mut cases = Vec::new();
+        for (name, case) in &variant.cases {
+            let mut tag = json!({ "const": name.as_str() });
+            if let Some(text) = docs.and_then(|docs| docs.items.get(name.as_str())) {
+                describe(&mut tag, text);
+            }
+            let mut properties = Map::from_iter([("tag".to_owned(), tag)]);
+            let mut required = vec![json!("tag")];
+            if let Some(ty) = &case.ty {
+                properties.insert("value".to_owned(), self.at(ty, depth)?);
+                required.push(json!("value"));
+            }
+            cases.push(object(properties, required));
+        }
+        Ok(json!({ "oneOf": cases }))
     }
 
     fn is_byte(&self, ty: &ComponentValType) -> bool {

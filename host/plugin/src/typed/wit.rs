@@ -108,7 +108,7 @@ impl Writer<'_> {
                     ComponentEntityType::Instance(_) => {
                         let _ = writeln!(self.text, "  {verb} {name};");
                     }
-                    ComponentEntityType::Type { .. } => self.ty("  ", None, name, item, None),
+                    ComponentEntityType::Type { .. } => self.ty("  ", name, item, None),
                     _ => {
                         let _ = writeln!(self.text, "  {verb} {name}: {ELLIPSIS};");
                     }
@@ -152,7 +152,7 @@ impl Writer<'_> {
                     let _ = writeln!(self.text, "{inside}{name}: func{signature};");
                 }
                 ComponentEntityType::Type { .. } => {
-                    self.ty(&inside, Some(id), name, item, Some(instance));
+                    self.ty(&inside, name, item, Some((id, instance)));
                 }
                 _ => {}
             }
@@ -167,11 +167,11 @@ impl Writer<'_> {
     fn ty(
         &mut self,
         indent: &str,
-        interface: Option<&str>,
         name: &str,
         item: &ComponentItem,
-        instance: Option<&ComponentInstanceType>,
+        within: Option<(&str, &ComponentInstanceType)>,
     ) {
+        let (interface, instance) = within.unzip();
         let ComponentEntityType::Type { created, referenced } = item.ty else { return };
         let elsewhere = match (created, referenced) {
             (ComponentAnyTypeId::Resource(id), _) => self.resources.get(&id.resource()),

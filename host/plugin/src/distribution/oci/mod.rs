@@ -12,18 +12,18 @@ mod session;
 
 use std::collections::BTreeMap;
 
-use hyper::header::{self, HeaderName};
+use hyper::header;
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
-use session::Session;
 pub use session::{Login, tokens};
+use session::{MAX_ANSWER, Session};
 
 use super::{FetchError, Fetched};
 use crate::digest::Digest;
-use crate::http::Client;
+use crate::http::{Client, Request};
 use crate::registry::MAX_COMPONENT;
 use crate::source::{Reference, Version};
 
@@ -36,9 +36,6 @@ const SIGNATURE: &str = "cofferdam.minisig";
 
 /// How large a manifest may be, in bytes (distribution-spec, "Pushing Manifests").
 const MAX_MANIFEST: u64 = 4 << 20;
-
-/// How large an answer about an upload may be, in bytes.
-const MAX_ANSWER: u64 = 64 << 10;
 
 /// What is published.
 #[derive(Debug, Clone, Copy)]
@@ -175,9 +172,8 @@ pub async fn push(
     .map_err(|error| FetchError::answer(reference, error))?;
     let digest = Digest::of(&manifest);
     let place = session.address(&format!("manifests/{tag}"))?;
-    let content_type = [(header::CONTENT_TYPE, MANIFEST.to_owned())];
-    let answer =
-        session.send(Method::PUT, place, &content_type, manifest.into(), MAX_ANSWER).await?;
+    let request = Request { body: manifest.into(), ..Request::new(Method::PUT, place) };
+    let answer = session.send(request.with(header::CONTENT_TYPE, MANIFEST), MAX_ANSWER).await?;
     session.expect(&answer, StatusCode::CREATED)?;
     Ok(digest)
 }
@@ -188,16 +184,14 @@ async fn upload(
     reference: &Reference,
     content: &[u8],
 ) -> Result<(), FetchError> {
-    const NONE: &[(HeaderName, String)] = &[];
     let digest = Digest::of(content);
     let place = session.address(&format!("blobs/{digest}"))?;
-    let known = session.send(Method::HEAD, place, NONE, Default::default(), MAX_ANSWER).await?;
+    let known = session.send(Request::new(Method::HEAD, place), MAX_ANSWER).await?;
     if known.status == StatusCode::OK {
         return Ok(());
     }
     let place = session.address("blobs/uploads/")?;
-    let begun =
-        session.send(Method::POST, place.clone(), NONE, Default::default(), MAX_ANSWER).await?;
+    let begun = session.send(Request::new(Method::POST, place.clone()), MAX_ANSWER).await?;
     session.expect(&begun, StatusCode::ACCEPTED)?;
     let location = begun.header(header::LOCATION).and_then(|location| place.join(location));
     let mut location = location
@@ -205,8 +199,9 @@ async fn upload(
         .ok_or_else(|| FetchError::answer(reference, "it takes uploads at no place of its own"))?;
     let separator = if location.path.contains('?') { '&' } else { '?' };
     location.path.push_str(&format!("{separator}digest={digest}"));
-    let content_type = [(header::CONTENT_TYPE, "application/octet-stream".to_owned())];
-    let content = bytes::Bytes::copy_from_slice(content);
-    let answer = session.send(Method::PUT, location, &content_type, content, MAX_ANSWER).await?;
+    let body = bytes::Bytes::copy_from_slice(content);
+    let request = Request { body, ..Request::new(Method::PUT, location) };
+    let request = request.with(header::CONTENT_TYPE, "application/octet-stream");
+    let answer = session.send(request, MAX_ANSWER).await?;
     session.expect(&answer, StatusCode::CREATED)
 }

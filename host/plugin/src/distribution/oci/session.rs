@@ -4,16 +4,19 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{self, HeaderName};
-use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::{Credentials, FetchError, MAX_ANSWER};
+use super::credentials::Credentials;
+use crate::distribution::FetchError;
 use crate::http::{Answer, Client, Request};
 use crate::source::{Address, Reference};
 use cofferdam_core::policy::Origin;
 use cofferdam_text::{escape_control, shorten};
+
+/// How large an answer may be that is not content, in bytes.
+pub const MAX_ANSWER: u64 = 64 << 10;
 
 /// How much of what a registry says about a refusal is shown, in bytes.
 const MAX_ERROR_BYTES: usize = 300;
@@ -79,22 +82,15 @@ impl<'a> Session<'a> {
         headers: &[(HeaderName, String)],
         most: u64,
     ) -> Result<Vec<u8>, FetchError> {
-        let place = self.address(path)?;
-        let answer = self.send(Method::GET, place, headers, Bytes::new(), most).await?;
+        let mut request = Request::get(self.address(path)?);
+        request.headers = headers.to_vec();
+        let answer = self.send(request, most).await?;
         self.expect(&answer, StatusCode::OK)?;
         Ok(answer.body.into())
     }
 
     /// Sends a request; where the registry wants to know who asks, once more, saying so.
-    pub async fn send(
-        &mut self,
-        method: Method,
-        address: Address,
-        headers: &[(HeaderName, String)],
-        body: Bytes,
-        most: u64,
-    ) -> Result<Answer, FetchError> {
-        let request = Request { method, address, headers: headers.to_vec(), body, named: true };
+    pub async fn send(&mut self, request: Request, most: u64) -> Result<Answer, FetchError> {
         let answer = self.client.send(self.authorized(request.clone()), most).await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
             return Ok(answer);
