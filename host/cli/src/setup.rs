@@ -256,7 +256,7 @@ pub fn config_under(
              or use --trust-workspace for this run"
         )));
     }
-    let name = role.name().to_owned();
+    let name = role.name().to_string();
     Ok((config_with(global, workers, Some(role))?, Some(name)))
 }
 

@@ -4,6 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`name`] | the names of tools and roles |
 //! | [`outcome`] | how calls end |
 //! | [`schema`] | JSON Schemas: compiling, checking, explaining |
 //! | [`envelope`] | text to calls, results back to text |
@@ -14,6 +15,7 @@
 pub mod contract;
 pub mod definition;
 pub mod envelope;
+pub mod name;
 pub mod outcome;
 pub mod policy;
 mod response;

@@ -83,7 +83,7 @@ fn name(registry: &Registry, entry: &ToolEntry, role: Option<&Role>) -> String {
     let exported = entry.exported_name();
     let Some(role) = role else { return exported };
     let qualified = entry.qualified_name();
-    let words = role.names().filter(|(_, target)| *target == qualified).map(|(word, _)| word);
+    let words = role.names().filter(|(_, target)| **target == qualified).map(|(word, _)| word);
     words
         .chain([entry.tool().name.as_str()])
         .filter(|word| is_name(word))

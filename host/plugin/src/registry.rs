@@ -11,6 +11,7 @@ use super::lock::packages;
 use super::manifest::{Backend, Manifest, Tool};
 use super::pack::{self, PackError};
 use super::store::Pinned;
+use cofferdam_core::name::ToolName;
 use cofferdam_core::policy::{BackendKind, Role, Subject};
 use cofferdam_core::schema::{Schema, nearest};
 
@@ -51,9 +52,9 @@ impl ToolEntry {
         &self.plugin.manifest.tools[self.index]
     }
 
-    /// `plugin.tool`.
-    pub fn qualified_name(&self) -> String {
-        format!("{}.{}", self.plugin.manifest.name, self.tool().name)
+    /// The qualified name of the tool.
+    pub fn qualified_name(&self) -> ToolName {
+        ToolName::new(&self.plugin.manifest.name, &self.tool().name)
     }
 
     /// The qualified name with characters that every client of a model takes.
@@ -165,7 +166,7 @@ pub enum RegistryError {
     },
     /// A tool's schema is not a JSON Schema.
     #[error("the tool '{0}': {1}")]
-    Schema(String, String),
+    Schema(ToolName, String),
 }
 
 /// Why a name means no tool.
@@ -174,14 +175,14 @@ pub enum Unresolved {
     /// There is none of that name; the nearest one, if any is near.
     Unknown(Option<String>),
     /// Several plugins have one: their qualified names.
-    Ambiguous(Vec<String>),
+    Ambiguous(Vec<ToolName>),
 }
 
 /// All plugins and their tools.
 #[derive(Default)]
 pub struct Registry {
     plugins: Vec<Arc<Plugin>>,
-    tools: BTreeMap<String, Arc<ToolEntry>>,
+    tools: BTreeMap<ToolName, Arc<ToolEntry>>,
 }
 
 impl Registry {
@@ -328,9 +329,10 @@ impl Registry {
     /// # Errors
     /// See [`Unresolved`].
     pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
-        let qualified = role.and_then(|role| role.qualified(name)).unwrap_or(name);
+        let qualified = role.and_then(|role| role.qualified(name)).map_or(name, |name| name);
         let exported = qualified.replacen(EXPORTED_DOT, ".", 1);
-        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(&exported)) {
+        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(exported.as_str()))
+        {
             return Ok(entry);
         }
         let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {
@@ -348,7 +350,7 @@ impl Registry {
             [] => {
                 let open = self.tools.values().filter(|entry| !entry.plugin.manifest.qualified);
                 let short = open.map(|entry| entry.tool().name.as_str());
-                let names = self.tools.keys().map(String::as_str).chain(short);
+                let names = self.tools.keys().map(|name| &**name).chain(short);
                 Err(Unresolved::Unknown(nearest(name, names)))
             }
             several => Err(Unresolved::Ambiguous(

@@ -2,13 +2,14 @@
 
 use super::manifest::Tool;
 use super::registry::ToolEntry;
+use cofferdam_core::name::ToolName;
 
 /// The tools that any of the words in `query` fits, the best first: those that more words fit come
 /// before those that fewer do, then a name counts more than a title, a title more than a
 /// description. Those that fit equally well come in the order of their names.
 pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Vec<&'a ToolEntry> {
     let query = words(query);
-    let mut found: Vec<((usize, u32), String, &ToolEntry)> = tools
+    let mut found: Vec<((usize, u32), ToolName, &ToolEntry)> = tools
         .filter_map(|entry| {
             let rank = rank(&entry.plugin.manifest.name, entry.tool(), &query)?;
             Some((rank, entry.qualified_name(), entry))

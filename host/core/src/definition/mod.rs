@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 pub use prompt::Prompt;
 
+use crate::name::ToolNameError;
 use crate::policy::{PolicyError, Role, RoleSettings};
 use crate::schema::Schema;
 
@@ -166,13 +167,19 @@ impl CheckedDefinition {
     /// A target, or a scope, that leaves the workspace.
     pub fn role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = &self.0.tools;
-        let parameters = tools
-            .iter()
-            .filter_map(|tool| Some((tool.tool.clone(), tool.parameters.clone()?)))
-            .collect();
         let names = tools.iter().map(|tool| (tool.name.clone(), tool.tool.clone())).collect();
         let included = tools.iter().map(|tool| tool.tool.clone()).collect();
-        Ok(self.role_with(&self.0.name, included, names, target)?.with_parameters(parameters))
+        let role = self.role_with(&self.0.name, included, names, target)?;
+        let mut all = BTreeMap::new();
+        for AgentTool { tool, parameters, .. } in tools {
+            if let Some(parameters) = parameters {
+                let tool = tool
+                    .parse()
+                    .map_err(|error: ToolNameError| invalid("tools", error.to_string()))?;
+                all.insert(tool, parameters.clone());
+            }
+        }
+        Ok(role.with_parameters(all))
     }
 
     /// The role under which its context providers are called: their tools and nothing else.

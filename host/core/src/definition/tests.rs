@@ -26,7 +26,7 @@ fn the_lint_agent_is_what_its_source_says() {
     let role = agent.role(Some("src/app.py")).unwrap();
     assert_eq!(role.scope().paths(), ["src/app.py", ".ruff.toml", "ruff.toml", "pyproject.toml"]);
     assert!(role.allows("lint_agent", "submit") && !role.allows("lint_agent", "ruff_config"));
-    assert_eq!(role.qualified("submit_result"), Some("lint_agent.submit"));
+    assert_eq!(role.qualified("submit_result").map(|name| &**name), Some("lint_agent.submit"));
     let providers = agent.provider_role(Some("src/app.py")).unwrap();
     assert!(
         providers.allows("lint_agent", "ruff_config") && !providers.allows("lint_agent", "submit")

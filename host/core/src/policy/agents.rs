@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{AgentSettings, PolicyError};
+use crate::name::RoleName;
 
 /// How long an agent may take where nothing is said.
 pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -77,7 +78,7 @@ impl AgentCommand {
 pub struct Agent {
     name: String,
     command: AgentCommand,
-    role: Option<String>,
+    role: Option<RoleName>,
     contract: Option<String>,
     max_turns: Option<NonZeroU32>,
     timeout: Duration,
@@ -113,7 +114,7 @@ impl Agent {
             name: name.to_owned(),
             command: AgentCommand::new(&settings.command)
                 .map_err(|error| wrong(".command", error.to_string()))?,
-            role: settings.role.clone(),
+            role: settings.role.as_deref().map(RoleName::from),
             contract: settings.contract.clone(),
             max_turns: settings.max_turns,
             timeout,
@@ -131,8 +132,8 @@ impl Agent {
     }
 
     /// The role that its own calls are made under.
-    pub fn role(&self) -> Option<&str> {
-        self.role.as_deref()
+    pub fn role(&self) -> Option<&RoleName> {
+        self.role.as_ref()
     }
 
     /// The contract that its answers keep to, where its role's is another one.
@@ -148,7 +149,7 @@ impl Agent {
     /// The variables that tell it so: `COFFERDAM_ROLE`, under which `cofferdam` then makes its
     /// calls, and `COFFERDAM_MAX_TURNS`.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role));
+        let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role.into()));
         let turns = self.max_turns.map(|n| (TURNS_VARIABLE.to_owned(), n.to_string()));
         role.into_iter().chain(turns).collect()
     }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(designer.variables(), [turns]);
         let qa = policy.agent("qa").unwrap();
         assert_eq!(qa.variables(), [("COFFERDAM_ROLE".to_owned(), "mine".to_owned())]);
-        assert_eq!((qa.role(), qa.timeout()), (Some("mine"), AGENT_TIMEOUT));
+        assert_eq!((qa.role(), qa.timeout()), (Some(&"mine".into()), AGENT_TIMEOUT));
         assert!(policy.agent("main").is_none());
     }
 

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use crate::name::ToolName;
+
 /// `*`, `plugin.*` or `plugin.tool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     All,
     Plugin(String),
-    Tool(String, String),
+    Tool(ToolName),
 }
 
 impl Pattern {
@@ -16,22 +18,20 @@ impl Pattern {
         if text == "*" {
             return Some(Self::All);
         }
-        let (plugin, tool) = text.split_once('.')?;
-        let is_name = |name: &str| !name.is_empty() && !name.contains(['*', '.']);
-        if !is_name(plugin) || !(is_name(tool) || tool == "*") {
-            return None;
+        match text.strip_suffix(".*") {
+            Some(plugin) if !plugin.is_empty() && !plugin.contains(['*', '.']) => {
+                Some(Self::Plugin(plugin.to_owned()))
+            }
+            Some(_) => None,
+            None => text.parse().ok().map(Self::Tool),
         }
-        Some(match tool {
-            "*" => Self::Plugin(plugin.to_owned()),
-            tool => Self::Tool(plugin.to_owned(), tool.to_owned()),
-        })
     }
 
     pub(super) fn matches(&self, plugin: &str, tool: &str) -> bool {
         match self {
             Self::All => true,
             Self::Plugin(name) => name == plugin,
-            Self::Tool(name, short) => name == plugin && short == tool,
+            Self::Tool(name) => name.parts() == (plugin, tool),
         }
     }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Pattern {
         match self {
             Self::All => write!(f, "*"),
             Self::Plugin(plugin) => write!(f, "{plugin}.*"),
-            Self::Tool(plugin, tool) => write!(f, "{plugin}.{tool}"),
+            Self::Tool(name) => write!(f, "{name}"),
         }
     }
 }

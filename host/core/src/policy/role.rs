@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::pattern::{Pattern, without_tools};
 use super::{Executed, LimitSettings, PolicyError, RoleSettings, Scope};
+use crate::name::{RoleName, ToolName, ToolNameError};
 
 /// A named set of tools, paths and limits.
 #[derive(Debug, Clone)]
 pub struct Role {
-    name: String,
+    name: RoleName,
     description: String,
     tools: Vec<Pattern>,
-    names: BTreeMap<String, String>,
-    paths: BTreeMap<String, String>,
-    parameters: BTreeMap<String, Value>,
+    names: BTreeMap<String, ToolName>,
+    paths: BTreeMap<ToolName, String>,
+    parameters: BTreeMap<ToolName, Value>,
     scope: Scope,
     limits: LimitSettings,
     contract: Option<String>,
@@ -39,18 +40,20 @@ impl Role {
                 Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::invalid_message(text)))
             })
             .collect::<Result<_, _>>()?;
-        let targets = settings.names.values().map(|target| ("names", target));
-        for (key, target) in targets.chain(settings.paths.keys().map(|tool| ("paths", tool))) {
-            if !matches!(Pattern::parse(target), Some(Pattern::Tool(..))) {
-                return Err(wrong(key, format!("'{target}' is no tool; write 'plugin.tool'")));
-            }
-        }
+        let tool = |key: &str, name: &str| {
+            name.parse().map_err(|error: ToolNameError| wrong(key, error.to_string()))
+        };
+        let names =
+            settings.names.iter().map(|(word, name)| Ok((word.clone(), tool("names", name)?)));
+        let names = names.collect::<Result<_, PolicyError>>()?;
+        let paths =
+            settings.paths.iter().map(|(name, path)| Ok((tool("paths", name)?, path.clone())));
         Ok(Self {
-            name: name.to_owned(),
+            name: name.into(),
             description: settings.description.clone(),
             tools,
-            names: settings.names.clone(),
-            paths: settings.paths.clone(),
+            names,
+            paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
             scope: Scope::new(&settings.scope)
                 .map_err(|error| wrong("scope", error.to_string()))?,
@@ -61,7 +64,7 @@ impl Role {
     }
 
     /// The role's name.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &RoleName {
         &self.name
     }
 
@@ -106,8 +109,8 @@ impl Role {
     }
 
     /// Its own words for tools, and the qualified names that they mean.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.names.iter().map(|(word, target)| (word.as_str(), target.as_str()))
+    pub fn names(&self) -> impl Iterator<Item = (&str, &ToolName)> {
+        self.names.iter().map(|(word, name)| (word.as_str(), name))
     }
 
     /// The argument of a tool (qualified name) that may be a path relative to the workspace here,
@@ -119,7 +122,7 @@ impl Role {
     /// The same role, with schemas that the arguments of its tools (qualified names) have to fit
     /// besides the tools' own.
     #[must_use]
-    pub fn with_parameters(self, parameters: BTreeMap<String, Value>) -> Self {
+    pub fn with_parameters(self, parameters: BTreeMap<ToolName, Value>) -> Self {
         Self { parameters, ..self }
     }
 
@@ -129,8 +132,8 @@ impl Role {
     }
 
     /// The qualified name that this role means by a short one.
-    pub fn qualified(&self, short: &str) -> Option<&str> {
-        self.names.get(short).map(String::as_str)
+    pub fn qualified(&self, short: &str) -> Option<&ToolName> {
+        self.names.get(short)
     }
 }
 
@@ -138,13 +141,13 @@ impl Role {
 ///
 /// # Errors
 /// The first that makes no sense; a test reads them all.
-pub(super) fn built_in() -> Result<BTreeMap<String, Role>, PolicyError> {
+pub(super) fn built_in() -> Result<BTreeMap<RoleName, Role>, PolicyError> {
     let settings: BTreeMap<String, RoleSettings> =
         toml::from_str(include_str!("roles.toml")).map_err(|error: toml::de::Error| {
             PolicyError { place: "the built-in roles".to_owned(), message: error.to_string() }
         })?;
     let role = |(name, settings): (String, RoleSettings)| {
-        Role::new(&name, &settings).map(|role| (name, role))
+        Role::new(&name, &settings).map(|role| (role.name().clone(), role))
     };
     settings.into_iter().map(role).collect()
 }

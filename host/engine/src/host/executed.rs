@@ -62,7 +62,7 @@ impl Host {
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
-        let (tool, args) = (call.tool().qualified_name(), call.args().clone());
+        let (tool, args) = (call.tool().qualified_name().into(), call.args().clone());
         let proposal = Proposal { tool, args, diff: Some(remarks), tree: None };
         let mut cancel = options.cancel.clone();
         let asked = Instant::now();
