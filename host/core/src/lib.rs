@@ -1,6 +1,6 @@
 //! The pure half of the host: decoding envelopes, checking documents against schemas and output
-//! contracts, reading agent definitions, and deciding what a call may do. Nothing here does I/O,
-//! starts a thread or knows an engine; the fuzz targets use this crate directly.
+//! contracts, parsing agent definitions, and deciding what a call may do. This crate does no I/O,
+//! starts no threads and knows no engine; the fuzz targets use it directly.
 //!
 //! | module | what |
 //! |---|---|

@@ -12,18 +12,18 @@ use serde::Serialize;
 #[serde(transparent)]
 pub struct ToolName(String);
 
-/// The name of a role: any text.
+/// The name of a role, which can be any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RoleName(String);
 
-/// Text that is not the qualified name of a tool.
+/// The text is not the qualified name of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no tool; write 'plugin.tool'")]
 pub struct ToolNameError(String);
 
 impl ToolName {
-    /// The name of a plugin's tool. Neither part has a dot in it.
+    /// Creates the name of a plugin's tool. Neither part contains a dot.
     pub fn new(plugin: &str, tool: &str) -> Self {
         Self(format!("{plugin}.{tool}"))
     }

@@ -1,4 +1,4 @@
-//! Which plugins there are, and which tool a name means.
+//! The registry of plugins, which resolves the names of tools.
 #![expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
 
 use std::collections::BTreeMap;
@@ -15,31 +15,30 @@ use cofferdam_core::name::ToolName;
 use cofferdam_core::policy::{BackendKind, Role, Subject};
 use cofferdam_core::schema::{Schema, nearest};
 
-/// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
+/// The largest size of a component in bytes. Compiling needs a multiple of it as memory.
 pub const MAX_COMPONENT: u64 = 64 << 20;
 
-/// What stands for the dot of a qualified name where clients allow letters, digits, `_` and `-`.
+/// Replaces the dot of a qualified name for clients that allow letters, digits, `_` and `-`.
 const EXPORTED_DOT: &str = "__";
 
-/// A packed component and what it says of itself.
+/// A packed component with its manifest.
 #[derive(Debug)]
 pub struct Plugin {
-    /// What it says of itself.
+    /// The manifest in the component.
     pub manifest: Manifest,
-    /// The packed component.
+    /// The path of the packed component.
     pub component: PathBuf,
-    /// Its compiled code, for plugins that came with the host.
+    /// Its compiled code, for built-in plugins.
     pub compiled: Option<PathBuf>,
     /// Whether it came with the host.
     pub built_in: bool,
-    /// What its file has to be whenever it is read. `None` for plugins that came with the host:
-    /// whatever it is then.
+    /// The digest that its file must have whenever it is read; `None` for built-in plugins.
     pub digest: Option<Digest>,
 }
 
 /// A tool of a plugin, with its schemas.
 pub struct ToolEntry {
-    /// The plugin that has the tool.
+    /// The plugin of the tool.
     pub plugin: Arc<Plugin>,
     index: usize,
     input: OnceLock<Schema>,
@@ -47,7 +46,7 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    /// What the manifest says of the tool.
+    /// The tool's entry in the manifest.
     pub fn tool(&self) -> &Tool {
         &self.plugin.manifest.tools[self.index]
     }
@@ -57,12 +56,12 @@ impl ToolEntry {
         ToolName::new(&self.plugin.manifest.name, &self.tool().name)
     }
 
-    /// The qualified name with characters that every client of a model takes.
+    /// The qualified name with characters that every client accepts.
     pub fn exported_name(&self) -> String {
         format!("{}{EXPORTED_DOT}{}", self.plugin.manifest.name, self.tool().name)
     }
 
-    /// What a policy decision looks at.
+    /// The input of a policy decision.
     pub fn subject(&self) -> Subject<'_> {
         let manifest = &self.plugin.manifest;
         Subject {
@@ -77,18 +76,18 @@ impl ToolEntry {
         }
     }
 
-    /// The schema of the arguments, compiled at its first use.
+    /// The schema of the arguments, compiled at the first use.
     ///
     /// # Errors
-    /// An invalid schema.
+    /// [`RegistryError::Schema`] if the schema is invalid.
     pub fn input(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.input, &self.tool().input)
     }
 
-    /// The schema of the answer, compiled at its first use.
+    /// The schema of the answer, compiled at the first use.
     ///
     /// # Errors
-    /// An invalid schema.
+    /// [`RegistryError::Schema`] if the schema is invalid.
     pub fn output(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.output, &self.tool().output)
     }
@@ -107,61 +106,61 @@ impl ToolEntry {
     }
 }
 
-/// A plugin that can't be taken in.
+/// A plugin could not be added.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The folder or file can't be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The path of the folder or file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// No packed component.
+    /// It is not a packed component.
     #[error("{}: {source}", path.display())]
     Pack {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the component.
         source: PackError,
     },
-    /// More than 64 MiB.
+    /// It is larger than 64 MiB.
     #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT}", path.display())]
     TooLarge {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its size.
+        /// The size of the file in bytes.
         size: u64,
     },
-    /// Two plugins of one name.
+    /// Two plugins have the same name.
     #[error("{}: there is a plugin '{name}' already", path.display())]
     Duplicate {
-        /// The name.
+        /// The name of both plugins.
         name: String,
-        /// The second file.
+        /// The path of the second one.
         path: PathBuf,
     },
-    /// An installed file is not what was accepted any more.
+    /// The file of an installed plugin was changed after it was accepted.
     #[error("{}: the file of the plugin '{name}' was changed: it is {found}, and {accepted} was accepted; `cofferdam plugin install {name}` gets that again", path.display())]
     Changed {
-        /// The name.
+        /// The name of the plugin.
         name: String,
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its digest.
+        /// The digest of the file.
         found: Digest,
-        /// The digest that it should have.
+        /// The digest that was accepted.
         accepted: Digest,
     },
-    /// The lock does not tell the truth about a plugin.
+    /// The lock's entry does not match the plugin.
     #[error(
         "cofferdam.lock is wrong about the plugin '{name}': {mismatch}; `cofferdam plugin install {name}` writes it anew"
     )]
     LockMismatch {
-        /// The name.
+        /// The name of the plugin.
         name: String,
-        /// What is wrong.
+        /// The difference in words.
         mismatch: String,
     },
     /// A tool's schema is not a JSON Schema.
@@ -169,12 +168,12 @@ pub enum RegistryError {
     Schema(ToolName, String),
 }
 
-/// Why a name means no tool.
+/// A name could not be resolved to a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unresolved {
-    /// There is none of that name; the nearest one, if any is near.
+    /// No tool has the name; the nearest name, if any is similar.
     Unknown(Option<String>),
-    /// Several plugins have one: their qualified names.
+    /// Several plugins have such a tool: its qualified names.
     Ambiguous(Vec<ToolName>),
 }
 
@@ -186,10 +185,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Takes in every packed component of a folder that came with the host, in name order.
+    /// Adds every packed component of a folder as a built-in plugin, in the order of file names.
     ///
     /// # Errors
-    /// A folder or a plugin that can't be read.
+    /// Returns an error if the folder or a plugin can't be read.
     pub fn add_built_in(&mut self, folder: &Path) -> Result<(), RegistryError> {
         let io = |source| RegistryError::Io { path: folder.to_owned(), source };
         let mut files: Vec<PathBuf> = Vec::new();
@@ -203,19 +202,21 @@ impl Registry {
         files.iter().try_for_each(|file| self.add(file, true))
     }
 
-    /// Takes in one packed component from elsewhere.
+    /// Adds one packed component that is not built in.
     ///
     /// # Errors
-    /// A file that is not a packed component, is too large, or has the name of another plugin.
+    /// Returns an error if the file is not a packed component, is too large, or has the name of
+    /// another plugin.
     pub fn add_file(&mut self, file: &Path) -> Result<(), RegistryError> {
         self.add(file, false)
     }
 
-    /// Takes in a plugin that a person has installed, if its file is what was accepted and the lock
-    /// tells the truth about it. None of its code is compiled here.
+    /// Adds an installed plugin if its file is the accepted one and the lock's entry matches it.
+    /// Its code is not compiled here.
     ///
     /// # Errors
-    /// As of [`add_file`](Self::add_file); a file that was changed, a lock that is wrong.
+    /// Those of [`add_file`](Self::add_file); [`RegistryError::Changed`];
+    /// [`RegistryError::LockMismatch`].
     pub fn add_pinned(&mut self, pinned: &Pinned) -> Result<(), RegistryError> {
         let Pinned { name, path, locked } = pinned;
         let io = |source| RegistryError::Io { path: path.clone(), source };
@@ -290,12 +291,12 @@ impl Registry {
         Ok(())
     }
 
-    /// All plugins, those that came with the host first.
+    /// All plugins, built-in ones first.
     pub fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// All tools that a role includes, by qualified name.
+    /// All tools of a role, by qualified name.
     pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.tools.values().filter(move |entry| {
             role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
@@ -314,7 +315,7 @@ impl Registry {
         self.backends(BackendKind::Linter).filter(speaks).map(|backend| backend.name.as_str())
     }
 
-    /// All tools, as plugins and short names.
+    /// All tools as pairs of plugin and short name.
     pub fn names(&self) -> Vec<(&str, &str)> {
         self.tools
             .values()
@@ -322,12 +323,12 @@ impl Registry {
             .collect()
     }
 
-    /// The tool that a name means: a qualified name, the role's own word for one, a short name
-    /// that only one tool of the role has, or one that only one tool has at all, where plugins
-    /// that want qualified names do not count.
+    /// Resolves the name of a tool: a qualified name, the role's own name, a short name that only
+    /// one tool of the role has, or one that only one tool of all plugins has, without plugins
+    /// whose tools need qualified names.
     ///
     /// # Errors
-    /// See [`Unresolved`].
+    /// Those of [`Unresolved`].
     pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
         let qualified = role.and_then(|role| role.qualified(name)).map_or(name, |name| name);
         let exported = qualified.replacen(EXPORTED_DOT, ".", 1);

@@ -1,4 +1,4 @@
-//! Keeps the beginning and the end of a stream, in bounded memory, and passes a long one on.
+//! Keeps the beginning and the end of a stream in bounded memory, and passes a long stream on.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::redact::Redactor;
 use crate::{Captured, Spill};
 
-/// A stream as it comes in.
+/// The state of one output stream.
 pub(crate) struct Capture {
     redactor: Redactor,
     head: Vec<u8>,
@@ -15,18 +15,18 @@ pub(crate) struct Capture {
     tail_limit: usize,
     written: u64,
     limit: u64,
-    /// How much there is when the values are blotted out.
+    /// The number of bytes so far, after redaction.
     seen: u64,
     spill: Option<Spill>,
-    /// How much was passed on; none as long as the stream is short.
+    /// The number of bytes that were passed on; none while the stream is short.
     passed: Option<u64>,
 }
 
-/// Where a long stream goes.
+/// Receives the bytes of a long stream.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 impl Capture {
-    /// Keeps `kept` bytes in memory, of a stream that may have up to `limit`.
+    /// Keeps `kept` bytes in memory, of a stream that may have up to `limit` bytes.
     pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, redactor: Redactor) -> Self {
         Self {
             redactor,
@@ -42,10 +42,10 @@ impl Capture {
         }
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     ///
     /// # Errors
-    /// The sink's.
+    /// Returns the error of the sink.
     pub(crate) fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         self.written += bytes.len() as u64;
         if self.redactor.is_idle() {
@@ -69,7 +69,7 @@ impl Capture {
 
     fn pass_on(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         let Some(Spill { above, most }) = self.spill else { return Ok(()) };
-        // What came so far is in `head` as a whole.
+        // Everything until now is in `head`.
         let above = above.min(self.head_limit) as u64;
         let parts = match self.passed {
             None if self.seen + bytes.len() as u64 <= above => return Ok(()),
@@ -89,16 +89,16 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether more came than the stream may carry.
+    /// Whether the program wrote more than the limit of the stream.
     pub(crate) fn is_over(&self) -> bool {
         self.written > self.limit
     }
 
-    /// What is kept. Of a stream that was too long to be passed on as a whole, the sink hears last
-    /// how much it did not get.
+    /// Returns what is kept. If a stream was too long to be passed on completely, the sink at last
+    /// gets a line with the number of bytes that are missing.
     ///
     /// # Errors
-    /// The sink's.
+    /// Returns the error of the sink.
     pub(crate) fn finish(mut self, sink: Sink<'_>) -> io::Result<Captured> {
         let rest = self.redactor.finish();
         self.keep(&rest, sink)?;
@@ -131,7 +131,7 @@ mod tests {
     use crate::redact::Redactor;
     use crate::{Captured, Spill};
 
-    /// What is kept, and what is passed on, of a stream in pieces.
+    /// Returns what is kept and what is passed on of a stream in pieces.
     fn taken(mut capture: Capture, pieces: &[&[u8]]) -> (Captured, String) {
         let mut passed = Vec::new();
         let mut sink = |bytes: &[u8]| {
@@ -179,7 +179,7 @@ mod tests {
             (4, 8, "0123456789", "01234567\n[... 2 bytes left out ...]\n"),
             (4, 2, "0123456789", "01\n[... 8 bytes left out ...]\n"),
             (4, 0, "0123456789", "\n[... 10 bytes left out ...]\n"),
-            // Never above what is in memory.
+            // `above` is never more than what is in memory.
             (99, 100, "01234567", "01234567"),
         ] {
             for size in 1..=stream.len().max(1) {

@@ -1,11 +1,11 @@
-//! Blots values out of a stream, however it is cut into pieces.
+//! Redacts values in a stream, however it is cut into pieces.
 
 use memchr::memmem;
 
-/// Replaces values, one after the other: what the first one leaves, the second one looks at.
+/// Replaces values one after the other: each replacement works on the output of the previous one.
 pub(crate) struct Redactor(Vec<Replacement>);
 
-/// One value and the end of the stream in which it may have begun.
+/// One value, and the end of the stream in which the value may have begun.
 struct Replacement {
     value: Vec<u8>,
     mark: Vec<u8>,
@@ -13,7 +13,7 @@ struct Replacement {
 }
 
 impl Redactor {
-    /// Puts `[NAME]` in place of each value; the longest first, since one may hold another.
+    /// Puts `[NAME]` in place of each value; the longest first, since one may contain another.
     pub(crate) fn new(hidden: &[(String, String)]) -> Self {
         let replacement = |(name, value): &(String, String)| Replacement {
             value: value.clone().into_bytes(),
@@ -26,17 +26,17 @@ impl Redactor {
         Self(replacements)
     }
 
-    /// Whether there is nothing to replace.
+    /// Whether there are no values to replace.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes the next bytes, and gives those that can't be part of a value any more.
+    /// Processes the next bytes; returns those that can't be part of a value any more.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.0.iter_mut().fold(bytes.to_vec(), |bytes, replacement| replacement.push(&bytes))
     }
 
-    /// Gives what is left at the end of the stream.
+    /// Returns the rest at the end of the stream.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.0.iter_mut().fold(Vec::new(), |bytes, replacement| {
             let mut clean = replacement.push(&bytes);
@@ -56,7 +56,7 @@ impl Replacement {
             clean.extend_from_slice(&self.mark);
             done = at + self.value.len();
         }
-        // A value may begin in the last bytes, and end in the next ones.
+        // A value may begin in the last bytes and end in the next ones.
         let open = (self.pending.len() + 1).saturating_sub(self.value.len()).max(done);
         clean.extend_from_slice(&self.pending[done..open]);
         self.pending.drain(..open);

@@ -1,9 +1,9 @@
-//! CheckedDefinition definitions: a role, and the prompt that its agent begins with, in one YAML file (S2,
+//! Agent definitions: a role and the agent's initial prompt in one YAML file (the lint agent,
 //! `lint_subagent.yaml`). docs/agents.md describes the format.
 //!
-//! A definition names tools, maps its own words to them, may narrow their arguments, and is bound
-//! to one file, its target, when it is used. Like every role it narrows and never widens. Pure:
-//! reading the file and running context providers are others' business.
+//! A definition names tools, defines its own names for them, may restrict their arguments, and is
+//! bound to one file, its target, when it is used. Like every role it can only restrict. This
+//! module does not read the file and does not run context providers.
 
 mod prompt;
 mod size;
@@ -21,36 +21,36 @@ use crate::name::ToolNameError;
 use crate::policy::{PolicyError, Role, RoleSettings};
 use crate::schema::Schema;
 
-/// The variable of the templates that holds the target, relative to the workspace (S2: the file
-/// is determined from the `node_id` that the runner injects).
+/// The template variable with the target, relative to the workspace (the lint agent: the runner
+/// injects the `node_id`, which determines the file).
 pub const NODE_ID: &str = "node_id";
 
-/// An agent definition as it is written.
+/// An agent definition as written in the file.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "CheckedDefinition definition")]
 pub struct Definition {
-    /// The agent's name, and that of its role: letters, digits, `_` and `-`, at most 64.
+    /// The name of the agent and of its role: letters, digits, `_` and `-`, at most 64.
     pub name: String,
     /// What the agent is for.
     #[serde(default)]
     pub description: String,
-    /// The model that it is made for; handed on as it is.
+    /// The model that it is made for; passed on unchanged.
     #[serde(default)]
     pub model: Option<String>,
-    /// How often the model may answer; handed on as it is.
+    /// The largest number of model turns; passed on unchanged.
     #[serde(default)]
     pub max_turns: Option<NonZeroU32>,
-    /// The files and directories that it may touch, relative to the workspace, as templates with
-    /// the variable `node_id`. The first is what tools bound to one file work on.
+    /// The files and directories that it may access, relative to the workspace, as templates with
+    /// the variable `node_id`. Tools bound to one file work on the first.
     #[serde(default = "the_target")]
     pub scope: Vec<String>,
-    /// What the agent is told first.
+    /// The initial prompt of the agent.
     pub initial_context: InitialContext,
-    /// What templates can show beside `node_id`: the answers of tools that only read.
+    /// Template variables besides `node_id`: the answers of read-only tools.
     #[serde(default)]
     pub context_providers: BTreeMap<String, Provider>,
-    /// The tools that it has.
+    /// The tools of the agent.
     pub tools: Vec<AgentTool>,
 }
 
@@ -58,28 +58,28 @@ fn the_target() -> Vec<String> {
     vec!["{{ node_id }}".to_owned()]
 }
 
-/// What an agent is told first. Templates in Jinja's syntax; their variables are `node_id` and the
+/// The initial prompt of an agent. Templates in Jinja's syntax with the variables `node_id` and the
 /// context providers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitialContext {
-    /// How it is to work.
+    /// How the agent should work.
     pub system_prompt: String,
-    /// What it is to work on.
+    /// What the agent should work on.
     #[serde(default)]
     pub node_context: String,
 }
 
-/// Where a variable of the templates comes from.
+/// The source of a template variable.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// The tool that is called, by its qualified name.
+    /// The qualified name of the tool that is called.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     #[serde(default)]
     pub args: Map<String, Value>,
-    /// The field of its answer that is wanted; the whole answer where this is missing.
+    /// The field of its answer that is used; by default the whole answer.
     #[serde(default)]
     pub field: Option<String>,
 }
@@ -88,30 +88,30 @@ pub struct Provider {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTool {
-    /// What the agent calls it.
+    /// The agent's name for the tool.
     pub name: String,
-    /// The tool that is meant, by its qualified name.
+    /// The qualified name of the tool.
     pub tool: String,
-    /// A JSON Schema that arguments have to fit beside the tool's own.
+    /// A JSON Schema that arguments must match in addition to the tool's own.
     #[serde(default)]
     pub parameters: Option<Value>,
-    /// The context providers whose values whoever runs the agent shows with each answer.
+    /// The context providers whose values the agent's runner shows with each answer.
     #[serde(default)]
     pub context_providers: Vec<String>,
 }
 
-/// An agent definition that can't be used.
+/// The agent definition is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// No YAML, or not the fields of a definition.
+    /// Not YAML, or with other fields.
     #[error("{0}")]
     Malformed(String),
-    /// A field that makes no sense.
+    /// A field has an invalid value.
     #[error("{place}: {message}")]
     Invalid {
-        /// Which one, such as `tools.submit_result.tool`.
+        /// The field, such as `tools.submit_result.tool`.
         place: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is expected.
         message: String,
     },
     /// It does not make a valid role.
@@ -123,30 +123,30 @@ fn invalid(place: impl Into<String>, message: impl Into<String>) -> DefinitionEr
     DefinitionError::Invalid { place: place.into(), message: message.into() }
 }
 
-/// A definition in which everything was checked that can be without knowing the tools.
+/// A definition that was checked as far as possible without knowing the tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedDefinition(Definition);
 
 impl CheckedDefinition {
-    /// Reads the text of a definition.
+    /// Parses the text of a definition.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line or its place.
+    /// Returns the first error, with its line or field.
     pub fn parse(yaml: &str) -> Result<Self, DefinitionError> {
         let malformed = |error: serde_norway::Error| DefinitionError::Malformed(error.to_string());
         size::check(yaml).map_err(malformed)?;
-        // As plain YAML first: there a key that stands twice is an error at any depth.
+        // Parsed as plain YAML first, which refuses duplicate keys at any depth.
         serde_norway::from_str::<serde_norway::Value>(yaml).map_err(malformed)?;
         let definition: Definition = serde_norway::from_str(yaml).map_err(malformed)?;
         check(&definition)?;
-        // What a role has to be is checked here as well.
+        // The rules of roles are checked here as well.
         let agent = Self(definition);
         agent.role(None)?;
         agent.provider_role(None)?;
         Ok(agent)
     }
 
-    /// What was written.
+    /// The definition as it was written.
     pub fn definition(&self) -> &Definition {
         &self.0
     }
@@ -160,11 +160,11 @@ impl CheckedDefinition {
         self.0.scope.iter().chain(templates).any(uses)
     }
 
-    /// The role of an agent on this target. Without one its scope is the templates as they were
-    /// written, which no file fits.
+    /// The role of an agent on this target. Without a target, its scope is the unrendered
+    /// templates, which match no file.
     ///
     /// # Errors
-    /// A target, or a scope, that leaves the workspace.
+    /// Returns an error if the target or the scope leaves the workspace.
     pub fn role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = &self.0.tools;
         let names = tools.iter().map(|tool| (tool.name.clone(), tool.tool.clone())).collect();
@@ -182,10 +182,10 @@ impl CheckedDefinition {
         Ok(role.with_parameters(all))
     }
 
-    /// The role under which its context providers are called: their tools and nothing else.
+    /// The role for calls of its context providers: only their tools.
     ///
     /// # Errors
-    /// As [`Self::role`].
+    /// Those of [`Self::role`].
     pub fn provider_role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = self.0.context_providers.values().map(|provider| provider.tool.clone());
         let name = format!("{} (context)", self.0.name);
@@ -209,7 +209,7 @@ impl CheckedDefinition {
                     .collect::<Result<_, _>>()?
             }
         };
-        // An empty scope would be everything.
+        // An empty scope would mean everything.
         if scope.is_empty() || scope.iter().any(|path| path.trim_matches(['/', '.']).is_empty()) {
             return Err(invalid(
                 "scope",
@@ -229,10 +229,10 @@ impl CheckedDefinition {
         Ok(Role::new(name, &settings)?)
     }
 
-    /// What the agent is told first; `values` are those of the context providers.
+    /// The initial prompt of the agent; `values` are those of the context providers.
     ///
     /// # Errors
-    /// A template that can't be rendered.
+    /// Returns an error if a template can't be rendered.
     pub fn prompt(
         &self,
         target: &str,

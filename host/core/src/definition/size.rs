@@ -1,18 +1,18 @@
-//! How large a definition is as a tree. An alias stands for all of what it names, so a short text may
-//! mean more than any memory holds.
+//! Limits the size of a definition as a tree. An alias stands for everything that it names, so a
+//! short text can expand to more than the available memory.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// How many values there may be, aliases written out.
+/// The largest number of values, with aliases expanded.
 const MAX_VALUES: usize = 50_000;
 
-/// Goes through a text without keeping anything of it.
+/// Parses a text without keeping its values.
 ///
 /// # Errors
-/// Text that is no YAML, or has too many values.
+/// Returns an error if the text is not YAML, or has too many values.
 pub(super) fn check(yaml: &str) -> Result<(), serde_norway::Error> {
     ValueCounter(&Cell::new(MAX_VALUES)).deserialize(serde_norway::Deserializer::from_str(yaml))
 }

@@ -1,7 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-/// S2's definition, as it is shipped.
+/// The shipped definition of the lint agent.
 const LINT: &str = include_str!("../../../../examples/agents/lint/lint_subagent.yaml");
 
 #[test]
@@ -32,7 +32,7 @@ fn the_lint_agent_is_what_its_source_says() {
         providers.allows("lint_agent", "ruff_config") && !providers.allows("lint_agent", "submit")
     );
 
-    // S2, "System Prompt Guidance", point by point.
+    // The lint agent, "System Prompt Guidance", point by point.
     let values = ["ruff_config", "node_text"].map(|name| (name.to_owned(), format!("<{name}>")));
     let prompt = agent.prompt("src/app.py", &values.into()).unwrap();
     let system = prompt.system.replace('\n', " ");

@@ -1,6 +1,6 @@
-//! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
-//! its values would be lost silently. And there is a bound on how many values it has: a text of
-//! `[[],[],` would take 70 times its own size as a tree.
+//! Parses JSON more strictly than usual: a repeated key is an error, since one of its values would
+//! be lost silently. The number of values is limited: a text of `[[],[],` would take 70 times its
+//! own size as a tree.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,25 +9,26 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
-/// How many values a document may have that an agent or a client sends; the name of a field counts
-/// as one. Each takes up to 160 bytes as a part of a tree, however few bytes of text it is.
+/// The largest number of values in a document of an agent or a client, including the names of
+/// fields. Each takes up to 160 bytes as a part of a tree, however short its text is.
 pub const MAX_VALUES: usize = 200_000;
 
-/// How many values a plugin's answer may have: a tool may have searched all of a large workspace.
+/// The largest number of values in a plugin's answer, which may be the result of a search in a
+/// large workspace.
 pub const MAX_ANSWER_VALUES: usize = 1_000_000;
 
 /// Parses a text that holds exactly one JSON document of at most [`MAX_VALUES`] values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     parse_counted(text, MAX_VALUES).map(|(value, _)| value)
 }
 
-/// Parses a document of at most `most` values; returns how many there are, too.
+/// Parses a document of at most `most` values; also returns the number of its values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_json::Error> {
     let left = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -37,10 +38,10 @@ pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_js
     Ok((value, most - left.get()))
 }
 
-/// Parses the answer of a plugin as serde_json does, with a bound on its values.
+/// Parses the answer of a plugin like serde_json, with a limit on the number of values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
     let left = Cell::new(MAX_ANSWER_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -50,11 +51,11 @@ pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// How long the document is that starts at the beginning of `text`, in bytes. It is not kept, so
-/// this takes little time and no memory; whether its keys differ is not looked at.
+/// The length in bytes of the document at the beginning of `text`. It is not kept, so this takes
+/// little time and no memory; duplicate keys are not detected.
 ///
 /// # Errors
-/// About how many bytes were looked at, where no document starts there.
+/// If no document starts there, returns approximately how many bytes were read.
 pub fn skip(text: &str) -> Result<usize, usize> {
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match documents.next() {
@@ -64,13 +65,13 @@ pub fn skip(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// Up to where a parser has read a text, in bytes.
+/// The offset up to which a parser has read a text, in bytes.
 fn looked_at(text: &str, error: &serde_json::Error) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     (lines.map(str::len).sum::<usize>() + error.column()).min(text.len())
 }
 
-/// How long a document is as JSON, in bytes.
+/// The length of a document as JSON in bytes.
 pub fn size(document: &Value) -> usize {
     use std::io;
     struct ByteCounter(usize);
@@ -89,7 +90,7 @@ pub fn size(document: &Value) -> usize {
     count.0
 }
 
-/// How many values a document has, names of fields included.
+/// The number of values in a document, including the names of fields.
 pub fn count(document: &Value) -> usize {
     1 + match document {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -101,21 +102,21 @@ pub fn count(document: &Value) -> usize {
 /// A text that does not begin with a document.
 #[derive(Debug)]
 pub struct NoDocument {
-    /// What serde_json says, without a place.
+    /// The message of serde_json without line and column.
     pub message: String,
-    /// About how many bytes were looked at; the last one is at fault.
+    /// Approximately how many bytes were read; the last one is the cause.
     pub looked_at: usize,
-    /// It is JSON so far, but goes beyond what is read.
+    /// Whether it is JSON so far, but exceeds a limit.
     pub beyond: bool,
 }
 
-/// The value that the text of this one would be parsed as.
+/// Converts a value to the one that parsing its text would give.
 pub fn normal(mut value: Value) -> Value {
     normalise(&mut value);
     value
 }
 
-/// No deeper than what a parser has taken.
+/// The recursion is not deeper than what a parser has accepted.
 fn normalise(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -129,11 +130,10 @@ fn normalise(value: &mut Value) {
     }
 }
 
-/// Parses the one JSON document that starts at the beginning of `text`; returns it with its
-/// length in bytes.
+/// Parses the JSON document at the beginning of `text`; returns it with its length in bytes.
 ///
 /// # Errors
-/// No document starts there.
+/// Returns an error if no document starts there.
 pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
     let left = Cell::new(MAX_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -152,13 +152,13 @@ pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
     }
 }
 
-/// What serde_json says of what nests deeper than 128 levels. It has no code for it.
+/// The message of serde_json for nesting deeper than 128 levels, which has no error code.
 pub const TOO_DEEP: &str = "recursion limit exceeded";
 
-/// What is said of a document with too many values begins so.
+/// The beginning of the message for a document with too many values.
 const TOO_MANY: &str = "more than ";
 
-/// Whether a text may be JSON, but has more values or nests deeper than what is read.
+/// Whether a text may be JSON, but exceeds the limit of values or nesting.
 pub fn is_beyond(error: &serde_json::Error) -> bool {
     let message = || error.to_string();
     match error.classify() {
@@ -168,27 +168,27 @@ pub fn is_beyond(error: &serde_json::Error) -> bool {
     }
 }
 
-/// Up to here every integer has a double of its own.
+/// The largest integer up to which doubles are exact.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The integer that a number is. JSON knows one kind of number: 50.0 is the integer 50 (JSON
-/// Schema, section 6.1.1).
+/// The integer of a number. JSON has one kind of number: 50.0 is the integer 50 (JSON Schema,
+/// section 6.1.1).
 fn whole(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER).then_some(value as i64)
 }
 
-/// Whose document it is.
+/// The author of a document.
 #[derive(Clone, Copy, PartialEq)]
 enum DocumentSource {
-    /// An agent's: a key that stands twice is an error, and whole numbers are integers.
+    /// An agent: a duplicate key is an error, and whole numbers become integers.
     Agent,
-    /// A plugin's: taken as serde_json takes it.
+    /// A plugin: parsed like serde_json does.
     Plugin,
 }
 
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    /// How many more values there may be.
+    /// The number of further values that are allowed.
     left: &'a Cell<usize>,
     most: usize,
     from: DocumentSource,

@@ -1,8 +1,8 @@
-//! Where a plugin may send HTTP requests: origins as they are requested and granted.
+//! Origins to which a plugin may send HTTP requests, as requested and granted.
 //!
-//! An origin is a scheme, a host and a port, and nothing else. There is one way to write each: what
-//! could be read in two ways (user names, numbers that some programs take for addresses, names that
-//! end in a dot) is not an origin.
+//! An origin is a scheme, a host and a port, and nothing else. Each has exactly one form: ambiguous
+//! text (user names, numbers that some programs accept as addresses, names that end in a dot) is
+//! not an origin.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use cofferdam_text::shorten;
 
-/// How long the name of a host may be (RFC 1035, section 2.3.4).
+/// The longest name of a host in bytes (RFC 1035, section 2.3.4).
 const MAX_HOST_BYTES: usize = 253;
 
-/// How long one label of it may be.
+/// The longest label of a host's name in bytes.
 const MAX_LABEL_BYTES: usize = 63;
 
 /// The host of an origin.
@@ -24,7 +24,7 @@ const MAX_LABEL_BYTES: usize = 63;
 pub enum OriginHost {
     /// A name, in lower case.
     Name(String),
-    /// An address. An IPv4 address that is written as an IPv6 one is an IPv4 address.
+    /// An address. An IPv4 address in the form of an IPv6 one is converted to IPv4.
     Address(IpAddr),
 }
 
@@ -37,7 +37,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// Text that is not an origin.
+/// The text is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is no origin such as https://example.org or https://example.org:8443: {why}")]
 pub struct OriginError {
@@ -46,22 +46,22 @@ pub struct OriginError {
 }
 
 impl Origin {
-    /// Whether it is reached through TLS. Only this machine itself can be an origin without.
+    /// Whether it uses TLS. Only an origin on this machine can be without.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Its host.
+    /// The host of the origin.
     pub fn host(&self) -> &OriginHost {
         &self.host
     }
 
-    /// Its port.
+    /// The port of the origin.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether it is a name for this machine itself.
+    /// Whether it refers to this machine.
     pub fn is_local(&self) -> bool {
         match &self.host {
             OriginHost::Name(name) => name == "localhost",
@@ -69,8 +69,7 @@ impl Origin {
         }
     }
 
-    /// Its host and port as a request's `Host` has them: without the port that the scheme has
-    /// anyway.
+    /// The host and port in the form of the `Host` header: without the default port of the scheme.
     pub fn authority(&self) -> String {
         let port = if self.port == default_port(self.secure) {
             String::new()
@@ -199,7 +198,7 @@ fn parse_host(host: &str) -> Result<OriginHost, &'static str> {
         return Err("a host's name has letters, digits and '-' between its dots, and no dot at \
                     its end; other scripts are written as xn--...");
     }
-    // Some programs take what ends in a number for an address: 2130706433, 0x7f.1, 127.1.
+    // Some programs accept names that end in a number as addresses: 2130706433, 0x7f.1, 127.1.
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|b| b.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -1,10 +1,10 @@
-//! Which tools a setting means.
+//! Patterns that select tools in the settings.
 
 use std::fmt;
 
 use crate::name::ToolName;
 
-/// `*`, `plugin.*` or `plugin.tool`.
+/// A pattern: `*`, `plugin.*` or `plugin.tool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     All,
@@ -13,7 +13,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// `None` if the text is not a valid pattern.
+    /// Parses a pattern; returns `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
@@ -35,13 +35,13 @@ impl Pattern {
         }
     }
 
-    /// What is wrong with a text that is not a valid pattern.
+    /// The message for an invalid pattern.
     pub(super) fn invalid_message(text: &str) -> String {
         format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }
 }
 
-/// Which of the patterns fit none of `tools`, which are plugins and short names.
+/// The patterns that match none of `tools`, which are pairs of plugin and short name.
 pub(super) fn without_tools(patterns: &[Pattern], tools: &[(&str, &str)]) -> Vec<String> {
     let fits_none =
         |pattern: &&Pattern| !tools.iter().any(|(plugin, tool)| pattern.matches(plugin, tool));

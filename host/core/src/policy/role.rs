@@ -1,4 +1,5 @@
-//! A role: the tools, paths and limits that an agent acts under. It narrows, never widens.
+//! A role: the tools, paths and limits that an agent acts under. It can only restrict what is
+//! granted.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +25,10 @@ pub struct Role {
 }
 
 impl Role {
-    /// A role from its settings.
+    /// Creates a role from its settings.
     ///
     /// # Errors
-    /// A pattern that names no tool, or a scope that leaves the workspace.
+    /// Returns an error if a pattern is invalid, or if the scope leaves the workspace.
     pub fn new(name: &str, settings: &RoleSettings) -> Result<Self, PolicyError> {
         let wrong = |key: &str, message: String| PolicyError {
             place: format!("roles.{name}.{key}"),
@@ -63,7 +64,7 @@ impl Role {
         })
     }
 
-    /// The role's name.
+    /// The name of the role.
     pub fn name(&self) -> &RoleName {
         &self.name
     }
@@ -73,7 +74,7 @@ impl Role {
         &self.description
     }
 
-    /// The paths that the role may touch.
+    /// The paths that the role may access.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -83,12 +84,12 @@ impl Role {
         &self.limits
     }
 
-    /// The contract that the answers of its agents keep to.
+    /// The contract of its agents' answers.
     pub fn contract(&self) -> Option<&str> {
         self.contract.as_deref()
     }
 
-    /// What becomes of its calls that write files which other programs execute by name.
+    /// What happens to its calls that write files which other programs execute by name.
     pub fn executed(&self) -> Executed {
         self.executed
     }
@@ -98,49 +99,50 @@ impl Role {
         self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
     }
 
-    /// What it includes, as it was written: `*`, `plugin.*` or `plugin.tool`.
+    /// The patterns of its tools: `*`, `plugin.*` or `plugin.tool`.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         self.tools.iter().map(Pattern::to_string)
     }
 
-    /// Which of [`Self::patterns`] fit none of `tools`, which are plugins and short names.
+    /// Those of [`Self::patterns`] that match none of `tools`, which are pairs of plugin and short
+    /// name.
     pub fn without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         without_tools(&self.tools, tools)
     }
 
-    /// Its own words for tools, and the qualified names that they mean.
+    /// Its own names for tools, with the qualified names.
     pub fn names(&self) -> impl Iterator<Item = (&str, &ToolName)> {
         self.names.iter().map(|(word, name)| (word.as_str(), name))
     }
 
-    /// The argument of a tool (qualified name) that may be a path relative to the workspace here,
-    /// although the tool takes absolute ones only.
+    /// The argument of a tool (qualified name) that may be a path relative to the workspace in this
+    /// role, although the tool requires absolute paths.
     pub fn path_argument(&self, tool: &str) -> Option<&str> {
         self.paths.get(tool).map(String::as_str)
     }
 
-    /// The same role, with schemas that the arguments of its tools (qualified names) have to fit
-    /// besides the tools' own.
+    /// Sets the schemas that the arguments of tools must match in addition to the tools' own.
     #[must_use]
     pub fn with_parameters(self, parameters: BTreeMap<ToolName, Value>) -> Self {
         Self { parameters, ..self }
     }
 
-    /// The schema that the arguments of a tool (qualified name) have to fit besides the tool's own.
+    /// The schema that the arguments of a tool (qualified name) must match in addition to the
+    /// tool's own.
     pub fn parameters(&self, tool: &str) -> Option<&Value> {
         self.parameters.get(tool)
     }
 
-    /// The qualified name that this role means by a short one.
+    /// The tool that this role's own name refers to.
     pub fn qualified(&self, short: &str) -> Option<&ToolName> {
         self.names.get(short)
     }
 }
 
-/// The roles that exist without any settings.
+/// The built-in roles.
 ///
 /// # Errors
-/// The first that makes no sense; a test reads them all.
+/// Returns an error for the first invalid role; a test checks them all.
 pub(super) fn built_in() -> Result<BTreeMap<RoleName, Role>, PolicyError> {
     let settings: BTreeMap<String, RoleSettings> =
         toml::from_str(include_str!("roles.toml")).map_err(|error: toml::de::Error| {
@@ -157,7 +159,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// S0's allow-lists and S4's "Agent-Specific Tool Usage", tool by tool.
+    /// The allow-lists of the pipeline commands and the "Agent-Specific Tool Usage" of the tool
+    /// schemas, tool by tool.
     #[test]
     fn the_built_in_roles_hold_what_their_sources_say() {
         let roles = built_in().unwrap();

@@ -40,7 +40,7 @@ fn output() -> Value {
     })
 }
 
-/// What is found in a folder with these files.
+/// The findings in a directory with these files.
 fn found(manifest: &str, input: &str, output: &str) -> Vec<Finding> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plugin.toml");

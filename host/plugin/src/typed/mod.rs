@@ -1,10 +1,9 @@
-//! Components without a manifest: one is derived from the types of the functions that they
-//! export, so that components made for other hosts are plugins as they are.
+//! Derives a manifest from the types of a component's exported functions, so that components made
+//! for other hosts can be used as plugins.
 //!
-//! Pure: bytes to a manifest. Types come from wasmparser's validator, which reads a component's
-//! types and leaves the bodies of its functions alone; nothing is compiled or run. What a value of
-//! each type looks like as JSON is [`schema`]'s matter; [`cofferdam_engine::runtime`] converts by the same
-//! rules.
+//! It maps bytes to a manifest, without I/O. Types come from wasmparser's validator, which reads a
+//! component's types and skips the bodies of functions; nothing is compiled or run. [`schema`]
+//! defines the JSON form of each type; [`cofferdam_engine::runtime`] converts by the same rules.
 
 mod docs;
 mod schema;
@@ -28,24 +27,24 @@ use docs::{Docs, TypeDocs};
 use schema::Schemas;
 pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
-/// How many functions are looked at. Nobody reads as many tools.
+/// The largest number of exported functions.
 const MAX_FUNCTIONS: usize = 1_000;
 
-/// How many functions that are left out an error names.
+/// The number of unusable functions that an error names.
 const MAX_NAMED_FUNCTIONS: usize = 5;
 
-/// How long a description may be, in bytes.
+/// The longest description in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// How long the exported name of a tool may be (see [`Manifest::problems`]).
+/// The longest exported name of a tool (see [`Manifest::problems`]).
 const MAX_EXPORTED_NAME_BYTES: usize = 64;
 
-/// A manifest that was derived, and what it does not say.
+/// A derived manifest, and what it leaves out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Derived {
-    /// The manifest.
+    /// The derived manifest itself.
     pub manifest: Manifest,
-    /// The functions that are no tools.
+    /// The functions that can't be tools.
     pub left_out: Vec<LeftOut>,
     /// Why the documentation in the component can't be read.
     pub unread: Option<String>,
@@ -56,7 +55,7 @@ pub struct Derived {
 pub struct LeftOut {
     /// Its name, after that of its interface.
     pub function: String,
-    /// Why.
+    /// The reason in words.
     pub why: String,
 }
 
@@ -80,10 +79,10 @@ pub enum TypedError {
         "the component has no manifest, and its functions '{0}' and '{1}' would both be the tool '{2}'"
     )]
     Clash(String, String, String),
-    /// It exports more than anybody could read.
+    /// It exports too many functions.
     #[error("the component has no manifest, and exports more than {MAX_FUNCTIONS} functions")]
     TooMany,
-    /// Its name can't be made from that of its file.
+    /// The file name gives no valid plugin name.
     #[error("the component has no manifest, so it is called as its file is; '{}' gives no name: rename it to something that begins with a letter", shorten(.0, 80))]
     Name(String),
 }
@@ -100,10 +99,10 @@ fn in_words(left_out: &[LeftOut]) -> String {
     words.join("; ")
 }
 
-/// What the tool is called that a function is: `add`, or `calculator_add` for one of the
-/// interface `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
+/// The tool name for a function: `add`, or `calculator_add` for one of the interface
+/// `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
 ///
-/// `None` where there is no such name: methods, and what is not WIT.
+/// `None` if there is no valid name: methods, and names that are not WIT.
 pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
     let name = match interface {
         None => function.to_owned(),
@@ -118,8 +117,7 @@ fn short(interface: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// What a plugin is called whose file has this name: as much of it as can stand in a plugin's name,
-/// up to the first dot, `@` or `:`.
+/// The plugin name for a file name: its valid characters up to the first dot, `@` or `:`.
 fn plugin_name(called: &str) -> Result<String, TypedError> {
     let stem = called.split(['.', '@', ':']).next().unwrap_or_default();
     let mut name = String::new();
@@ -135,11 +133,10 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
     if is_name(&name) { Ok(name) } else { Err(TypedError::Name(called.to_owned())) }
 }
 
-/// Derives the manifest of a component that has none and is called `called`: what its file, or
-/// its repository, is called.
+/// Derives the manifest of a component without one. `called` is the name of its file or repository.
 ///
 /// # Errors
-/// See [`TypedError`].
+/// Those of [`TypedError`].
 pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let types = types.as_ref();
@@ -220,7 +217,7 @@ fn tools(
     Ok((tools.into_values().map(|(_, tool)| tool).collect(), left_out))
 }
 
-/// What its imports ask for, as far as they can say it. Everything else needs a manifest.
+/// The capabilities that follow from its imports. All other capabilities need a manifest.
 fn requests(imports: &[String]) -> Capabilities {
     let imports_any = |package: &str| imports.iter().any(|import| import.starts_with(package));
     Capabilities {
@@ -230,7 +227,7 @@ fn requests(imports: &[String]) -> Capabilities {
     }
 }
 
-/// The version that all exported interfaces have.
+/// The common version of all exported interfaces.
 fn version(exports: &[String]) -> String {
     let mut versions: Vec<&str> =
         exports.iter().filter_map(|name| Some(name.split_once('@')?.1)).collect();
@@ -253,7 +250,7 @@ fn first_line(text: &str) -> String {
     shorten(text.lines().next().unwrap_or_default().trim(), 200)
 }
 
-/// One exported function.
+/// An exported function with its type.
 struct Function<'a> {
     interface: Option<&'a str>,
     name: &'a str,
@@ -369,7 +366,7 @@ impl Function<'_> {
     }
 }
 
-/// What is said of the types that have names, in whatever the component imports and exports.
+/// The documentation of the named types in all imports and exports of a component.
 fn type_docs<'a>(
     types: TypesRef<'a>,
     imports: &[String],
@@ -399,7 +396,7 @@ fn type_docs<'a>(
     known
 }
 
-/// What a component says of itself in its outermost layer.
+/// The outermost layer of a component.
 struct Component<'a> {
     types: Types,
     imports: Vec<String>,
@@ -412,7 +409,7 @@ impl<'a> Component<'a> {
     fn read(component: &'a [u8]) -> Result<Self, TypedError> {
         let malformed =
             |error: wasmparser::BinaryReaderError| TypedError::Malformed(error.to_string());
-        // Whatever the engine does not take, it refuses itself, and says what it is.
+        // Accepts all features: the engine itself refuses unsupported ones with a specific message.
         let mut validator = Validator::new_with_features(WasmFeatures::all());
         let (mut imports, mut exports) = (Vec::new(), Vec::new());
         let mut sections = HashMap::new();

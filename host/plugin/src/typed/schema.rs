@@ -1,5 +1,5 @@
-//! What a value of each WIT type looks like as JSON, as a JSON Schema. docs/plugins.md has the
-//! table; [`cofferdam_engine::runtime`] converts values by it.
+//! The JSON Schema of the JSON form of each WIT type. docs/plugins.md has the table;
+//! [`cofferdam_engine::runtime`] converts values by it.
 
 use std::collections::HashMap;
 
@@ -13,27 +13,28 @@ use wasmparser::types::TypesRef;
 use super::docs::TypeDocs;
 use cofferdam_text::shorten;
 
-/// How deep types may nest. A level of types is at most four levels of a schema, and JSON has
-/// at most 127 of them.
+/// The largest nesting depth of types. A level of types is at most four levels of a schema, and
+/// JSON is limited to 127 levels.
 const MAX_DEPTH: usize = 24;
 
-/// The same for all functions of a component.
+/// The largest number of types in all functions of a component together.
 const MAX_COMPONENT_TYPES: usize = 20_000;
 
-/// The largest 32-bit number in as few digits as tell it from others.
+/// The largest 32-bit number in as few digits as identify it.
 const MAX_F32: f64 = 3.402_823_5e38;
 
-/// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for
-/// each value.
+/// The longest name of a field, a case or a parameter in bytes: the engine copies it for each
+/// value.
 pub const MAX_NAME_BYTES: usize = 100;
 
-/// How many types, fields and cases a function may speak of, each counted as often as it is used.
+/// The largest number of types, fields and cases of a function, each counted as often as it is
+/// used.
 pub const MAX_TYPES: usize = 2_000;
 
-/// How long what is said of a field may be, in bytes.
+/// The longest description of a field in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 1 << 10;
 
-/// Makes schemas of types.
+/// Generates schemas from types.
 pub(super) struct Schemas<'a> {
     types: TypesRef<'a>,
     docs: HashMap<ComponentDefinedTypeId, &'a TypeDocs>,
@@ -49,22 +50,22 @@ impl<'a> Schemas<'a> {
         Self { types, docs, left: MAX_COMPONENT_TYPES, left_in_function: MAX_TYPES }
     }
 
-    /// Another function begins.
+    /// Resets the count for the next function.
     pub(super) fn begin(&mut self) {
         self.left_in_function = MAX_TYPES;
     }
 
-    /// The schema of a type, or why there is none, to be said after "takes" or "answers".
+    /// The schema of a type, or why there is none, as a phrase that follows "takes" or "answers".
     pub(super) fn of(&mut self, ty: &ComponentValType) -> Result<Value, String> {
         self.at(ty, 0)
     }
 
-    /// Whether a value may be left out.
+    /// Whether a value may be omitted.
     pub(super) fn is_option(&self, ty: &ComponentValType) -> bool {
         matches!(self.defined(ty), Some(ComponentDefinedType::Option { .. }))
     }
 
-    /// What a `result` has if it is one: what is answered, and what is wrong.
+    /// The types of `ok` and `err` if the type is a `result`.
     pub(super) fn result(
         &self,
         ty: &ComponentValType,
@@ -79,7 +80,8 @@ impl<'a> Schemas<'a> {
         match ty {
             ComponentValType::Primitive(_) => None,
             ComponentValType::Type(id) => {
-                // What is indexed lives as long as the types, which the index itself can't say.
+                // The indexed type lives as long as the types, which the index operator can't
+                // express.
                 let types = self.types;
                 types.get(*id)
             }
@@ -107,7 +109,7 @@ impl<'a> Schemas<'a> {
         Ok(schema)
     }
 
-    /// Counts names, none of which may be long.
+    /// Counts names and checks their lengths.
     pub(super) fn name<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
         for name in names {
             if name.len() > MAX_NAME_BYTES {
@@ -235,7 +237,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// An object with these fields and no other.
+/// The schema of an object with these fields and no others.
 pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Value {
     json!({
         "type": "object",
@@ -245,7 +247,7 @@ pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Va
     })
 }
 
-/// An object that has a value as its one field; without a schema, none.
+/// The schema of an object with a value as its only field; without a schema, of an empty object.
 pub(super) fn wrapped(name: &str, value: Option<Value>) -> Value {
     let required = value.iter().map(|_| json!(name)).collect();
     object(value.map(|value| (name.to_owned(), value)).into_iter().collect(), required)
@@ -272,11 +274,12 @@ fn primitive(ty: Primitive) -> Result<Value, String> {
     })
 }
 
-/// The same, or null.
+/// A schema that also accepts null.
 fn or_null(schema: Value) -> Value {
     let mut schema = schema;
     match schema.get_mut("type") {
-        // What else a schema says is said of values of its type; of null, only these two are.
+        // Other keywords apply to values of the type only; of null, only `type` and `enum` are
+        // checked.
         Some(Value::String(name)) if name != "null" => {
             let both = json!([*name, "null"]);
             if schema.get("enum").is_none() {

@@ -5,7 +5,7 @@ use wasm_encoder::{ComponentSection as _, CustomSection};
 
 use super::*;
 
-/// A component that hands on what it imports: `functions` are the types of its functions `f0`,
+/// A component that re-exports what it imports: `functions` are the types of its functions `f0`,
 /// `f1`, ... in terms of `types`. It can't be run, and has the same types as one that can.
 fn component(types: &str, functions: &[&str]) -> String {
     let functions: String = functions
@@ -321,7 +321,7 @@ fn what_is_no_typed_component_has_no_manifest() {
         assert!(matches!(derive(bytes, "x"), Err(TypedError::Malformed(_))));
     }
     let whole = wat::parse_str(ADDER).unwrap();
-    // Without its last sections it may be a component as well.
+    // Without its last sections it may still be a component.
     let all = derive(&whole, "x").unwrap();
     for end in 0..whole.len() {
         if let Ok(some) = derive(&whole[..end], "x") {
@@ -395,7 +395,7 @@ fn comments_that_cant_be_read_are_said_to_be() {
     assert!(derived.manifest.tools[0].description.len() <= MAX_DESCRIPTION_BYTES + "...".len());
 }
 
-/// What is large for nothing costs little and is refused.
+/// Small files with huge types are refused cheaply.
 #[test]
 fn bombs_are_refused() {
     let chain = |count: usize, of: &dyn Fn(usize) -> String| -> String {
@@ -408,7 +408,7 @@ fn bombs_are_refused() {
     for (text, wanted) in [
         (chain(30, &|n| format!("(option $t{n})")), "takes types that nest deeper than 24"),
         (chain(90, &|n| format!("(list $t{n})")), "takes types that nest deeper than 24"),
-        // 2^16 types, as everybody would see them.
+        // 2^16 types when expanded.
         (
             chain(16, &|n| format!("(tuple $t{n} $t{n})")),
             "takes more types and cases than anybody could read",
@@ -425,13 +425,13 @@ fn bombs_are_refused() {
     let wide = format!("(type $r' (record {wide})) (import \"r\" (type $r (eq $r')))");
     let error = derive_text(&component(&wide, &["(param \"it\" $r)"])).unwrap_err();
     assert!(error.contains("more types and cases than anybody could read"), "{error}");
-    // Nobody may be made to read 10,000 nested options, whoever refuses them first.
+    // 10,000 nested options must be refused early, by the validator or by this module.
     assert!(derive_text(&chain(10_000, &|n| format!("(option $t{n})"))).is_err());
     let many: Vec<&str> = std::iter::repeat_n("(result u8)", MAX_FUNCTIONS + 1).collect();
     assert!(derive_text(&component("", &many)).unwrap_err().contains("more than 1000 functions"));
 }
 
-/// Whatever a bit is changed to: a manifest that holds, or an error.
+/// With any bit changed, the result is a valid manifest or an error.
 #[test]
 fn damaged_components_do_no_harm() {
     for text in [ADDER, POINTS] {

@@ -1,8 +1,8 @@
-//! What a component imports and exports, as WIT for people: each exported interface in full, with
-//! its comments, and imported ones by their names.
+//! Prints the imports and exports of a component as WIT: each exported interface in full, with its
+//! documentation, and the names of imported ones.
 //!
-//! Written from the validator's types: wit-component's printer wants what `decode` returns, which
-//! panics on some hostile components and has no comments.
+//! It is generated from the validator's types: wit-component's printer needs the result of
+//! `decode`, which panics on some hostile components and has no comments.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,19 +17,19 @@ use super::docs::{self, Docs};
 use super::{Component, TypedError, short};
 use cofferdam_text::shorten;
 
-/// How deep types without names may nest.
+/// The largest nesting depth of unnamed types.
 const MAX_DEPTH: usize = 24;
 
-/// How many types are written.
+/// The largest number of types that are printed.
 const MAX_TYPES: usize = 20_000;
 
-/// What stands for everything beyond.
+/// Printed in place of everything beyond the limits.
 const ELLIPSIS: &str = "/* ... */";
 
-/// The WIT of a component.
+/// Returns the WIT of a component.
 ///
 /// # Errors
-/// [`TypedError::Malformed`].
+/// [`TypedError::Malformed`] if the bytes are not a component.
 pub fn text(component: &[u8]) -> Result<String, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let docs = sections.get(docs::SECTION).and_then(|section| Docs::read(section).ok());
@@ -71,7 +71,7 @@ pub fn text(component: &[u8]) -> Result<String, TypedError> {
 struct Writer<'a> {
     types: TypesRef<'a>,
     docs: &'a Docs,
-    /// Where types have their names: the interface, if any, and the name.
+    /// The names of types: the interface, if any, and the name.
     values: HashMap<ComponentDefinedTypeId, (Option<String>, String)>,
     resources: HashMap<ResourceId, (Option<String>, String)>,
     left: usize,
@@ -144,7 +144,7 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "{within}interface {name} {{");
         for (name, item) in &instance.exports {
             match item.ty {
-                // Within its resource.
+                // Printed within its resource.
                 ComponentEntityType::Func(_) if name.contains('[') => {}
                 ComponentEntityType::Func(function) => {
                     self.comment(&inside, self.docs.function(Some(short(id)), name));
@@ -163,7 +163,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A type under a name of its own: its definition, or where else it has one.
+    /// Prints a named type: its definition, or an alias of its other name.
     fn ty(
         &mut self,
         indent: &str,
@@ -269,7 +269,7 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "{indent}}}");
     }
 
-    /// Parameters and result. A method's first parameter is its resource.
+    /// The parameters and the result. The first parameter of a method is its resource.
     fn function(&mut self, id: ComponentFuncTypeId, is_method: bool) -> String {
         let Some(function) = self.types.get(id) else { return ELLIPSIS.to_owned() };
         let parameters = function.params.iter().skip(usize::from(is_method));
@@ -341,7 +341,7 @@ impl Writer<'_> {
             ComponentDefinedType::Borrow(id) => {
                 format!("borrow<{}>", self.resource_name(id.resource()))
             }
-            // WIT has none of these without a name.
+            // WIT does not allow these without a name.
             ComponentDefinedType::Record(_)
             | ComponentDefinedType::Variant(_)
             | ComponentDefinedType::Flags(_)

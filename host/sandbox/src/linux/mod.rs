@@ -1,4 +1,4 @@
-//! The helper process on Linux. It has one thread.
+//! The helper process on Linux, which has one thread.
 
 mod cgroup;
 mod confine;
@@ -36,16 +36,16 @@ use tree::Tree;
 pub(crate) use lock_down::lock_down;
 pub(crate) use syscalls::reference;
 
-/// See [`Helper::current`](crate::Helper::current).
+/// Returns the executable for [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {
     "/proc/self/exe".into()
 }
 
-/// Does what is asked and answers it: in tier A not from this process, but from the first one of
-/// the namespaces. `piece` takes what the program prints before the answer.
+/// Handles a request: in tier A, the first process of the namespaces sends the answer. `piece`
+/// receives the program's output before the answer.
 ///
 /// # Errors
-/// The answer can't be given.
+/// Returns an error if the answer can't be written.
 pub(crate) fn serve(
     request: Request,
     input: Vec<u8>,
@@ -76,7 +76,8 @@ pub(crate) fn serve(
             }
         }
         Request::Run { command, tier: Tier::B, scratch, .. } => {
-            // Removed after the answer: what a program leaves there may take a while.
+            // Removed after the answer, since removing what a program leaves there may take a
+            // while.
             let directory = temporary_directory(&scratch);
             answer(directory.as_ref().map_err(Clone::clone).and_then(|directory| {
                 let run = prepare(&command, Tier::B, input, piece)?;
@@ -86,7 +87,8 @@ pub(crate) fn serve(
     }
 }
 
-/// The confinement of a program in tier A. To be made in the first process of the namespaces.
+/// The confinement of a program in tier A. It must be created in the first process of the
+/// namespaces.
 fn confinement_a(command: &Command) -> Result<Confinement, SandboxError> {
     let shown: Vec<PathBuf> = mounts::PRIVATE_DIRS
         .iter()
@@ -113,7 +115,7 @@ fn try_tier_b(command: &Command) -> Result<Answer, SandboxError> {
     Ok(Answer::Tried)
 }
 
-/// Confines this process, as a program would be.
+/// Confines this process like a program, to find out whether that works.
 fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError> {
     tree.members(usize::MAX).map_err(|error| {
         SandboxError::Unavailable(format!("/proc has no list of processes: {error}"))
@@ -149,7 +151,7 @@ fn temporary_directory(scratch: &Path) -> Result<TempDir, SandboxError> {
     })
 }
 
-/// Checks a command, and says what becomes of its output.
+/// Checks a command, and prepares its captures and its disk limits.
 fn prepare(
     command: &Command,
     tier: Tier,

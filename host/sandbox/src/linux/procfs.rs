@@ -1,4 +1,4 @@
-//! Facts about processes from `/proc`: proc(5).
+//! Reads facts about processes from `/proc`: proc(5).
 
 use std::fs;
 use std::io;
@@ -11,35 +11,36 @@ pub(super) fn parse(number: &str) -> Option<Pid> {
     number.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The parent of a process, or 0 outside of the namespace. None when there is no such process.
+/// The parent of a process, 0 if it is outside of the namespace, `None` if there is no such
+/// process.
 pub(super) fn parent(pid: Pid) -> Option<i64> {
     field(pid, 4) // `ppid`
 }
 
-/// Whether a process is below this one.
+/// Whether a process is a descendant of this one.
 pub(super) fn is_descendant(pid: Pid) -> bool {
     let own = i64::from(getpid().as_raw_nonzero().get());
     let up = |pid: &i64| parent(Pid::from_raw(i32::try_from(*pid).ok()?)?);
     iter::successors(parent(pid), up).any(|parent| parent == own)
 }
 
-/// What the kernel says of a process or a thread.
+/// What the kernel reports about a process or a thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Status {
-    /// The process that it belongs to.
+    /// The process of the thread.
     pub(super) process: Pid,
-    /// One of its threads that has memory and descriptors: the first one may have ended before
-    /// the others, and then has none.
+    /// A thread of the process that has memory and descriptors: the first one may have exited
+    /// before the others, and then has none.
     pub(super) thread: Pid,
     pub(super) threads: u64,
     /// Resident memory in bytes.
     pub(super) resident: u64,
-    /// The tables for its addresses, in bytes.
+    /// Page tables in bytes.
     pub(super) tables: u64,
 }
 
-/// The status of a process or thread: proc(5), `/proc/pid/status`. None when there is no such
-/// process any more.
+/// The status of a process or thread: proc(5), `/proc/pid/status`. `None` if the process does not
+/// exist.
 pub(super) fn status(pid: Pid) -> Option<Status> {
     let (status, has_memory) = status_of(pid)?;
     if has_memory || status.threads < 2 {
@@ -51,7 +52,7 @@ pub(super) fn status(pid: Pid) -> Option<Status> {
     Some(alive.map_or(status, |(status, _)| status))
 }
 
-/// The status of this thread alone, and whether it has memory.
+/// The status of this thread only, and whether it has memory.
 fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
     let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };
@@ -67,7 +68,7 @@ fn status_of(thread: Pid) -> Option<(Status, bool)> {
             "VmPTE" => status.tables = kilobytes(value).unwrap_or(0),
             "Threads" => {
                 status.threads = value.trim().parse().ok()?;
-                break; // The last of these.
+                break; // The last of these lines.
             }
             _ => {}
         }
@@ -75,7 +76,7 @@ fn status_of(thread: Pid) -> Option<(Status, bool)> {
     Some((status, has_memory))
 }
 
-/// A number of kilobytes as the kernel writes it, in bytes.
+/// Converts a number of kilobytes as the kernel writes it to bytes.
 pub(super) fn kilobytes(value: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|number| number * 1024)
 }

@@ -1,11 +1,11 @@
-//! What the supervisor decides about calls of the program that wait: see [`gate`](super::gate).
+//! The supervisor's decisions about waiting calls: see [`gate`](super::gate).
 //!
-//! A lock on a file, and a change of an open file's mode, owner or times, is for files that the
-//! program may write. On excluded it would reach beyond the run: other programs of the user wait for
-//! a lock. No filter can look at a file, so the supervisor does, and either does what was asked
-//! instead of the program, on the very file that it has looked at, or lets the kernel do it: where
-//! the process has one thread, nothing can exchange the file meanwhile. Where it has several, a lock
-//! that belongs to the process is looked at again afterwards.
+//! Locks, and changes of the mode, owner or times of an open file, are for files that the program
+//! may write. On other files they would affect processes beyond the run, which wait for a lock. A
+//! filter can't inspect a file, so the supervisor does. Then it either performs the operation
+//! instead of the program, on the very file that it has inspected, or lets the kernel do it: if the
+//! process has one thread, the file can't be exchanged in between. If it has several, a lock that
+//! belongs to the process is verified afterwards.
 
 use std::fs;
 use std::io;
@@ -25,10 +25,10 @@ use super::gate::{Gate, PendingCall, Reply};
 use super::memory::Memory;
 use super::procfs;
 
-/// Locks that are waited for at a time.
+/// The number of locks that can wait at a time.
 const MAX_WAITING_LOCKS: usize = 256;
 
-/// Where files are that the program may write: in these places, but for what is in excluded.
+/// The files that the program may write: those in `places` except those in `excluded`.
 pub(super) struct WritablePaths {
     pub(super) places: Vec<PathBuf>,
     pub(super) excluded: Vec<PathBuf>,
@@ -41,17 +41,18 @@ impl WritablePaths {
     }
 }
 
-/// How long after it was allowed a lock is looked for all the time; later, once in this time.
+/// How long after its admission a lock is verified in each poll; later it is verified once in this
+/// time.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// What is known about the calls of a run.
+/// The state of the calls of a run.
 pub(super) struct Requests {
     writable: WritablePaths,
     waiting: Vec<Waiting>,
     suspects: Vec<Suspect>,
 }
 
-/// A process that was let take a lock of its own, and has several threads.
+/// A process with several threads that was allowed to take a lock of its own.
 struct Suspect {
     process: Pid,
     handle: OwnedFd,
@@ -59,7 +60,7 @@ struct Suspect {
     looked_at: Instant,
 }
 
-/// A `flock` that is not free yet.
+/// A `flock` that waits for its lock.
 struct Waiting {
     call: PendingCall,
     file: OwnedFd,
@@ -70,7 +71,7 @@ impl Requests {
         Self { writable, waiting: Vec::new(), suspects: Vec::new() }
     }
 
-    /// Decides about a call. None if it goes on waiting, or waits no more.
+    /// Decides about a call. Returns `None` if it keeps waiting, or does not wait any more.
     pub(super) fn decide(
         &mut self,
         gate: &Gate,
@@ -93,15 +94,15 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Whether locks are waited for.
+    /// Whether any lock is waited for.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Tries the locks again that were not free.
+    /// Tries to take the locks that are waited for.
     ///
     /// # Errors
-    /// The kernel refuses a reply.
+    /// Returns an error if the kernel refuses a reply.
     pub(super) fn retry(&mut self, gate: &Gate) -> io::Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             match take(&waiting.file, &waiting.call) {
@@ -113,12 +114,12 @@ impl Requests {
         Ok(())
     }
 
-    /// Kills each process that has exchanged a file between the look at it and the kernel's lock,
-    /// and so has one on a file that it can't write.
+    /// Kills each process that has exchanged a file between the supervisor's check and the kernel's
+    /// lock, and so has locked a file that it can't write.
     pub(super) fn verify(&mut self) {
         let writable = &self.writable;
         self.suspects.retain_mut(|suspect| {
-            // A lock that was waited for may come later.
+            // A lock may be granted later, after waiting.
             if suspect.asked.elapsed() > SETTLE_TIME && suspect.looked_at.elapsed() < SETTLE_TIME {
                 return true;
             }
@@ -126,7 +127,7 @@ impl Requests {
             if locks_unwritable_file(suspect.process, writable) == Some(false) {
                 return true;
             }
-            // One that can't be looked at has ended, or hides.
+            // A process that can't be inspected has ended or hides.
             let _ = pidfd_send_signal(&suspect.handle, Signal::KILL);
             false
         });
@@ -138,7 +139,7 @@ impl Requests {
         let descriptor = call.arguments[0] as i32;
         let path = fs::read_link(format!("/proc/{}/fd/{descriptor}", call.thread.as_raw_nonzero()));
         let has_one_thread = has_one_thread(call.thread);
-        // If so, it was this process all the time, and not a later one of the same number.
+        // Then it was the same process all the time, not a later one with the same id.
         if !gate.is_pending(&call) {
             return None;
         }
@@ -156,7 +157,7 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Does a `flock` for a process of several threads, which could exchange the file.
+    /// Performs a `flock` for a process of several threads, which could exchange the file.
     fn flock(&mut self, gate: &Gate, call: PendingCall) -> Option<(PendingCall, Reply)> {
         let reply = match self.open_file(gate, &call)? {
             Err(EBADF) => Reply::Failed(EBADF),
@@ -174,7 +175,7 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Has a process looked at again.
+    /// Marks a process for verification.
     fn suspect(&mut self, thread: Pid) -> Option<()> {
         let process = procfs::status(thread)?.process;
         let now = Instant::now();
@@ -188,8 +189,8 @@ impl Requests {
         Some(())
     }
 
-    /// The file that the first argument of a call is, and whether the program may write it; or
-    /// the error that the call gets. None if the caller waits no more.
+    /// Returns the file of a call's first argument and whether the program may write it, or the
+    /// error for the call; `None` if the caller does not wait any more.
     fn open_file(&self, gate: &Gate, call: &PendingCall) -> Option<Result<(OwnedFd, bool), i32>> {
         let found = || -> rustix::io::Result<(OwnedFd, bool)> {
             let process = procfs::status(call.thread).ok_or(Errno::SRCH)?.process;
@@ -205,13 +206,13 @@ impl Requests {
     }
 }
 
-/// Whether the process of a thread has no other: its directory of threads has one entry.
+/// Whether a process has only one thread: its directory of threads has one entry.
 fn has_one_thread(thread: Pid) -> bool {
     let threads = fs::metadata(format!("/proc/{}/task", thread.as_raw_nonzero()));
     threads.is_ok_and(|threads| threads.nlink() == 3)
 }
 
-/// Does a `flock`. None if it was to wait and is not free.
+/// Performs a `flock`. Returns `None` if the call blocks and the lock is not free.
 fn take(file: &OwnedFd, call: &PendingCall) -> Option<Reply> {
     let operation = call.arguments[1] as i32;
     // SAFETY: no pointers.
@@ -223,8 +224,9 @@ fn take(file: &OwnedFd, call: &PendingCall) -> Option<Reply> {
     (error != libc::EWOULDBLOCK || operation & libc::LOCK_NB != 0).then_some(Reply::Failed(error))
 }
 
-/// Changes the mode or the times of a file that the program may write, and never its owner. As the
-/// kernel would, only for the owner: the supervisor may have more rights than the program.
+/// Changes the mode or the times of a file that the program may write, and never its owner. Like
+/// the kernel, it allows this only for the owner: the supervisor may have more rights than the
+/// program.
 fn change(call: &PendingCall, file: &OwnedFd) -> Reply {
     let done = |result: rustix::io::Result<()>| match result {
         Ok(()) => Reply::Done,
@@ -254,7 +256,8 @@ fn change(call: &PendingCall, file: &OwnedFd) -> Reply {
     }
 }
 
-/// The times that `utimensat` gets: two pairs of numbers in the caller's memory, or none for now.
+/// Reads the times of a `utimensat`: two pairs of numbers in the caller's memory; a null pointer
+/// means now.
 fn times(call: &PendingCall) -> Option<Timestamps> {
     let address = call.arguments[2];
     if address == 0 {
@@ -269,14 +272,14 @@ fn times(call: &PendingCall) -> Option<Timestamps> {
     Some(Timestamps { last_access: time(0)?, last_modification: time(16)? })
 }
 
-/// Whether a process has a lock on a file that it can't write: proc(5), `/proc/pid/fdinfo`. None if
-/// it can't be looked at.
+/// Whether a process has a lock on a file that it can't write: proc(5), `/proc/pid/fdinfo`. `None`
+/// if it can't be inspected.
 fn locks_unwritable_file(pid: Pid, writable: &WritablePaths) -> Option<bool> {
     let process = format!("/proc/{}", procfs::status(pid)?.thread.as_raw_nonzero());
     for entry in fs::read_dir(format!("{process}/fdinfo")).ok()? {
         let Ok(entry) = entry else { return None };
         let name = entry.file_name();
-        // One that was closed meanwhile has no locks.
+        // A descriptor that was closed in the meantime has no locks.
         let Ok(text) = fs::read_to_string(entry.path()) else { continue };
         let is_locked =
             text.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"));

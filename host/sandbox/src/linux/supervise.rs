@@ -1,4 +1,4 @@
-//! Runs the program, watches it, and ends it.
+//! Runs the program, supervises it, and kills what remains.
 
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,33 +23,33 @@ use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
-/// How often memory, and the number of processes, are looked at.
+/// How often memory and the number of processes are polled.
 const WATCH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often a lock is tried that is not free.
+/// How often a waiting lock is retried.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How much is read at a time.
+/// The size of the read buffer in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a run needs besides its description.
+/// The state of a run besides its description.
 pub(super) struct Run {
     pub(super) tier: Tier,
     pub(super) input: Vec<u8>,
     pub(super) watch: Watch,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
-    /// Takes what is passed on of the streams.
+    /// Receives the parts of streams that are passed on.
     pub(super) piece: PieceSink,
 }
 
-/// Takes a part of a stream.
+/// Receives a part of a stream.
 pub(super) type PieceSink = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
 
-/// Runs a program to its end. Afterwards, none of its processes is left.
+/// Runs a program to its end. Afterwards, none of its processes exists.
 ///
 /// # Errors
-/// The program can't be started, or not be watched.
+/// Returns an error if the program can't be started or supervised.
 pub(super) fn run(
     run: Run,
     command: &Command,
@@ -81,7 +81,7 @@ pub(super) fn run(
         buffer: vec![0; READ_BYTES],
     };
     let stopped = supervisor.watch();
-    // Whatever went wrong, nothing stays alive.
+    // Whatever error occurred, all processes are killed.
     let killed = supervisor.end();
     let stopped = stopped.and_then(|stopped| Ok((stopped, killed?)));
     let (stopped, killed) = stopped.map_err(|error| SandboxError::Setup(error.to_string()))?;
@@ -99,7 +99,7 @@ pub(super) fn run(
     Ok(Report { end, tier: run.tier, stdout, stderr, wall: start.elapsed(), killed })
 }
 
-/// Where the program may write.
+/// The files that the program may write.
 fn writable(command: &Command, tier: Tier, temporary: &Path) -> WritablePaths {
     let private: Vec<PathBuf> = match tier {
         Tier::A => mounts::private(command).map(PathBuf::from).collect(),
@@ -116,7 +116,7 @@ fn writable(command: &Command, tier: Tier, temporary: &Path) -> WritablePaths {
 fn memory(command: &Command, tier: Tier) -> Memory {
     let directories = match tier {
         Tier::A => mounts::private(command).map(PathBuf::from).collect(),
-        Tier::B => Vec::new(), // On disk.
+        Tier::B => Vec::new(), // They are on disk.
     };
     Memory::new(command.limits.memory, directories, tier == Tier::A)
 }
@@ -140,16 +140,16 @@ fn spawn(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: the helper has one thread, so everything is in order in the child, and it may
+    // SAFETY: the helper has one thread, so the memory is consistent in the child, and it may
     // allocate.
     unsafe {
         program.pre_exec(move || {
-            // A group of its own: a signal that the program sends to its group stays there.
+            // A session of its own: a signal that the program sends to its group stays in it.
             setsid()?;
             sender.send(&confinement.apply()?)
         })
     };
-    // When this returns, the program has been executed, or nothing.
+    // When this returns, either the program has been executed or nothing has.
     let spawned = program.spawn();
     match (spawned, receiver.receive()) {
         (Ok(child), Ok(gate)) => Ok((child, gate)),
@@ -162,7 +162,7 @@ fn spawn(
             command.directory.display()
         ))),
         (Ok(mut child), Err(error)) => {
-            // It says nothing, so it can't have been confined.
+            // It did not report, so it can't have been confined.
             let _ = child.kill();
             let _ = child.wait();
             Err(setup(error))
@@ -170,7 +170,8 @@ fn spawn(
     }
 }
 
-/// How a program ended by itself. A shell passes on how its last program did.
+/// Returns how a program ended by itself. A shell reports the signal of its last program as an exit
+/// status above 128.
 fn ended(status: WaitStatus) -> End {
     const PASSED_ON: i32 = 128;
     let status = ExitStatus::from_raw(status.as_raw());
@@ -190,11 +191,11 @@ struct Supervisor<'a> {
     program: Pid,
     groups: Groups,
     status: Option<WaitStatus>,
-    /// None when it is closed.
+    /// `None` after the gate is closed.
     gate: Option<Gate>,
     memory: Memory,
     requests: Requests,
-    /// The pipe, what goes into it, how much has gone.
+    /// The pipe, its input, and the number of bytes written.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
     stderr: Source<ChildStderr>,
@@ -203,7 +204,7 @@ struct Supervisor<'a> {
     buffer: Vec<u8>,
 }
 
-/// One of the program's streams. Without a pipe, it has come to its end.
+/// One of the program's streams. The pipe is `None` after the end of the stream.
 struct Source<P> {
     stream: Stream,
     pipe: Option<P>,
@@ -211,7 +212,7 @@ struct Source<P> {
 }
 
 impl<P: Read> Source<P> {
-    /// Takes some of what is there, without waiting. Says whether there may be more.
+    /// Reads available bytes without waiting; returns whether there may be more.
     fn take(&mut self, buffer: &mut [u8], piece: &mut PieceSink) -> io::Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         match pipe.read(buffer) {
@@ -235,7 +236,7 @@ impl<P: Read> Source<P> {
 }
 
 impl Supervisor<'_> {
-    /// Waits until the program ends, or says why it must.
+    /// Waits until the program ends; returns why it must be stopped before.
     fn watch(&mut self) -> io::Result<Option<End>> {
         if let Some((pipe, ..)) = &self.stdin {
             ioctl_fionbio(pipe, true)?;
@@ -266,7 +267,7 @@ impl Supervisor<'_> {
                 if let Some(limit) = self.check_limits()? {
                     return Ok(Some(End::Limit(limit)));
                 }
-                // With many processes, looking takes a while; it should not take all the time.
+                // With many processes, polling takes a while; it must not take all the time.
                 next_look = Instant::now() + WATCH_INTERVAL.max(now.elapsed() * 4);
             }
             let next = if self.requests.is_waiting() {
@@ -282,10 +283,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until there is something to do, and lets a call through. Says whether the run must
-    /// end.
+    /// Waits for an event, and handles one waiting call. Returns whether the run must end.
     fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
-        // The host says nothing more. Its end of the pipe closes when it cancels, or dies.
+        // The host sends nothing more. Its end of the pipe closes when it cancels or dies.
         let mut fds = vec![
             PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::RDHUP),
             PollFd::from_borrowed_fd(program, PollFlags::IN),
@@ -306,7 +306,8 @@ impl Supervisor<'_> {
         let asked = events.contains(PollFlags::IN);
         let Some(gate) = &self.gate else { return Ok(None) };
         if events.contains(PollFlags::HUP) && !asked {
-            // All who could ask are gone. Polled further, it would never let this process wait.
+            // All processes with the filter are gone. Polling the gate further would return at once
+            // each time.
             self.gate = None;
             return Ok(None);
         }
@@ -317,11 +318,11 @@ impl Supervisor<'_> {
         Ok(None)
     }
 
-    /// Replies to a call that waits. Says whether the run must end.
+    /// Replies to a waiting call. Returns whether the run must end.
     fn decide(&mut self, call: PendingCall) -> io::Result<Option<End>> {
         let Some(gate) = &self.gate else { return Ok(None) };
         if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
-            // setpgid(2) makes a group only for the process that it moves, its first argument.
+            // setpgid(2) creates a group only for the process that it moves, its first argument.
             let moved = match call.call {
                 libc::SYS_setpgid => Pid::from_raw(call.arguments[0] as i32),
                 _ => None,
@@ -341,12 +342,12 @@ impl Supervisor<'_> {
         Ok(None)
     }
 
-    /// How many processes are looked at: more than there may be, since some may have ended.
+    /// The number of processes that are examined: more than the limit, since some may have ended.
     fn most_members(&self) -> usize {
         usize::try_from(self.limits.processes.saturating_mul(2)).unwrap_or(usize::MAX)
     }
 
-    /// Gives the program what it takes of its input.
+    /// Writes as much input as the program reads.
     fn feed_stdin(&mut self) -> io::Result<()> {
         while let Some((pipe, input, given)) = &mut self.stdin {
             if *given == input.len() {
@@ -358,7 +359,7 @@ impl Supervisor<'_> {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::Interrupted => {}
-                    // It does not want more.
+                    // The program has closed its input.
                     io::ErrorKind::BrokenPipe => self.stdin = None,
                     _ => return Err(error),
                 },
@@ -367,7 +368,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Looks at what nobody tells.
+    /// Polls the limits that are not reported by events.
     fn check_limits(&mut self) -> io::Result<Option<Limit>> {
         self.requests.verify();
         let pids = self.tree.members(self.most_members())?;
@@ -381,15 +382,16 @@ impl Supervisor<'_> {
         self.disks.look(&pids, false)
     }
 
-    /// Kills what is left, and takes the last of the output. Says whether there was any.
+    /// Kills the remaining processes and reads the rest of the output. Returns whether there were
+    /// any.
     fn end(&mut self) -> io::Result<bool> {
         self.stdin = None;
-        // Nobody is let through any more. The gate stays until all are dead: whoever waits there
-        // dies waiting, whereas a closed gate would set them all off at once.
+        // No call is admitted any more. The gate stays open until all processes are dead: those
+        // that wait die waiting, whereas closing the gate would resume them all at once.
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;
-        // Nobody writes any more.
+        // All writers are dead.
         while self.stdout.take(&mut self.buffer, &mut self.piece)? {}
         while self.stderr.take(&mut self.buffer, &mut self.piece)? {}
         Ok(killed)

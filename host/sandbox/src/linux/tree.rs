@@ -1,4 +1,4 @@
-//! The processes of a run: finding them, and killing them until none is left.
+//! Finds the processes of a run, and kills them until none is left.
 
 use std::fs;
 use std::io;
@@ -9,21 +9,21 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, 
 use super::groups::Groups;
 use super::procfs::{children, parse};
 
-/// Where the processes of a run are found.
+/// How the processes of a run are found.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tree {
-    /// All others in this process's namespace. This one is its first.
+    /// All other processes in this process's namespace, of which this one is the first.
     Namespace,
     /// The descendants of this process. Orphans among them become its children.
     Descendants,
 }
 
 impl Tree {
-    /// The processes that live now, without this one, or some that have just ended; not many more
-    /// than `most`.
+    /// Returns the processes without this one, perhaps with some that have just ended; not many
+    /// more than `most`.
     ///
     /// # Errors
-    /// A system without the list.
+    /// Returns an error if the system does not have the list.
     pub(super) fn members(self, most: usize) -> io::Result<Vec<Pid>> {
         match self {
             Self::Namespace => {
@@ -43,7 +43,7 @@ impl Tree {
                 while let Some(pid) = pids.get(next)
                     && pids.len() <= most
                 {
-                    // One that has ended meanwhile has no children any more.
+                    // A process that has ended in the meantime has no children.
                     pids.extend(children(&pid.as_raw_nonzero().to_string()).unwrap_or_default());
                     next += 1;
                 }
@@ -52,12 +52,12 @@ impl Tree {
         }
     }
 
-    /// Kills everything and waits until all are gone. Says whether one was still there. `ended`
-    /// sees how each ended. Nobody is let through the gate, so there are no groups besides
-    /// `groups`.
+    /// Kills all processes and waits until they are gone. Returns whether any was killed. `ended`
+    /// receives the status of each. No call passes the gate meanwhile, so there are no groups
+    /// besides `groups`.
     ///
     /// # Errors
-    /// The processes can't be waited for.
+    /// Returns an error if the processes can't be waited for.
     pub(super) fn kill(
         self,
         groups: &Groups,
@@ -67,7 +67,7 @@ impl Tree {
         loop {
             let options = match self {
                 Self::Namespace => {
-                    // Reaches all at once, so no fork gets away. Nobody left is an error.
+                    // Kills all at once, so no fork escapes. It fails if no process is left.
                     let _ = kill_process_group(Pid::INIT, Signal::KILL);
                     WaitOptions::empty()
                 }
@@ -76,7 +76,7 @@ impl Tree {
                     WaitOptions::NOHANG
                 }
             };
-            // No child means no descendant: the topmost of those would be a child.
+            // No child means no descendant: the topmost descendant would be a child.
             while let Some((pid, status)) = match wait(options) {
                 Err(rustix::io::Errno::CHILD) => return Ok(killed),
                 other => other?,
@@ -84,13 +84,13 @@ impl Tree {
                 killed |= status.terminating_signal() == Some(Signal::KILL.as_raw());
                 ended(pid, status);
             }
-            // They have not gone yet, or one was just changing its group.
+            // They have not exited yet, or one was just changing its group.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Reaps what has ended, without waiting.
+/// Reaps the processes that have exited, without waiting.
 pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         ended(pid, status);

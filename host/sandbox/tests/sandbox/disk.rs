@@ -10,10 +10,11 @@ use cofferdam_sandbox::{Bounded, End, Limit, Overlay, Tier};
 
 use crate::support::{Place, Setting};
 
-/// What a directory may hold, in bytes and names.
+/// The limits of a directory, in bytes and entries.
 const MOST: (u64, u64) = (20 << 20, 2000);
 
-/// How much more there may be before a run is stopped, on a busy machine with a fast disk.
+/// How far a run can exceed them before it is stopped, on a busy machine with a fast disk, in
+/// bytes.
 const BEYOND: u64 = 500 << 20;
 
 /// Writes without end, in one of several ways.
@@ -35,14 +36,14 @@ pub fn fill(how: &str) {
                 }
                 fs::write(Path::new("d").join(number.to_string()), &block).unwrap();
             }
-            // They have no names.
+            // The files are deleted.
             "deleted" => {
                 let name = number.to_string();
                 let mut file = File::create(&name).unwrap();
                 fs::remove_file(&name).unwrap();
                 file.write_all(&block).unwrap();
                 open.push(file);
-                // It may not have very many.
+                // It may not have many open files.
                 if open.len() == 100 {
                     for file in &mut open {
                         file.write_all(&block.repeat(2)).unwrap();
@@ -50,7 +51,7 @@ pub fn fill(how: &str) {
                     std::thread::sleep(std::time::Duration::from_mins(1));
                 }
             }
-            // Beyond their ends, which is no part of their sizes.
+            // Allocates beyond their ends, which does not change their sizes.
             "ahead" => {
                 let file = File::create(number.to_string()).unwrap();
                 let (mode, length) = (libc::FALLOC_FL_KEEP_SIZE, 8 << 20);
@@ -71,7 +72,7 @@ fn bounded(directory: PathBuf) -> Bounded {
     Bounded { directory, bytes: MOST.0, entries: MOST.1, held: (0, 0) }
 }
 
-/// What is on the disk, in bytes.
+/// The bytes on disk in a directory.
 fn held(directory: &Path) -> u64 {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
@@ -89,7 +90,7 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
         command.bounded.push(bounded(place.workspace()));
         let report = place.run(command);
         if how == "ahead" && report.end == End::Exited(101) {
-            // Refused: it takes no time, so there could be much before it is counted.
+            // Refused: it is instant, so much could be allocated before it is counted.
             continue;
         }
         let End::Limit(Limit::Directory { number: Some(0), bytes, entries }) = report.end else {
@@ -103,7 +104,7 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
     }
 }
 
-/// In tier A they are in memory, and the program sees that its directory is full.
+/// In tier A they are in memory, and the program gets the error that its directory is full.
 pub fn temporary_files_are_bounded(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["fill", "temporary"]);

@@ -1,4 +1,4 @@
-//! Contract files: what is refused, with its line, and what `check` finds.
+//! Contract files: which errors are reported, with their lines, and what `check` finds.
 
 use super::super::{Action, Contract, Contracts, Turn, UnknownAgent};
 use super::{EVERY_KIND, contract, every_kind};
@@ -166,7 +166,7 @@ fn check_finds_what_can_be_read_and_is_wrong_all_the_same() {
     let rounds = "agent = 'a'\npurpose = 'p'\nrounds = 2\n[[fields]]\nname = 'x'\ntype = 'boolean'\nhint = '[true/false]'\nexample = 'true'\n[[next]]\nthen = 'proceed'\nreason = 'r'\n";
     let problems = Contract::from_toml(rounds).unwrap().check();
     assert_eq!(problems, ["rounds: no rule leads to another round"]);
-    // A hint that is a value by itself: whoever repeats the prompt would keep the contract.
+    // A hint that is itself a value: an agent that repeats the prompt would satisfy the contract.
     let echo = "agent = 'a'\npurpose = 'p'\n[[fields]]\nname = 'x'\ntype = 'text'\nhint = 'yes'\nexample = 'yes'\n[[next]]\nthen = 'proceed'\nreason = 'r'\n";
     let problems = Contract::from_toml(echo).unwrap().check();
     assert_eq!(problems, ["an agent that repeats the prompt would keep the contract"]);
@@ -228,7 +228,7 @@ fn short_names_are_taken_where_they_are_unique() {
             ],
         }
     );
-    // Its whole name is never ambiguous, and a later contract replaces one of the same name.
+    // A full name is never ambiguous, and a later contract replaces one of the same name.
     contracts.add(Contract {
         agent: "code-reviewer".to_owned(),
         purpose: "mine".to_owned(),

@@ -1,4 +1,5 @@
-//! S1 to the letter: its prompts, its outputs, its pseudocode's results, its actions.
+//! The document "Sub-Agent Output Contracts" literally: its prompts, outputs, results of its
+//! pseudocode, actions.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::{Action, BUILT_IN, Contract, Contracts, MAX_RETRIES, MAX_ROUNDS, Turn};
 use super::contract;
 
-/// S1's blocks, as they stand there.
+/// The blocks of the document, unchanged.
 const S1: &str = include_str!("s1.txt");
 
-/// S1's blocks by agent and kind.
+/// The blocks of the document by agent and kind.
 fn blocks(kind: &str) -> BTreeMap<&'static str, &'static str> {
     S1.split("== ")
         .filter_map(|section| {
@@ -52,7 +53,7 @@ fn every_contract_of_s1_has_a_file_that_is_proved() {
     }
 }
 
-/// What S1's pseudocode makes of S1's outputs.
+/// The results of the document's pseudocode for its own outputs.
 #[test]
 fn the_outputs_of_s1_are_read_as_s1_reads_them() {
     let records = [
@@ -136,7 +137,7 @@ fn the_outputs_of_s1_are_read_as_s1_reads_them() {
         assert_eq!(parsed.problems, [], "{agent}");
         assert_eq!(parsed.repairs, [] as [&str; 0], "{agent}");
         assert_eq!(parsed.extracted, [] as [&str; 0], "{agent}");
-        // The order as well: as text.
+        // The order as well, so compared as text.
         assert_eq!(Value::Object(parsed.record).to_string(), wanted.to_string(), "{agent}");
     }
 }
@@ -169,7 +170,7 @@ fn what_is_done_next_is_what_s1_says() {
         // "If approved: false -> send issues to tdd-task-executor for fixes"
         ("code-reviewer", &[], Fix),
         ("code-reviewer", &[("recommendation", "block")], Fix),
-        // An approval that contradicts itself counts as none.
+        // An approval that contradicts itself does not count.
         ("code-reviewer", &[("approved", "true"), ("critical", "[SQL injection]")], Review),
         ("code-reviewer", &[("approved", "true"), ("recommendation", "block")], Review),
         // "If ready_to_merge: true -> create commit"
@@ -178,7 +179,7 @@ fn what_is_done_next_is_what_s1_says() {
         ("review-pr", &[("ready_to_merge", "false"), ("blocking_issues", "[No tests]")], Fix),
         ("review-pr", &[("blocking_issues", "[No tests]")], Review),
         ("review-pr", &[("final_recommendation", "reject")], Review),
-        // S1 names no actions for these.
+        // The document names no actions for these.
         ("code-simplifier", &[], Proceed),
         ("silent-failure-hunter", &[], Fix),
         ("silent-failure-hunter", &[("severity", "low")], Review),
@@ -215,7 +216,7 @@ fn after_three_rounds_a_review_blocks() {
             assert_eq!(contract.next(&accepted, turn).action, Action::Proceed, "{agent} {round}");
         }
     }
-    // Work that is handed to a review is in no round of one.
+    // Work that is handed to a review is not in a round of one.
     let executor = contract("tdd-task-executor");
     let done = executor.parse(&executor.example());
     assert_eq!(executor.next(&done, Turn { attempt: 0, round: 3 }).action, Action::Review);

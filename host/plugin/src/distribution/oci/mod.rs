@@ -1,4 +1,4 @@
-//! Plugins in OCI registries (OCI distribution-spec and image-spec 1.1), in the form that other
+//! Plugins in OCI registries (OCI distribution-spec and image-spec 1.1), in the format that other
 //! WebAssembly hosts use, too: a manifest with one layer `application/wasm` and a config
 //! `application/vnd.wasm.config.v0+json` (CNCF TAG Runtime, "Wasm OCI Artifact layout").
 //!
@@ -31,26 +31,26 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
 
-/// The annotation of the layer that holds its signature in minisign's format.
+/// The annotation of the layer with its signature in minisign's format.
 const SIGNATURE: &str = "cofferdam.minisig";
 
-/// How large a manifest may be, in bytes (distribution-spec, "Pushing Manifests").
+/// The largest size of a manifest in bytes (distribution-spec, "Pushing Manifests").
 const MAX_MANIFEST: u64 = 4 << 20;
 
-/// What is published.
+/// A plugin to publish.
 #[derive(Debug, Clone, Copy)]
 pub struct Artifact<'a> {
-    /// The packed component.
+    /// The bytes of the packed component.
     pub bytes: &'a [u8],
     /// Its signature in minisign's format.
     pub signature: Option<&'a str>,
-    /// Its name.
+    /// The name of the plugin.
     pub name: &'a str,
-    /// Its version.
+    /// The version of the plugin.
     pub version: &'a str,
-    /// What it is for.
+    /// What the plugin is for.
     pub description: &'a str,
-    /// SPDX expression.
+    /// The license as an SPDX expression.
     pub license: Option<&'a str>,
     /// The interfaces that it imports.
     pub imports: &'a [String],
@@ -84,7 +84,7 @@ impl Descriptor {
     }
 }
 
-/// Gets what a reference names.
+/// Downloads the plugin that a reference names.
 pub async fn pull(
     client: &Client,
     login: Login,
@@ -130,7 +130,7 @@ fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), Fe
     Err(FetchError::Digest { place: reference.to_string(), found, wanted })
 }
 
-/// Publishes a plugin under a tag. Answers the digest of its manifest.
+/// Publishes a plugin under a tag. Returns the digest of its manifest.
 pub async fn push(
     client: &Client,
     login: Login,
@@ -178,7 +178,7 @@ pub async fn push(
     Ok(digest)
 }
 
-/// Uploads content, unless the repository has it.
+/// Uploads content, unless the repository has it already.
 async fn upload(
     session: &mut Session<'_>,
     reference: &Reference,

@@ -1,6 +1,6 @@
-//! Requests to one repository of a registry, with what proves who asks: what the registry demands
-//! once (distribution-spec, "Authentication"; the token protocol is distribution's, "Token
-//! Authentication Specification") is sent with every later request.
+//! Requests to one repository of a registry, with authentication: the credentials that the registry
+//! asks for once (distribution-spec, "Authentication"; tokens by distribution's "Token
+//! Authentication Specification") are sent with every later request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,28 +15,30 @@ use crate::source::{Address, Reference};
 use cofferdam_core::policy::Origin;
 use cofferdam_text::{escape_control, shorten};
 
-/// How large an answer may be that is not content, in bytes.
+/// The largest size of an answer other than content, in bytes.
 pub const MAX_ANSWER: u64 = 64 << 10;
 
-/// How much of what a registry says about a refusal is shown, in bytes.
+/// How much of a registry's error message is shown, in bytes.
 const MAX_ERROR_BYTES: usize = 300;
 
-/// Who a person is to a registry, and where that may be said besides the registry itself.
+/// The user's credentials for a registry, and the origin other than the registry that may receive
+/// them.
 pub struct Login {
-    /// What `docker login` keeps; none: the person has not logged in there.
+    /// The credentials of `docker login`; none if the user has not logged in there.
     pub credentials: Option<Credentials>,
-    /// The origin that gives its tokens, by the person's own settings or because it is known.
+    /// The origin that issues the registry's tokens, from the user's settings or because it is well
+    /// known.
     pub tokens: Option<Origin>,
 }
 
-/// Registries that are known to have their tokens given by another origin.
+/// Registries whose tokens are known to be issued by another origin.
 const TOKEN_ORIGINS: [(&str, &str); 3] = [
     ("registry-1.docker.io", "https://auth.docker.io"),
     ("index.docker.io", "https://auth.docker.io"),
     ("registry.gitlab.com", "https://gitlab.com"),
 ];
 
-/// The origin that is known to give a registry's tokens.
+/// The origin that is known to issue a registry's tokens.
 pub fn tokens(registry: &str) -> Option<Origin> {
     let (_, origin) = TOKEN_ORIGINS.iter().find(|(name, _)| *name == registry)?;
     origin.parse().ok()
@@ -46,12 +48,12 @@ pub struct Session<'a> {
     client: &'a Client,
     login: Login,
     reference: &'a Reference,
-    /// What is done there: `pull`, or `pull,push`.
+    /// The requested permission: `pull`, or `pull,push`.
     actions: &'static str,
     authorization: Option<String>,
 }
 
-/// What a registry wants to be shown.
+/// The authentication that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Challenge {
     Basic,
@@ -68,14 +70,14 @@ impl<'a> Session<'a> {
         Self { client, login, reference, actions, authorization: None }
     }
 
-    /// The address of something of the repository.
+    /// The address of a resource of the repository.
     pub fn address(&self, path: &str) -> Result<Address, FetchError> {
         let Reference { registry, repository, .. } = self.reference;
         let address = format!("{registry}/v2/{repository}/{path}");
         address.parse().map_err(|error| FetchError::answer(self.reference, error))
     }
 
-    /// The content of something that has to be there.
+    /// Downloads a resource that must exist.
     pub async fn get(
         &mut self,
         path: &str,
@@ -89,7 +91,8 @@ impl<'a> Session<'a> {
         Ok(answer.body.into())
     }
 
-    /// Sends a request; where the registry wants to know who asks, once more, saying so.
+    /// Sends a request; if the registry asks for authentication, sends it again with the
+    /// credentials.
     pub async fn send(&mut self, request: Request, most: u64) -> Result<Answer, FetchError> {
         let answer = self.client.send(self.authorized(request.clone()), most).await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
@@ -143,7 +146,7 @@ impl<'a> Session<'a> {
         if let Some(service) = service {
             address.path.push_str(&format!("&service={}", encoded(service)));
         }
-        // The registry named it, not the person.
+        // The registry named it, not the user.
         let mut request = Request { named: is_own, ..Request::get(address) };
         if let Some(basic) = basic {
             request = request.with(header::AUTHORIZATION, basic);
@@ -189,7 +192,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Why a password is not sent to an origin that a registry names.
+/// Explains why a password is not sent to an origin that a registry names.
 fn foreign(registry: &str, origin: &Origin) -> String {
     format!(
         "it wants the password that you keep for it sent to {origin}, which is not the registry \
@@ -224,7 +227,7 @@ fn challenge(text: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: realm?, service })
 }
 
-/// Text as the value in a query.
+/// Percent-encodes a value in a query.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|b| match b {

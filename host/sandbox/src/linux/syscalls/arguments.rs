@@ -1,4 +1,4 @@
-//! What a program may not say in the arguments of a call that it may make.
+//! Restrictions on the arguments of allowed system calls.
 
 use std::collections::BTreeMap;
 
@@ -50,12 +50,13 @@ pub(in crate::system) fn rule(all: &[Argument]) -> Result<SeccompRule, BackendEr
     SeccompRule::new(conditions?)
 }
 
-/// What is refused of some calls. A call is refused where all conditions of one alternative fit.
+/// Arguments that are refused for some calls. A call is refused if all conditions of one
+/// alternative match.
 pub(super) struct Refused {
     pub(super) calls: Vec<(&'static str, c_long, Vec<Vec<Argument>>)>,
-    /// Only in this tier.
+    /// The only tier in which they are refused, if any.
     pub(super) tier: Option<Tier>,
-    /// What is refused, and why.
+    /// The refused arguments, and the reason.
     pub(super) what: &'static str,
 }
 
@@ -74,10 +75,10 @@ impl Refused {
     }
 }
 
-/// The rules of a tier, by the calls' numbers.
+/// The rules of a tier, by the numbers of the calls.
 ///
 /// # Errors
-/// A rule that the compiler of filters refuses.
+/// Returns an error if the filter compiler refuses a rule.
 pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for refused in all() {
@@ -92,7 +93,7 @@ pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, 
     Ok(rules)
 }
 
-/// All that is refused by arguments.
+/// All restrictions on arguments.
 pub(super) fn all() -> Vec<Refused> {
     let mut all = vec![descriptors(), devices(), large_pages()];
     all.extend(processes());
@@ -101,7 +102,7 @@ pub(super) fn all() -> Vec<Refused> {
     all
 }
 
-/// `fcntl` by an allow list of commands.
+/// An allow-list of commands for `fcntl`.
 fn descriptors() -> Refused {
     const ALLOWED: &[c_int] = &[
         libc::F_DUPFD,
@@ -134,10 +135,10 @@ fn descriptors() -> Refused {
     )
 }
 
-/// A command of Linux 6.10 and later.
+/// A command since Linux 6.10.
 const F_DUPFD_QUERY: c_int = 1027;
 
-/// `ioctl` by an allow list of requests: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
+/// An allow-list of requests for `ioctl`: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
 /// linux/fs.h.
 fn devices() -> Refused {
     const TERMINALS: (u64, u64) = (0x5401, 0x5460);
@@ -220,8 +221,8 @@ fn processes() -> [Refused; 2] {
     ]
 }
 
-/// In a network of its own, a program has TCP, UDP and the list of interfaces. Unix sockets have
-/// names in files, where no namespace keeps one from the host's.
+/// In its own network namespace, a program has TCP, UDP and the list of interfaces. Unix sockets
+/// are named by files, which no namespace separates from the host's.
 fn sockets() -> [Refused; 2] {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
     let mut protocols =
@@ -247,8 +248,8 @@ fn sockets() -> [Refused; 2] {
     ]
 }
 
-/// Calls that set a mode, and which argument it is; then those that can create a file: which
-/// arguments are the flags and the mode.
+/// Calls that set a mode, with the index of that argument; then those that can create a file, with
+/// the indices of the flags and the mode.
 fn modes() -> Refused {
     const MODES: &[(&str, c_long, u8)] = &[
         #[cfg(target_arch = "x86_64")]
@@ -286,10 +287,11 @@ fn modes() -> Refused {
     }
 }
 
-/// include/uapi/asm-generic/unistd.h of Linux 6.6. The C library does not name it everywhere.
+/// include/uapi/asm-generic/unistd.h of Linux 6.6. Not every C library defines it.
 const FCHMODAT2: c_long = 452;
 
-/// Calls that can be made on another process of the same user, and which argument names it.
+/// Calls that can be applied to another process of the same user, with the index of the argument
+/// that names it.
 fn other_processes() -> Refused {
     const CALLS: &[(&str, c_long, u8)] = &[
         ("ioprio_set", libc::SYS_ioprio_set, 1),
@@ -310,7 +312,7 @@ fn other_processes() -> Refused {
     }
 }
 
-/// Without a path, it is of a file that is open.
+/// Without a path, the call applies to an open file.
 fn times_by_path() -> Refused {
     let path = Argument(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let what = "A path: see the modes, owners and times by path.";

@@ -1,4 +1,4 @@
-//! The system calls that a program may make (seccomp). What is not listed does not exist for it.
+//! The system calls that a program may make (seccomp). Calls that are not listed fail with ENOSYS.
 
 mod arguments;
 mod reference;
@@ -27,7 +27,7 @@ impl Filters {
     /// Compiles the filters of a tier.
     ///
     /// # Errors
-    /// The processor is one that the compiler does not know.
+    /// Returns an error if the compiler does not support the processor.
     pub(super) fn new(tier: Tier) -> Result<Self, SandboxError> {
         let failed = |error: BackendError| SandboxError::Unavailable(error.to_string());
         let filter = SeccompFilter::new(
@@ -40,10 +40,11 @@ impl Filters {
         Ok(Self { by_number: by_number(tier), by_argument })
     }
 
-    /// Confines the calling process. Returns where its calls ask the supervisor from now on.
+    /// Confines the calling process. Returns the descriptor from which the supervisor receives its
+    /// calls.
     ///
     /// # Errors
-    /// A kernel without seccomp, or before Linux 5.19.
+    /// Returns an error on a kernel without seccomp, or before Linux 5.19.
     pub(super) fn apply(&self) -> io::Result<OwnedFd> {
         let listener = gate::install(&self.by_number)?;
         seccompiler::apply_filter(&self.by_argument).map_err(io::Error::other)?;
@@ -60,8 +61,8 @@ impl Group {
     }
 }
 
-/// The filter by the calls' numbers. It says what the compiler of the other filter can't: that a
-/// call does not exist, or that the supervisor decides.
+/// Returns the filter by call numbers. It has the actions that the compiler of the other filter
+/// does not support: ENOSYS, and asking the supervisor.
 fn by_number(tier: Tier) -> BpfProgram {
     let mut answers: Vec<(c_long, Action)> = GROUPS
         .iter()
@@ -71,7 +72,7 @@ fn by_number(tier: Tier) -> BpfProgram {
         })
         .collect();
     answers.sort_by_key(|(number, _)| *number);
-    // Where an answer begins that holds up to the next one.
+    // The first number of each range with the same action.
     let mut ranges: Vec<(u32, Action)> = vec![(0, UNKNOWN)];
     for (number, answer) in answers {
         let number = number as u32;
@@ -95,13 +96,13 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const AND: u16 = 0x54;
 const RETURN: u16 = 0x06;
 
-/// One that jumps over the next `jt` instructions where its test is true.
+/// An instruction that skips the next `jt` instructions if its test is true.
 fn instruction(code: u16, jt: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf: 0, k }
 }
 
-/// A binary search for the range of the loaded number: a filter is run for each call that it does
-/// not always allow, and once for each possible call when it is installed.
+/// A binary search for the range of the loaded number: a filter runs for each call that is not
+/// always allowed, and once for each possible call when it is installed.
 fn search(ranges: &[(u32, Action)], filter: &mut BpfProgram) {
     match ranges {
         [] => {}
@@ -111,7 +112,7 @@ fn search(ranges: &[(u32, Action)], filter: &mut BpfProgram) {
             let (mut below, mut above) = (Vec::new(), Vec::new());
             search(lower, &mut below);
             search(upper, &mut above);
-            // A conditional jump is short, so it jumps over one that is not.
+            // The distance of a conditional jump is limited, so it jumps over an unconditional one.
             filter.push(sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: upper[0].0 });
             filter.push(instruction(JUMP, 0, below.len() as u32));
             filter.extend(below);
@@ -120,7 +121,7 @@ fn search(ranges: &[(u32, Action)], filter: &mut BpfProgram) {
     }
 }
 
-/// The instructions that give an answer.
+/// The instructions that return an action.
 fn decide(answer: Action) -> BpfProgram {
     let done = |action: u32| instruction(RETURN, 0, action);
     let allow = done(SeccompAction::Allow.into());
@@ -151,7 +152,7 @@ fn decide(answer: Action) -> BpfProgram {
     }
 }
 
-/// Where the lower half of an argument is in `seccomp_data`, on processors that have it first.
+/// The offset of the lower half of an argument in `seccomp_data`, on little-endian processors.
 fn low_word(argument: u8) -> u32 {
     16 + 8 * u32::from(argument)
 }
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// What a filter says to a call.
+    /// Returns what a filter decides about a call.
     fn run(filter: &[sock_filter], number: u32, arguments: [u32; 6]) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {

@@ -1,4 +1,4 @@
-//! The list of all calls as a document.
+//! Prints the list of all system calls.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ What a call can reach is decided beside the filter: by the mounts and namespaces
 Landlock (both tiers), and by the limits.
 ";
 
-/// The list of all calls, each with the answer and the reason, as Markdown.
+/// Returns the list of all system calls, each with the action and the reason, as Markdown.
 pub(crate) fn reference() -> String {
     let mut text = INTRODUCTION.to_owned();
     section(&mut text, "Allowed", |group| is_allowed(group.tier_a));

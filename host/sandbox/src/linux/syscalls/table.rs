@@ -1,5 +1,5 @@
-//! Every system call that the filter knows, with the reason why a program may make it or not.
-//! A call that is not in this table does not exist for a program.
+//! Every system call that the filter knows, with the reason why it is allowed or not. Calls that
+//! are not in this table fail with ENOSYS.
 
 use libc::{
     EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int, c_long,
@@ -7,7 +7,7 @@ use libc::{
 
 use Action::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
 
-/// What the filter says to a call.
+/// What the filter does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// The kernel executes the call.
@@ -22,11 +22,11 @@ pub(super) enum Action {
     Fail(c_int),
 }
 
-/// The answer to calls that are not listed. Programs take older calls when a new one does not
-/// exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
+/// The action for calls that are not listed. Programs fall back to older calls when a new one does
+/// not exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
 pub(super) const UNKNOWN: Action = Fail(ENOSYS);
 
-/// A call. This architecture may not have it, and then it has no number.
+/// A system call. Its number is `None` if this architecture does not have it.
 pub(super) struct Call {
     name: &'static str,
     pub(super) number: Option<c_long>,
@@ -39,7 +39,7 @@ impl Call {
     }
 }
 
-/// Calls that are treated alike, for one reason.
+/// Calls with the same actions and the same reason.
 pub(super) struct Group {
     pub(super) name: &'static str,
     pub(super) reason: &'static str,
@@ -56,8 +56,8 @@ macro_rules! calls {
     };
 }
 
-/// Calls that the C library does not name everywhere. Since Linux 5.1, new calls have the same
-/// number on all architectures.
+/// Calls that not every C library defines. Since Linux 5.1, new calls have the same number on all
+/// architectures.
 macro_rules! numbered {
     ($($call:ident = $number:literal)*) => {
         &[$(Call { name: stringify!($call), number: Some($number) }),*]
@@ -76,10 +76,10 @@ macro_rules! older {
     };
 }
 
-/// The commands of `fcntl` that take or drop a lock of a process.
+/// The commands of `fcntl` that take or release a lock of a process.
 const LOCKS: &[u32] = &[F_SETLK as u32, F_SETLKW as u32];
 
-/// All calls. The groups of allowed calls come first.
+/// All known calls. The groups of allowed calls come first.
 pub(super) const GROUPS: &[Group] = &[
     Group {
         name: "Reading and writing",
