@@ -179,7 +179,7 @@ impl<'a> Expansion<'a> {
         let mut expansion = Self { document, known: HashMap::new(), chain: 0 };
         let count = expansion.count(document, true)?;
         if count > MAX_EXPANSION {
-            return Err(invalid("its references lead to more schemas than anybody could check"));
+            return Err(invalid("its references expand to too many schemas"));
         }
         Ok(())
     }

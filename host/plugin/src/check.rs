@@ -140,8 +140,8 @@ pub fn manifest_file(path: &Path) -> Checked {
     let text = match text::read(path) {
         Ok(text) => text,
         Err(error) => {
-            let cure = "write one: `cofferdam plugin new` makes a project that has it, and \
-                        `cofferdam schema plugin` says what it holds";
+            let cure = "write one: `cofferdam plugin new` creates a project that has it, and \
+                        `cofferdam schema plugin` prints its format";
             return Checked::only(Finding::error(place, error.to_string(), cure));
         }
     };
@@ -150,7 +150,7 @@ pub fn manifest_file(path: &Path) -> Checked {
         Err(error) => {
             let line = error.span().map(|span| line_of(&text, span.start));
             let place = Place { line, ..place };
-            let cure = "correct the TOML; `cofferdam schema plugin` says what it holds";
+            let cure = "correct the TOML; see `cofferdam schema plugin` for the format";
             return Checked::only(Finding::error(place, error.message(), cure));
         }
     };
@@ -160,7 +160,7 @@ pub fn manifest_file(path: &Path) -> Checked {
         && let Err(error) = toml::from_str::<ManifestFile>(&text)
     {
         let line = error.span().map(|span| line_of(&text, span.start));
-        let cure = "`cofferdam schema plugin` says what may stand there";
+        let cure = "see `cofferdam schema plugin` for the format";
         findings.push(Finding::error(Place { line, ..place.clone() }, error.message(), cure));
     }
     let mut packed = document;
@@ -247,7 +247,7 @@ fn derived(place: Place, component: &[u8]) -> Checked {
         Err(error) => Checked::only(unusable(place, &error.into())),
         Ok(Derived { manifest, left_out, unread }) => {
             let left_out = left_out.into_iter().map(|LeftOut { function, why }| {
-                let cure = "nobody can call it; the other functions are tools";
+                let cure = "it can't be called; the other functions are tools";
                 Finding::warning(Place::export(&place.file, function), why, cure)
             });
             let unread = unread.iter().map(|why| {
@@ -294,7 +294,7 @@ impl Checked {
             Err(error) => {
                 // A wrong shape is reported already.
                 if self.findings.is_empty() {
-                    let cure = "`cofferdam schema manifest` says what may stand there";
+                    let cure = "see `cofferdam schema manifest` for the format";
                     self.findings.push(Finding::error(place.clone(), error.to_string(), cure));
                 }
                 return;
@@ -367,7 +367,7 @@ fn cure(pointer: &str) -> &'static str {
             "write `languages = [...]` for a linter, and only there"
         }
         ["backends", _, "programs"] => "add the program to `process` under [requests]",
-        _ => "`cofferdam schema plugin` says what may stand there",
+        _ => "see `cofferdam schema plugin` for the format",
     }
 }
 
@@ -382,7 +382,7 @@ fn shape<T: DeserializeOwned + schemars::JsonSchema>(
     let finding = |problem: Problem| {
         let cure = match &problem.did_you_mean {
             Some(name) => format!("write '{name}'"),
-            None => format!("`cofferdam schema {name}` says what may stand there"),
+            None => format!("see `cofferdam schema {name}` for the format"),
         };
         Finding::error(place.below(&problem.pointer), words(&problem), cure)
     };
@@ -446,15 +446,15 @@ fn exports(file: &str, component: &[u8], manifest: &Manifest) -> Vec<Finding> {
             (backend_interface(kind), has(kind), format!("[[backends]] with kind = \"{kind}\""))
         });
     let tools = (TOOLS, !manifest.tools.is_empty(), "[[tools]]".to_owned());
-    let unspoken = |(interface, is_spoken_of, table): (&str, bool, String)| {
+    let unmentioned = |(interface, is_mentioned, table): (&str, bool, String)| {
         let is_exported = exports.iter().any(|export| export == interface);
-        (is_exported && !is_spoken_of).then(|| {
-            let problem = "the manifest does not speak of it, so nobody can use it";
+        (is_exported && !is_mentioned).then(|| {
+            let problem = "the manifest does not mention it, so it can't be used";
             let cure = format!("describe it in {table}, or build it for a world without it");
             Finding::warning(Place::export(file, interface), problem, cure)
         })
     };
-    [tools].into_iter().chain(backends).filter_map(unspoken).collect()
+    [tools].into_iter().chain(backends).filter_map(unmentioned).collect()
 }
 
 enum ReadError {

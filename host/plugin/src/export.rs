@@ -28,7 +28,9 @@ impl<'a> Exported<'a> {
     /// logged, with the place in the schema (the tool schemas, "Fallback Strategy").
     pub fn new(registry: &Registry, entry: &'a ToolEntry, role: Option<&Role>) -> Option<Self> {
         if let Err(error) = entry.input() {
-            tracing::error!("{error}; nobody is told of it, since no call of it could be checked");
+            tracing::error!(
+                "{error}; the tool is not listed, since its calls could not be checked"
+            );
             return None;
         }
         let input = role.and_then(|role| role.parameters(&entry.qualified_name()));

@@ -28,7 +28,7 @@ const VERSION: u32 = 1;
 /// The comment at the beginning of the file.
 const HEADER: &str = "\
 # Which plugins this workspace uses. Written by `cofferdam plugin`; `cofferdam plugin install`
-# gets what it names. It grants nothing: what is granted stands in a person's own settings.
+# gets what it names. It grants nothing: grants are in the user's own settings.
 ";
 
 /// The plugins of a workspace, by name.

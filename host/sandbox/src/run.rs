@@ -224,5 +224,5 @@ fn failed(message: impl Into<String>) -> SandboxError {
 }
 
 fn unexpected() -> SandboxError {
-    failed("an answer to something else")
+    failed("an unexpected answer")
 }

@@ -189,7 +189,7 @@ fn ended(status: ExitStatus, mut answer: Vec<u8>, words: &str) -> Result<Vec<u8>
         return match answer.remove(0) {
             DONE => Ok(answer),
             REFUSED => Err(WorkError::Refused(String::from_utf8_lossy(&answer).into_owned())),
-            _ => Err(WorkError::Crashed("what it answered makes no sense".to_owned())),
+            _ => Err(WorkError::Crashed("its answer is invalid".to_owned())),
         };
     }
     // The message of Rust's standard library; the C library does not set its own limit below this.

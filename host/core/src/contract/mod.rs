@@ -13,7 +13,7 @@
 //! document "Sub-Agent Output Contracts" are built in. This module runs no agent and opens no file.
 //!
 //! ```
-//! use cofferdam::contract::{Action, Contracts, Turn};
+//! use cofferdam_core::contract::{Action, Contracts, Turn};
 //!
 //! let contracts = Contracts::built_in()?;
 //! let contract = contracts.get("code-reviewer")?;

@@ -256,7 +256,7 @@ fn check(definition: &Definition) -> Result<(), DefinitionError> {
         let is_variable = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(|c: char| c.is_ascii_digit());
         if !is_variable || name.is_empty() || name == NODE_ID {
-            return Err(invalid(place, "is no name of a variable, or one that is taken"));
+            return Err(invalid(place, "is not a valid name of a variable, or it is reserved"));
         }
         check_tool(&place, &provider.tool)?;
     }
@@ -269,7 +269,10 @@ fn check(definition: &Definition) -> Result<(), DefinitionError> {
         check_name(&place, &tool.name)?;
         check_tool(&format!("{place}.tool"), &tool.tool)?;
         if !names.insert(&tool.name) || !targets.insert(&tool.tool) {
-            return Err(invalid(place, format!("'{}' or '{}' stands twice", tool.name, tool.tool)));
+            return Err(invalid(
+                place,
+                format!("'{}' or '{}' is there twice", tool.name, tool.tool),
+            ));
         }
         if let Some(parameters) = &tool.parameters {
             let place = format!("{place}.parameters");

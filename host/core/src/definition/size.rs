@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for ValueCounter<'_> {
         Ok(())
     }
     fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        Err(A::Error::custom("a tag has no place here"))
+        Err(A::Error::custom("tags are not allowed here"))
     }
 }
 

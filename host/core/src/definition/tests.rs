@@ -106,8 +106,8 @@ fn definitions_that_make_no_sense_are_refused() {
             with("tool: a.b", "tool: a.b, parameters: {type: object, type: object}"),
             "duplicate entry with key \"type\"",
         ),
-        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "stands twice"),
-        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "stands twice"),
+        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "is there twice"),
+        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "is there twice"),
         (
             with("tool: a.b", "tool: a.b, parameters: {type: string}"),
             "tools.x.parameters: describe no object",

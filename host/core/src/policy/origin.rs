@@ -144,7 +144,7 @@ fn parse(text: &str) -> Result<Origin, &'static str> {
         _ => return Err("it has to begin with https://"),
     };
     if rest.contains('@') {
-        return Err("a user name has no place in it");
+        return Err("a user name is not allowed");
     }
     if rest.contains(['/', '\\', '?', '#']) {
         return Err("nothing follows the host and its port, not even a slash");

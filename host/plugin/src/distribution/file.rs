@@ -1,5 +1,5 @@
 //! Reads plugins from files.
-#![expect(clippy::disallowed_methods, reason = "a person names the file")]
+#![expect(clippy::disallowed_methods, reason = "the user names the file")]
 
 use std::fs;
 use std::io::{self, Read as _};

@@ -71,15 +71,15 @@ pub enum ClientError {
     TooSlow(Address),
     /// It was redirected to a private address.
     #[error(
-        "{0} has no public address, and you have not named it yourself: a registry may send on to \
-         it if your own cofferdam.toml says so, `content = ['{0}']` below `[registries.'REGISTRY']`"
+        "{0} has no public address, and you have not named it yourself: to let a registry redirect \
+         to it, write in your own cofferdam.toml: `content = ['{0}']` below `[registries.'REGISTRY']`"
     )]
     Private(Origin),
     /// The response is larger than allowed.
     #[error("the answer of {0} has more than {1} bytes")]
     TooLarge(Address, u64),
     /// There were too many redirects, or a forbidden one.
-    #[error("{0} sends on to {1}")]
+    #[error("{0} redirects to {1}")]
     Redirect(Address, String),
 }
 
@@ -175,12 +175,12 @@ impl Client {
             OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
         let stream = timeout(CONNECT_TIMEOUT, self.connector.connect(&settings, reach)).await;
         let stream =
-            stream.map_err(|_| broken(&"it was not reached in time"))?.map_err(|refused| {
-                match refused.kind {
+            stream.map_err(|_| broken(&"connecting timed out"))?.map_err(
+                |refused| match refused.kind {
                     ConnectErrorKind::NotPublic => ClientError::Private(origin.clone()),
                     _ => ClientError::Unreachable(refused.message),
-                }
-            })?;
+                },
+            )?;
         let handshake = http1().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;
         // It ends after the response.

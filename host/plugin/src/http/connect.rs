@@ -173,8 +173,8 @@ fn public(origin: &Origin, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Conn
     }
     let found: Vec<String> = found.iter().map(|address| address.ip().to_string()).collect();
     let why = format!(
-        "{origin} resolves to {}, which is no public address; where that is meant, a person can \
-         say so by `address` in the grant",
+        "{origin} resolves to {}, which is no public address; if that is intended, the user can \
+         set `address` in the grant",
         if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
     );
     Err(ConnectError::new(ConnectErrorKind::NotPublic, why))

@@ -121,7 +121,7 @@ impl<'a> Schemas<'a> {
     }
 
     fn spend(&mut self, types: usize) -> Result<(), String> {
-        let too_many = || "more types and cases than anybody could read".to_owned();
+        let too_many = || "too many types and cases".to_owned();
         self.left = self.left.checked_sub(types).ok_or_else(too_many)?;
         self.left_in_function = self.left_in_function.checked_sub(types).ok_or_else(too_many)?;
         Ok(())

@@ -409,10 +409,7 @@ fn bombs_are_refused() {
         (chain(30, &|n| format!("(option $t{n})")), "takes types that nest deeper than 24"),
         (chain(90, &|n| format!("(list $t{n})")), "takes types that nest deeper than 24"),
         // 2^16 types when expanded.
-        (
-            chain(16, &|n| format!("(tuple $t{n} $t{n})")),
-            "takes more types and cases than anybody could read",
-        ),
+        (chain(16, &|n| format!("(tuple $t{n} $t{n})")), "takes too many types and cases"),
     ] {
         let error = derive_text(&text).unwrap_err();
         assert!(error.contains(wanted), "{error}");
@@ -420,11 +417,11 @@ fn bombs_are_refused() {
     let names: String = (0..3_000).map(|n| format!(" \"n{n}\"")).collect();
     let names = format!("(type $e' (enum {names})) (import \"e\" (type $e (eq $e')))");
     let error = derive_text(&component(&names, &["(param \"it\" $e)"])).unwrap_err();
-    assert!(error.contains("more types and cases than anybody could read"), "{error}");
+    assert!(error.contains("too many types and cases"), "{error}");
     let wide: String = (0..3_000).map(|n| format!("(field \"f{n}\" u8)")).collect();
     let wide = format!("(type $r' (record {wide})) (import \"r\" (type $r (eq $r')))");
     let error = derive_text(&component(&wide, &["(param \"it\" $r)"])).unwrap_err();
-    assert!(error.contains("more types and cases than anybody could read"), "{error}");
+    assert!(error.contains("too many types and cases"), "{error}");
     // 10,000 nested options must be refused early, by the validator or by this module.
     assert!(derive_text(&chain(10_000, &|n| format!("(option $t{n})"))).is_err());
     let many: Vec<&str> = std::iter::repeat_n("(result u8)", MAX_FUNCTIONS + 1).collect();

@@ -171,11 +171,11 @@ fn check_words(command: &Command) -> Result<(), SandboxError> {
     let Command { arguments, environment, .. } = command;
     let variables = environment.iter().flat_map(|(name, value)| [name, value]);
     if let Some(word) = arguments.iter().chain(variables).find(|word| word.contains('\0')) {
-        return refuse(format!("{word:?} has a NUL in it, which no program gets"));
+        return refuse(format!("{word:?} contains a NUL, which no program can receive"));
     }
     let is_name = |name: &str| !name.is_empty() && !name.contains('=');
     match environment.iter().find(|(name, _)| !is_name(name)) {
-        Some((name, _)) => refuse(format!("{name:?} is no name of a variable")),
+        Some((name, _)) => refuse(format!("{name:?} is not the name of an environment variable")),
         None => Ok(()),
     }
 }
@@ -188,11 +188,13 @@ fn check_paths(command: &Command) -> Result<(), SandboxError> {
         let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
         if !path.is_absolute() || !plain || path.components().any(|part| part.as_os_str() == "..") {
             let path = path.display();
-            return refuse(format!("{path} is no absolute path without `.`, `..` and `//`"));
+            return refuse(format!("{path} is not an absolute path without `.`, `..` and `//`"));
         }
     }
     if readable.iter().chain(writable).any(|path| path.parent().is_none()) {
-        return refuse("/ as a whole is not granted; name what is needed".to_owned());
+        return refuse(
+            "/ as a whole can't be granted; name the directories that are needed".to_owned(),
+        );
     }
     for path in writable {
         rules::open(path)?;

@@ -21,7 +21,7 @@ fn read(contract: &Contract, name: &str, value: &str) -> (Option<Value>, Vec<Str
 
 /// `parse_value` of the output contracts, for a field of each kind.
 #[test]
-fn values_are_read_by_the_rules_of_s1() {
+fn values_are_parsed_by_the_rules_of_the_output_contracts() {
     let contract = every_kind();
     for (name, value, wanted) in [
         ("items", "[]", json!([])),

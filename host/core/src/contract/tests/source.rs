@@ -9,11 +9,12 @@ use super::super::{Action, BUILT_IN, Contract, Contracts, MAX_RETRIES, MAX_ROUND
 use super::contract;
 
 /// The blocks of the document, unchanged.
-const S1: &str = include_str!("s1.txt");
+const DOCUMENT: &str = include_str!("output-contracts.txt");
 
 /// The blocks of the document by agent and kind.
 fn blocks(kind: &str) -> BTreeMap<&'static str, &'static str> {
-    S1.split("== ")
+    DOCUMENT
+        .split("== ")
         .filter_map(|section| {
             let (title, text) = section.split_once('\n')?;
             let (agent, found) = title.split_once(' ')?;
@@ -23,7 +24,7 @@ fn blocks(kind: &str) -> BTreeMap<&'static str, &'static str> {
 }
 
 #[test]
-fn every_prompt_is_the_one_of_s1() {
+fn prompts_match_the_output_contracts() {
     let prompts = blocks("prompt");
     assert_eq!(prompts.len(), 7);
     for (agent, wanted) in prompts {
@@ -32,7 +33,7 @@ fn every_prompt_is_the_one_of_s1() {
 }
 
 #[test]
-fn every_example_is_the_one_of_s1() {
+fn examples_match_the_output_contracts() {
     let outputs = blocks("output");
     assert_eq!(outputs.len(), 6);
     for (agent, wanted) in outputs {
@@ -41,7 +42,7 @@ fn every_example_is_the_one_of_s1() {
 }
 
 #[test]
-fn every_contract_of_s1_has_a_file_that_is_proved() {
+fn each_output_contract_has_a_valid_file() {
     let contracts = Contracts::built_in().unwrap();
     let agents: Vec<&str> = contracts.iter().map(|contract| contract.agent.as_str()).collect();
     assert_eq!(agents, blocks("prompt").into_keys().collect::<Vec<_>>());
@@ -55,7 +56,7 @@ fn every_contract_of_s1_has_a_file_that_is_proved() {
 
 /// The results of the document's pseudocode for its own outputs.
 #[test]
-fn the_outputs_of_s1_are_read_as_s1_reads_them() {
+fn outputs_are_parsed_like_the_pseudocode_does() {
     let records = [
         (
             "todo-doc-generator",
@@ -154,7 +155,7 @@ fn changed(contract: &Contract, changes: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn what_is_done_next_is_what_s1_says() {
+fn next_actions_match_the_output_contracts() {
     use Action::{Blocked, Fix, Proceed, Review};
     for (agent, changes, wanted) in [
         // "Store metadata, add to dependency graph"

@@ -194,9 +194,10 @@ async fn upload(
     let begun = session.send(Request::new(Method::POST, place.clone()), MAX_ANSWER).await?;
     session.expect(&begun, StatusCode::ACCEPTED)?;
     let location = begun.header(header::LOCATION).and_then(|location| place.join(location));
-    let mut location = location
-        .filter(|location| location.origin == reference.registry)
-        .ok_or_else(|| FetchError::answer(reference, "it takes uploads at no place of its own"))?;
+    let mut location =
+        location.filter(|location| location.origin == reference.registry).ok_or_else(|| {
+            FetchError::answer(reference, "its address for uploads is missing or on another origin")
+        })?;
     let separator = if location.path.contains('?') { '&' } else { '?' };
     location.path.push_str(&format!("{separator}digest={digest}"));
     let body = bytes::Bytes::copy_from_slice(content);

@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
         let challenge = challenge.ok_or_else(|| {
             FetchError::answer(
                 self.reference,
-                "it wants to know who asks, in a way that is not known here",
+                "it requires a kind of authentication that is not supported",
             )
         })?;
         self.authorization = Some(self.authorize(&challenge).await?);
@@ -125,8 +125,7 @@ impl<'a> Session<'a> {
         let (realm, service) = match challenge {
             Challenge::Basic => {
                 return basic.ok_or_else(|| {
-                    let why =
-                        format!("it wants to know who asks; `docker login {registry}` tells it");
+                    let why = format!("it requires authentication; run `docker login {registry}`");
                     FetchError::answer(self.reference, why)
                 });
             }
@@ -154,7 +153,7 @@ impl<'a> Session<'a> {
         let answer = self.client.send(request, MAX_ANSWER).await?;
         if answer.status != StatusCode::OK {
             let why = format!(
-                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                "permission denied ({}); log in with `docker login {registry}`",
                 answer.status
             );
             return Err(FetchError::answer(self.reference, why));
@@ -167,7 +166,7 @@ impl<'a> Session<'a> {
         let token: Option<Token> = serde_json::from_slice(&answer.body).ok();
         let token = token.and_then(|Token { token, access_token }| token.or(access_token));
         token.map(|token| format!("Bearer {token}")).ok_or_else(|| {
-            FetchError::answer(self.reference, "who it sends to for a token gives none")
+            FetchError::answer(self.reference, "the server for its tokens returned none")
         })
     }
 
@@ -180,7 +179,7 @@ impl<'a> Session<'a> {
         let why = match answer.status {
             StatusCode::NOT_FOUND => "there is nothing of that name".to_owned(),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!(
-                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                "permission denied ({}); log in with `docker login {registry}`",
                 answer.status
             ),
             status => format!(
@@ -195,8 +194,8 @@ impl<'a> Session<'a> {
 /// Explains why a password is not sent to an origin that a registry names.
 fn foreign(registry: &str, origin: &Origin) -> String {
     format!(
-        "it wants the password that you keep for it sent to {origin}, which is not the registry \
-         itself; if that is right, say so in your own cofferdam.toml: `tokens = '{origin}'` below \
+        "it asks to send your password for it to {origin}, which is not the registry itself; to \
+         allow that, write in your own cofferdam.toml: `tokens = '{origin}'` below \
          `[registries.'{registry}']`"
     )
 }
