@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_say_where_what_and_what_instead() {
+    fn problems_have_place_expectation_and_value() {
         for (instance, wanted) in [
             (json!({"pattern": "x"}), vec![]),
             (json!({}), vec!["@/pattern: expected the required field 'pattern', found nothing"]),

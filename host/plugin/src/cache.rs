@@ -119,7 +119,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn code_is_made_once_and_again_when_it_was_touched() {
+    fn code_is_compiled_once_and_again_after_changes() {
         let directory = tempfile::tempdir().unwrap();
         let cache = CodeCache::open(&directory.path().join("cache")).unwrap();
         let made = Cell::new(0);

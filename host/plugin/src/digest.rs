@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_written_in_one_way() {
+    fn digests_round_trip() {
         // The example of FIPS 180-4.
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), abc);

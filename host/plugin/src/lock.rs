@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_comes_back_as_it_was() {
+    fn a_lock_round_trips() {
         for lock in [lock(), Lock::default()] {
             let text = lock.to_text().unwrap();
             assert_eq!(Lock::parse(&text).unwrap(), lock, "{text}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lock_is_refused() {
+    fn invalid_locks_are_refused() {
         let text = lock().to_text().unwrap();
         for (wrong, why) in [
             (String::new(), "missing field `version`"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_are_of_packages() {
+    fn packages_are_derived_from_interfaces() {
         let imports = ["wasi:io/streams@0.2.6", "wasi:io/poll@0.2.6", "a:b/c", "env"];
         let imports: Vec<String> = imports.map(str::to_owned).into();
         assert_eq!(packages(&imports), ["a:b", "env", "wasi:io@0.2.6"]);

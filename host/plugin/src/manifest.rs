@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_as_it_was() {
+    fn a_manifest_round_trips() {
         let parsed = Manifest::parse(manifest().to_string().as_bytes()).unwrap();
         parsed.check_schemas().unwrap();
         let again = Manifest::parse(serde_json::to_string(&parsed).unwrap().as_bytes()).unwrap();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_has_a_bound() {
+    fn the_size_of_a_manifest_is_limited() {
         let mut large = manifest();
         large["description"] = "x".repeat(MAX_MANIFEST_BYTES).into();
         let error = Manifest::parse(large.to_string().as_bytes()).unwrap_err();
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_manifests_are_refused() {
         for (pointer, value, wanted) in [
             ("/name", json!("Hello"), "name 'Hello' is not of the form"),
             ("/name", json!("a.b"), "name 'a.b' is not of the form"),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_name_stands_once() {
+    fn tool_names_are_unique() {
         let mut document = manifest();
         let tool = document["tools"][0].clone();
         document["tools"].as_array_mut().unwrap().push(tool);

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_comes_back() {
+    fn a_packed_manifest_is_read_back() {
         let packed = pack(EMPTY, &example()).unwrap();
         assert_eq!(manifest(&packed, "x").unwrap(), example());
         let directory = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_components_manifest_does_not_count() {
+    fn manifests_of_nested_components_are_ignored() {
         let mut outer = EMPTY.to_vec();
         wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
             .append_to_component(&mut outer);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_refused() {
         for text in ["", "RW", "hello", SIGNATURE, &OTHER[..50], &format!("{OTHER}A")] {
             assert!(text.parse::<Signer>().is_err(), "{text}");
         }

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_source_is_written_in_one_way() {
+    fn sources_round_trip() {
         let digest = Digest::of(b"");
         let by_digest = format!("oci://ghcr.io/ada/lines@{digest}");
         for (text, wanted) in [
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_can_be_called_as_its_source_is() {
+    fn plugin_names_come_from_sources() {
         for (text, wanted) in [
             ("/home/ada/lines.wasm", "lines.wasm"),
             ("./lines.wasm", "lines.wasm"),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leads_to_others() {
+    fn references_are_resolved() {
         let address: Address = "https://a.example/x/y.wasm?v=1".parse().unwrap();
         assert_eq!(
             address.beside(".minisig").to_string(),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused() {
+    fn invalid_sources_are_refused() {
         for (text, why) in [
             ("", "absolute path"),
             ("lines.wasm", "absolute path"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_workspace_is_named_from_there() {
+    fn files_in_the_workspace_are_relative_to_it() {
         let (here, workspace) = (Path::new("/home/ada/work/src"), Path::new("/home/ada/work"));
         for (path, wanted) in [
             ("a.wasm", "./src/a.wasm"),

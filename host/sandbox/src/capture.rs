@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_hidden_everywhere() {
+    fn hidden_values_are_redacted_everywhere() {
         let stream = "....s3cr3t....s3cr3t....s3cr3t....";
         let hidden = [("KEY".to_owned(), "s3cr3t".to_owned())];
         for size in 1..=stream.len() {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_over_it_and_a_sink_that_fails_is_told() {
+    fn exceeded_limits_and_sink_errors_are_reported() {
         let spill = Some(Spill { above: 2, most: 100 });
         let mut capture = Capture::new(4, 5, spill, Redactor::new(&[]));
         let mut broken = |_: &[u8]| Err(io::ErrorKind::BrokenPipe.into());

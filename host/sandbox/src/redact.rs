@@ -69,7 +69,7 @@ mod tests {
     use super::Redactor;
 
     #[test]
-    fn values_are_blotted_out_however_the_stream_is_split() {
+    fn values_are_redacted_however_the_stream_is_split() {
         let hidden = [
             ("PART".to_owned(), "s3cr3t".to_owned()),
             ("TOKEN".to_owned(), "s3cr3t-value".to_owned()),

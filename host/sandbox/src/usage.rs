@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_directory_is_counted_once() {
+    fn the_content_of_a_directory_is_counted_once() {
         let place = tempfile::tempdir().unwrap();
         let top = place.path();
         assert_eq!(found(top), Usage::default());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_ends_above_the_bound() {
+    fn counting_stops_above_the_limit() {
         let place = tempfile::tempdir().unwrap();
         for number in 0..100 {
             fs::write(place.path().join(number.to_string()), [1; 1000]).unwrap();

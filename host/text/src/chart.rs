@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_bar_takes_the_room() {
+    fn the_longest_bar_fills_the_width() {
         let svg =
             bars("T", &[bar("a", &[("calls", 3.0), ("errors", 1.0)]), bar("b", &[("calls", 2.0)])]);
         let svg = svg.into_string();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_as_nothing() {
+    fn empty_charts_have_no_invalid_numbers() {
         for empty in [bars("T", &[]), columns("T", &[]), bars("T", &[bar("a", &[("calls", 0.0)])])]
         {
             let svg = empty.into_string();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_text_and_short() {
+    fn labels_are_escaped_and_shortened() {
         let svg = bars("<T>", &[bar(&"<b>".repeat(20), &[])]).into_string();
         assert!(!svg.contains("<b>") && !svg.contains("<T>") && svg.contains('…'), "{svg}");
     }

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_or_hides_is_active() {
+    fn control_and_invisible_characters_are_active() {
         for active in [
             '\0',
             '\r',
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn escaped_json_is_equivalent() {
         assert_eq!(
             json("{\n\t\"a\": \"\u{202e}b\u{e0041}\u{7f} 漢\"\n}"),
             "{\n\t\"a\": \"\\u202eb\\udb40\\udc41\\u007f 漢\"\n}"
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_sequences_become_inert() {
+    fn terminal_sequences_are_escaped() {
         for (hostile, harmless) in [
             ("plain\ttext\n", "plain\ttext\n"),
             ("\u{1b}[31mred\u{1b}[0m", "\\u{1b}[31mred\\u{1b}[0m"),

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_becomes_text() {
+    fn markup_is_escaped() {
         for (text, wanted) in [
             (
                 "plain, (with) \"marks\"; a-b = c.d: 1.5!",
@@ -97,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_stay_in_one_piece() {
+    fn line_breaks_in_paragraphs_are_kept() {
         assert_eq!(paragraph("a\n\n    - b\n# c\n"), "a\\\n\\- b\\\n\\# c");
     }
 
     #[test]
-    fn code_can_hold_backticks() {
+    fn code_can_contain_backticks() {
         assert_eq!(code_span("a"), "`a`");
         assert_eq!(code_span("`a``b"), "``` `a``b ```");
         assert_eq!(code_block("a\n"), "```\na\n```");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn active_characters_are_shown() {
+    fn active_characters_are_shown_as_code_points() {
         for (text, wanted) in [
             ("a\x1b[31mred", "a⟨U+001B⟩[31mred"),
             ("\u{202e}cod.exe", "⟨U+202E⟩cod.exe"),

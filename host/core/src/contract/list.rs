@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_what_is_between_the_commas_that_separate() {
+    fn items_are_split_at_separating_commas() {
         for (text, wanted) in [
             ("[]", &[][..]),
             ("[ ]", &[]),
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_list_in_brackets_is_none() {
+    fn other_text_is_not_a_list() {
         for text in ["", "[", "]", "a, b", "[a], [b]", "[a", "a]", "[a] b"] {
             assert_eq!(split(text), None, "{text}");
         }
     }
 
     #[test]
-    fn many_brackets_cost_little() {
+    fn many_brackets_are_parsed_fast() {
         for text in ["[".repeat(1 << 16), "[(".repeat(1 << 15), "[\"".repeat(1 << 15)] {
             split(&format!("[{text}]"));
         }

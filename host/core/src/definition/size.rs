@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aliases_count_as_what_they_mean() {
+    fn aliases_count_as_their_expansion() {
         let items = |item: &str, count: usize| vec![item; count].join(",");
         let text = format!("a: &a [{}]\nb: [{}]\n", items("1", 9_000), items("*a", 9_000));
         let begun = std::time::Instant::now();

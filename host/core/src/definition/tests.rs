@@ -5,7 +5,7 @@ use super::*;
 const LINT: &str = include_str!("../../../../examples/agents/lint/lint_subagent.yaml");
 
 #[test]
-fn the_lint_agent_is_what_its_source_says() {
+fn the_lint_agent_matches_its_source() {
     let agent = CheckedDefinition::parse(LINT).unwrap();
     let definition = agent.definition();
     assert_eq!(definition.name, "lint_agent");
@@ -67,7 +67,7 @@ fn what_is_put_into_a_template_is_none() {
 }
 
 #[test]
-fn without_a_target_nothing_is_in_scope() {
+fn without_a_target_the_scope_is_empty() {
     let agent = CheckedDefinition::parse(LINT).unwrap();
     let role = agent.role(None).unwrap();
     assert!(!role.scope().is_everything());
@@ -78,7 +78,7 @@ fn without_a_target_nothing_is_in_scope() {
 }
 
 #[test]
-fn definitions_that_make_no_sense_are_refused() {
+fn invalid_definitions_are_refused() {
     let base = "name: a\ninitial_context: {system_prompt: s}\ntools: [{name: x, tool: a.b}]\n";
     CheckedDefinition::parse(base).unwrap();
     let with = |from: &str, to: &str| {

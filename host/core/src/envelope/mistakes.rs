@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named_with_their_place_and_what_would_be_right() {
+    fn common_mistakes_are_explained_with_their_place() {
         for (text, wanted) in [
             (
                 "{\"a\": [1,\n2,]}",

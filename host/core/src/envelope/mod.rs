@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_takes_one_document_of_a_known_shape() {
+    fn strict_mode_accepts_one_document_of_a_known_dialect() {
         for (text, wanted) in [
             (r#"{"actions":[{"type":"a","x":1},{"type":"b"}],"notes":"n"}"#, vec!["a", "b"]),
             (r#" {"tool":"grep","pattern":"x"} "#, vec!["grep"]),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_removes_what_models_put_around() {
+    fn lenient_mode_removes_surrounding_text() {
         let call = r#"{"tool":"a","text":"} </think> ``` {"}"#;
         for (text, repairs) in [
             (call.to_owned(), vec![]),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_neither_invents_nor_falls_back_to_a_draft() {
+    fn lenient_mode_never_falls_back_to_a_draft() {
         for text in [
             "just prose",
             "{\"tool\": \"a\", ",
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_a_pipeline_run_only_there() {
+    fn pipeline_documents_are_no_envelopes() {
         let designer = r#"{"touched_files":[],"commands":[],"changed_signatures":[]}"#;
         let qa = r#"{"decision":"REJECTED","commands":[],"verification":null}"#;
         for (text, what) in [
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_a_bound_in_its_values_and_its_depth() {
+    fn values_and_depth_of_documents_are_limited() {
         let list =
             |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
         // The object, two names, a string and the list itself.
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_not_looked_for_in_vain() {
+    fn the_search_for_a_document_is_limited() {
         // The last document would be the answer, so no earlier one is used instead.
         let text = format!("{{\"tool\":\"draft\"}}\n{}", "{\"a\":[".repeat(1 << 20));
         let error = tools(&text, Mode::Lenient).unwrap_err();
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn results_take_the_dialects_shape() {
+    fn results_have_the_format_of_the_dialect() {
         let failure = Failure::new(Status::Error, "FileNotFoundError", "file not found: x");
         let answers = [
             Answer {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_an_agent_is_refused() {
+    fn invalid_agents_are_refused() {
         for (toml, wanted) in [
             ("[agents.a]", "missing field `command`"),
             ("[agents.a]\ncommand = 'sh -c x'", "expected a sequence"),

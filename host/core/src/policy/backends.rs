@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn program_directories_add_up_and_are_absolute() {
+    fn program_directories_are_merged_and_absolute() {
         let policy_of = policy(&[
             "[programs]\npath = ['/opt/a/bin']\ntier = 'B'",
             "test-runners = ['pytest']\n[programs]\npath = ['/opt/b/bin']\nreadable = ['/opt/b']",

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meet_is_the_lesser_of_each() {
+    fn meet_is_the_intersection() {
         let set = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
         for (left, right, wanted) in [
             (set(Files::Write, true), set(Files::Write, true), set(Files::Write, true)),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_met_by_name_and_shells_are_asked_for() {
+    fn programs_intersect_by_name_and_shells_need_a_grant() {
         let set = |names: &[&str]| Capabilities {
             process: names.iter().map(|&name| name.to_owned()).collect(),
             ..Capabilities::NONE
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_met_by_name_and_asked_for() {
+    fn agents_intersect_by_name_and_need_a_grant() {
         let set = |names: &[&str]| Capabilities {
             agents: names.iter().map(|&name| name.to_owned()).collect(),
             ..Capabilities::NONE
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_met_exactly_and_never_granted_unasked() {
+    fn origins_intersect_exactly_and_need_a_grant() {
         let set = |origins: &[&str]| Capabilities {
             http: origins.iter().filter_map(|origin| origin.parse().ok()).collect(),
             ..Capabilities::NONE

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_written_in_one_way() {
+    fn capabilities_round_trip() {
         let all = [
             "files=write",
             "scan",
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_beyond_is_found_and_taken_away() {
+    fn differences_are_found_and_removed() {
         let old = set(&["files=read", "process=git"]);
         for (new, beyond) in [
             (vec!["files=read"], vec![]),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_set_is_lost() {
+    fn each_lists_every_field() {
         let full = full();
         assert_eq!(full.each().collect::<Capabilities>(), full);
         assert_eq!(full.join(&Capabilities::NONE), full);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_agent_is_more_than_one_of_them() {
+    fn all_agents_include_each_agent() {
         let (every, one) = (set(&["agents=*"]), set(&["agents=qa"]));
         assert_eq!(one.beyond(&every), Capabilities::NONE);
         assert_eq!(every.beyond(&one), every);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_a_head_and_the_rest_here_or_elsewhere() {
+    fn repositories_are_recognised_by_their_marks() {
         use Mark::{CommonDirectory, Head, Objects, Refs};
         for (marks, wanted) in [
             (&[Head, Objects, Refs][..], true),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_configuration_names_is_found() {
+    fn files_named_by_a_configuration_are_found() {
         let config = r#"
             # path = commented
             [include] path = ../one.inc

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_origin_is_written_in_one_way() {
+    fn origins_round_trip() {
         for (text, wanted, authority) in [
             ("https://context7.com", "https://context7.com", "context7.com"),
             ("HTTPS://Context7.COM:443", "https://context7.com", "context7.com"),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_no_origin() {
+    fn ambiguous_origins_are_refused() {
         for (text, why) in [
             ("", "begin with https://"),
             ("context7.com", "begin with https://"),

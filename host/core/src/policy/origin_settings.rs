@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_line() {
+    fn invalid_settings_are_refused_with_their_line() {
         for (http, why) in [
             ("'https://a.example'", "expected a sequence"),
             ("[1]", "expected an origin such as"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_stand_between_text() {
+    fn header_values_are_split_at_variables() {
         for (value, wanted) in [
             ("", vec![HeaderPart::Text("")]),
             ("plain $5", vec![HeaderPart::Text("plain $5")]),

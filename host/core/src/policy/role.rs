@@ -162,7 +162,7 @@ mod tests {
     /// The allow-lists of the pipeline commands and the "Agent-Specific Tool Usage" of the tool
     /// schemas, tool by tool.
     #[test]
-    fn the_built_in_roles_hold_what_their_sources_say() {
+    fn built_in_roles_match_their_sources() {
         let roles = built_in().unwrap();
         let context7 = "docs.context7_query_docs docs.context7_resolve_library_id";
         let detector = format!("grep.grep files.read report.save_agent_report {context7}");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_plugin_has_is_named() {
+    fn patterns_without_tools_are_reported() {
         let tools = [("files", "read"), ("grep", "grep")];
         let roles = built_in().unwrap();
         let missing = |role: &str| roles[role].without_tools(&tools).len();

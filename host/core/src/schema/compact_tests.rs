@@ -166,7 +166,7 @@ fn mutations(value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_compact_schema_accepts_and_refuses_the_same() {
+fn compact_schemas_are_equivalent() {
     let (mut accepted, mut refused) = (0_usize, 0_usize);
     for (name, full) in of_the_tools().into_iter().chain(others()) {
         let short = compact(&full);
@@ -185,7 +185,7 @@ fn a_compact_schema_accepts_and_refuses_the_same() {
 }
 
 #[test]
-fn a_compact_schema_is_compact_and_stays_so() {
+fn compacting_is_idempotent() {
     for (name, full) in of_the_tools().into_iter().chain(others()) {
         let short = compact(&full);
         assert_eq!(compact(&short), short, "{name}");
@@ -204,7 +204,7 @@ fn a_compact_schema_is_compact_and_stays_so() {
 }
 
 #[test]
-fn what_says_nothing_is_left_out() {
+fn keywords_without_effect_are_removed() {
     let line = json!({"type": "integer", "minimum": 1});
     for (full, short) in [
         (

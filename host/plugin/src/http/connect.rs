@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_to_public_addresses_only() {
+    fn names_resolve_to_public_addresses_only() {
         let origin: Origin = "https://rebound.example".parse().unwrap();
         let found = |addresses: &[&str]| -> Vec<SocketAddr> {
             addresses

@@ -35,7 +35,7 @@ const ADDER: &str = r#"(component
   (export "docs:adder/add@0.1.0" (instance $adder)))"#;
 
 #[test]
-fn an_exported_interface_is_tools() {
+fn exported_interfaces_become_tools() {
     let Derived { manifest, left_out, unread } = derive_text(ADDER).unwrap();
     manifest.check_schemas().unwrap();
     assert_eq!((left_out, unread), (Vec::new(), None));
@@ -68,7 +68,7 @@ fn an_exported_interface_is_tools() {
 }
 
 #[test]
-fn what_it_imports_is_what_it_requests() {
+fn imports_become_requests() {
     for (imports, files, any_origin) in [
         ("", Files::None, false),
         ("(import \"wasi:clocks/wall-clock@0.2.0\" (instance))", Files::None, false),
@@ -197,7 +197,7 @@ fn each_type_has_a_schema() {
 }
 
 #[test]
-fn a_result_is_an_answer_or_an_error() {
+fn results_become_answers_and_failures() {
     let wrapped = |name: &str, ty: &str| schema::wrapped(name, Some(json!({"type": ty})));
     let nothing = schema::wrapped("result", None);
     for (result, output, failure) in [
@@ -218,7 +218,7 @@ fn a_result_is_an_answer_or_an_error() {
 }
 
 #[test]
-fn what_can_be_no_tool_is_left_out_with_the_reason() {
+fn unusable_functions_are_left_out_with_the_reason() {
     let resource = "(import \"file\" (type $file (sub resource)))";
     for (types, function, wanted) in [
         (
@@ -263,7 +263,7 @@ fn what_can_be_no_tool_is_left_out_with_the_reason() {
 }
 
 #[test]
-fn names_are_those_of_functions_and_files() {
+fn names_come_from_functions_and_files() {
     for (interface, function, wanted) in [
         (None, "get-weather", Some("get-weather")),
         (None, "get-URL", Some("get-url")),
@@ -307,7 +307,7 @@ fn two_functions_of_one_name_are_an_error() {
 }
 
 #[test]
-fn what_is_no_typed_component_has_no_manifest() {
+fn other_components_give_no_manifest() {
     for text in [
         "(component)",
         "(component (type $t' (record (field \"a\" u8))) (export \"t\" (type $t')))",
@@ -340,7 +340,7 @@ const POINTS: &str = r#"(component
   (export "get" (func $g)))"#;
 
 #[test]
-fn comments_are_descriptions() {
+fn comments_become_descriptions() {
     let docs = json!({
         "worlds": {"w": {
             "docs": "Moves points.\nAnd more.",
@@ -373,7 +373,7 @@ fn comments_are_descriptions() {
 }
 
 #[test]
-fn comments_that_cant_be_read_are_said_to_be() {
+fn unreadable_comments_are_reported() {
     let deep = [b"\x01".to_vec(), b"{\"worlds\":".repeat(10_000)].concat();
     let large = [&b"\x01{\"docs\":\""[..], &b"x".repeat(2 << 20), b"\"}"].concat();
     for (section, wanted) in [

@@ -39,7 +39,7 @@ mod tests {
     use super::own;
 
     #[test]
-    fn the_own_group_is_found_in_the_version_2_hierarchy() {
+    fn the_control_group_of_the_process_is_found() {
         let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
         let hybrid = "cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";

@@ -27,20 +27,20 @@ const SOON: Duration = Duration::from_secs(20);
 /// Returns all cases for one setting.
 pub fn all(setting: &Setting) -> Vec<Trial> {
     let table: &[(&str, Case)] = &[
-        ("the_end_of_a_program_is_told", the_end_of_a_program_is_told),
+        ("exit_statuses_and_signals_are_reported", exit_statuses_and_signals_are_reported),
         ("input_goes_in_and_comes_out", input_goes_in_and_comes_out),
         ("arguments_are_literal", arguments_are_literal),
-        ("a_program_that_is_none_is_named", a_program_that_is_none_is_named),
-        ("paths_that_do_not_fit_are_refused", paths_that_do_not_fit_are_refused),
-        ("words_that_do_not_fit_are_refused", words_that_do_not_fit_are_refused),
+        (
+            "programs_that_can_not_be_executed_are_reported",
+            programs_that_can_not_be_executed_are_reported,
+        ),
+        ("invalid_paths_are_refused", invalid_paths_are_refused),
+        ("invalid_words_are_refused", invalid_words_are_refused),
         ("a_gigabyte_of_output_is_cut", a_gigabyte_of_output_is_cut),
         ("endless_output_ends_the_run", endless_output_ends_the_run),
         ("output_does_not_hold_up_the_deadline", output_does_not_hold_up_the_deadline),
-        ("long_output_is_handed_over", long_output_is_handed_over),
-        (
-            "who_does_not_take_what_is_handed_over_can_go",
-            who_does_not_take_what_is_handed_over_can_go,
-        ),
+        ("long_output_is_passed_on", long_output_is_passed_on),
+        ("a_blocked_sink_can_be_cancelled", a_blocked_sink_can_be_cancelled),
         ("no_connection_is_made", no_connection_is_made),
         ("loopback_is_private_or_absent", loopback_is_private_or_absent),
         ("secrets_are_not_read", secrets_are_not_read),
@@ -49,8 +49,8 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("the_workspace_is_changed_as_who_started_it", the_workspace_is_changed),
         ("temporary_files_are_private", temporary_files_are_private),
         ("a_fork_bomb_is_capped_and_ends", a_fork_bomb_is_capped_and_ends),
-        ("processes_within_the_limit_are_fine", processes_within_the_limit_are_fine),
-        ("a_fork_is_not_taken_back", a_fork_is_not_taken_back),
+        ("processes_within_the_limit_are_allowed", processes_within_the_limit_are_allowed),
+        ("signals_do_not_interrupt_forks", signals_do_not_interrupt_forks),
         ("processes_that_keep_forking_away_die", processes_that_keep_forking_away_die),
         ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
         ("a_daemon_dies_after_a_normal_end", a_daemon_dies_after_a_normal_end),
@@ -62,7 +62,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("who_writes_without_end_is_stopped", disk::who_writes_without_end_is_stopped),
         ("temporary_files_are_bounded", disk::temporary_files_are_bounded),
         ("an_overlay_is_bounded", disk::an_overlay_is_bounded),
-        ("what_is_within_the_bounds_is_fine", disk::what_is_within_the_bounds_is_fine),
+        ("usage_within_the_limits_is_allowed", disk::usage_within_the_limits_is_allowed),
         ("memory_is_counted_over_all_processes", memory_is_counted_over_all_processes),
         ("shared_memory_is_counted_once", shared_memory_is_counted_once),
         ("memory_is_counted_whatever_holds_it", held::memory_is_counted_whatever_holds_it),
@@ -85,16 +85,16 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("no_state_is_inherited", no_state_is_inherited),
         ("no_file_runs_as_its_owner", no_file_runs_as_its_owner),
         ("dangerous_calls_are_refused", dangerous_calls_are_refused),
-        ("a_sandbox_that_is_not_there_is_refused", a_sandbox_that_is_not_there_is_refused),
+        ("unavailable_tiers_are_refused", unavailable_tiers_are_refused),
         ("a_start_takes_some_milliseconds", a_start_takes_some_milliseconds),
         ("a_worker_answers_or_refuses", worker::a_worker_answers_or_refuses),
         ("a_worker_gets_nothing_else", worker::a_worker_gets_nothing_else),
         ("a_worker_ends_at_its_limits", worker::a_worker_ends_at_its_limits),
-        ("a_worker_that_crashes_is_told", worker::a_worker_that_crashes_is_told),
+        ("worker_crashes_are_reported", worker::worker_crashes_are_reported),
         ("a_cancelled_worker_ends_at_once", worker::a_cancelled_worker_ends_at_once),
         (
-            "a_worker_that_can_not_be_started_is_told",
-            worker::a_worker_that_can_not_be_started_is_told,
+            "workers_that_can_not_be_started_are_reported",
+            worker::workers_that_can_not_be_started_are_reported,
         ),
     ];
     let of = |(name, case): &(&str, Case)| {
@@ -108,7 +108,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
     table.iter().map(of).collect()
 }
 
-fn the_end_of_a_program_is_told(setting: &Setting) {
+fn exit_statuses_and_signals_are_reported(setting: &Setting) {
     let place = Place::new(setting);
     let table: &[(&[&str], End)] = &[
         (&["exit", "0"], End::Exited(0)),
@@ -146,7 +146,7 @@ fn arguments_are_literal(setting: &Setting) {
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
 }
 
-fn a_program_that_is_none_is_named(setting: &Setting) {
+fn programs_that_can_not_be_executed_are_reported(setting: &Setting) {
     let place = Place::new(setting);
     write(place.workspace().join("text"), "no program");
     for path in
@@ -161,7 +161,7 @@ fn a_program_that_is_none_is_named(setting: &Setting) {
     }
 }
 
-fn paths_that_do_not_fit_are_refused(setting: &Setting) {
+fn invalid_paths_are_refused(setting: &Setting) {
     let place = Place::new(setting);
     std::os::unix::fs::symlink(place.outside(), place.workspace().join("link")).unwrap();
     let table = [
@@ -180,7 +180,7 @@ fn paths_that_do_not_fit_are_refused(setting: &Setting) {
     }
 }
 
-fn words_that_do_not_fit_are_refused(setting: &Setting) {
+fn invalid_words_are_refused(setting: &Setting) {
     let place = Place::new(setting);
     for (argument, name, value) in
         [("a\0b", "N", "v"), ("a", "N", "\0"), ("a", "N=", "v"), ("a", "", "v")]
@@ -227,7 +227,7 @@ fn output_does_not_hold_up_the_deadline(setting: &Setting) {
     assert!(report.wall < SOON, "{:?}", report.wall);
 }
 
-fn long_output_is_handed_over(setting: &Setting) {
+fn long_output_is_passed_on(setting: &Setting) {
     let place = Place::new(setting);
     let run = |bytes: &str, most: u64| {
         let mut command = place.command(&["print", bytes]);
@@ -252,7 +252,7 @@ fn long_output_is_handed_over(setting: &Setting) {
     assert_eq!((report.stdout.bytes.len(), text.as_str()), (89, ""));
 }
 
-fn who_does_not_take_what_is_handed_over_can_go(setting: &Setting) {
+fn a_blocked_sink_can_be_cancelled(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["print", "1000000000000"]);
     command.limits.stream = u64::MAX;
@@ -484,7 +484,7 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
     }
 }
 
-fn processes_within_the_limit_are_fine(setting: &Setting) {
+fn processes_within_the_limit_are_allowed(setting: &Setting) {
     let place = Place::new(setting);
     // Many one after the other, and always as many as the limit allows.
     let mut command = place.command(&["fork-within", "200", "9"]);
@@ -496,7 +496,7 @@ fn processes_within_the_limit_are_fine(setting: &Setting) {
 }
 
 /// A signal would interrupt a fork that waits for the sandbox.
-fn a_fork_is_not_taken_back(setting: &Setting) {
+fn signals_do_not_interrupt_forks(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["fork-while-children-end", "4000"]);
     command.limits.processes = 5000;
@@ -806,7 +806,7 @@ fn dangerous_calls_are_refused(setting: &Setting) {
     assert!(output.lines().count() > 15, "{output}");
 }
 
-fn a_sandbox_that_is_not_there_is_refused(setting: &Setting) {
+fn unavailable_tiers_are_refused(setting: &Setting) {
     // Within a sandbox, none can be set up: namespaces are refused, and /proc has no processes.
     let output = Place::new(setting).output(&["probe"]);
     assert!(output.starts_with("Err(Unavailable("), "{output}");

@@ -138,7 +138,7 @@ pub fn an_overlay_is_bounded(setting: &Setting) {
     }
 }
 
-pub fn what_is_within_the_bounds_is_fine(setting: &Setting) {
+pub fn usage_within_the_limits_is_allowed(setting: &Setting) {
     let place = Place::new(setting);
     fs::write(place.workspace().join("old"), vec![1; 30 << 20]).unwrap();
     let mut command = place.command(&["write", "new"]);

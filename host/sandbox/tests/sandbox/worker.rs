@@ -146,7 +146,7 @@ pub fn a_worker_ends_at_its_limits(_: &Setting) {
     assert_eq!(ask(&long, &brief), Err(WorkError::Limit(Limit::WallClock)));
 }
 
-pub fn a_worker_that_crashes_is_told(_: &Setting) {
+pub fn worker_crashes_are_reported(_: &Setting) {
     for (work, said) in [("panic", "out of order"), ("abort", "signal: 6")] {
         match ask(work, &BOUNDS) {
             Err(WorkError::Crashed(how)) => assert!(how.contains(said), "{how}"),
@@ -163,7 +163,7 @@ pub fn a_cancelled_worker_ends_at_once(_: &Setting) {
     assert!(started.elapsed() < BOUNDS.wall);
 }
 
-pub fn a_worker_that_can_not_be_started_is_told(_: &Setting) {
+pub fn workers_that_can_not_be_started_are_reported(_: &Setting) {
     let answer = Helper::at("/nowhere/cofferdam").work(b"echo", &BOUNDS, &|| false);
     assert!(matches!(answer, Err(WorkError::Start(_))), "{answer:?}");
 }

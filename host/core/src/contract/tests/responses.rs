@@ -58,7 +58,7 @@ fn values_are_parsed_by_the_rules_of_the_output_contracts() {
 }
 
 #[test]
-fn values_that_models_dress_up_are_read_and_reported() {
+fn decorated_values_are_repaired_and_reported() {
     let contract = every_kind();
     for (name, value, wanted, repair) in [
         ("items", "[x,y]", json!(["x", "y"]), "separated items at commas without a space"),
@@ -138,7 +138,7 @@ fn wrong_values_are_problems_and_not_in_the_record() {
 }
 
 #[test]
-fn an_optional_field_may_be_left_out_and_not_be_wrong() {
+fn an_optional_field_may_be_missing_but_not_invalid() {
     let contract = every_kind();
     let parsed = contract.parse(&contract.example());
     assert!(!parsed.record.contains_key("note") && parsed.problems.is_empty());
@@ -148,7 +148,7 @@ fn an_optional_field_may_be_left_out_and_not_be_wrong() {
 
 /// Parts of texts, concatenated at random: the parser accepts all of them.
 #[test]
-fn no_text_makes_the_reader_panic() {
+fn no_text_makes_the_parser_panic() {
     const PIECES: [&str; 44] = [
         "---OUTPUT---",
         "---END---",

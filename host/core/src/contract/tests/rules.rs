@@ -4,7 +4,7 @@ use super::super::{Action, Contract, Contracts, Turn, UnknownAgent};
 use super::{EVERY_KIND, contract, every_kind};
 
 #[test]
-fn a_file_that_makes_no_sense_is_refused_with_its_line() {
+fn invalid_contract_files_are_refused_with_their_line() {
     for (from, to, wanted) in [
         (
             "purpose =",
@@ -118,7 +118,7 @@ fn a_file_that_makes_no_sense_is_refused_with_its_line() {
 }
 
 #[test]
-fn check_finds_what_can_be_read_and_is_wrong_all_the_same() {
+fn check_finds_inconsistent_contracts() {
     assert_eq!(every_kind().check(), [] as [&str; 0]);
     for (from, to, wanted) in [
         (
@@ -173,7 +173,7 @@ fn check_finds_what_can_be_read_and_is_wrong_all_the_same() {
 }
 
 #[test]
-fn rules_decide_in_their_order() {
+fn the_first_rule_that_holds_decides() {
     let contract = every_kind();
     for (changes, wanted) in [
         (&[][..], Action::Proceed),
@@ -199,7 +199,7 @@ fn rules_decide_in_their_order() {
 }
 
 #[test]
-fn short_names_are_taken_where_they_are_unique() {
+fn unique_short_names_are_resolved() {
     let mut contracts = Contracts::built_in().unwrap();
     for (name, agent) in [
         ("code-reviewer", "pr-review-toolkit:code-reviewer"),

@@ -225,7 +225,7 @@ fn after_three_rounds_a_review_blocks() {
 
 /// "Contract Violations", steps 2 to 4.
 #[test]
-fn a_broken_contract_is_retried_twice_and_then_blocks() {
+fn an_invalid_response_is_retried_twice_and_then_blocks() {
     let contract = contract("tdd-task-executor");
     let parsed = contract.parse("I have implemented phase 2 and all tests pass.\ntests_added: 8\n");
     assert_eq!(parsed.extracted, ["tests_added"]);
@@ -248,7 +248,7 @@ fn a_broken_contract_is_retried_twice_and_then_blocks() {
 
 /// "If critical info missing -> re-run agent": only then.
 #[test]
-fn a_block_that_lacks_only_its_markers_is_not_run_again() {
+fn a_block_without_markers_is_not_retried() {
     for agent in blocks("prompt").into_keys() {
         let contract = contract(agent);
         let example = contract.example();
@@ -268,7 +268,7 @@ fn a_block_that_lacks_only_its_markers_is_not_run_again() {
 }
 
 #[test]
-fn each_field_of_each_contract_is_missed() {
+fn each_missing_field_is_reported() {
     for agent in blocks("prompt").into_keys() {
         let contract = contract(agent);
         for field in &contract.fields {

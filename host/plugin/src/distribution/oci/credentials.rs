@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_docker_keeps_is_read() {
+    fn docker_credentials_are_read() {
         // ada:secret:word
         let auth = "YWRhOnNlY3JldDp3b3Jk";
         for (config, wanted) in [

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tokens_of_known_registries_are_given_by_one_origin() {
+    fn known_registries_have_one_token_origin() {
         for (registry, origin) in TOKEN_ORIGINS {
             assert_eq!(tokens(registry).map(|found| found.to_string()).as_deref(), Some(origin));
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_are_read() {
+    fn challenges_are_parsed() {
         let bearer = |realm: &str, service: Option<&str>| {
             Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
         };

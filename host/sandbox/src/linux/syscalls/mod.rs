@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_gets_the_answer_of_its_group_and_others_do_not_exist() {
+    fn each_call_gets_the_action_of_its_group() {
         for tier in [Tier::A, Tier::B] {
             let filter = by_number(tier);
             let groups = GROUPS.iter().flat_map(|group| {
