@@ -270,7 +270,7 @@ impl Installer<'_> {
         if let (Some(bytes), true) = (&kept, is_accepted) {
             let says_the_truth =
                 Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
-                    .is_ok_and(|found| locked.lies(&found.manifest, &found.wit).is_none());
+                    .is_ok_and(|found| locked.mismatch(&found.manifest, &found.wit).is_none());
             if says_the_truth {
                 return Ok(None);
             }

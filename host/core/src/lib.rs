@@ -2,12 +2,12 @@
 //! contracts, parsing agent definitions, and deciding what a call may do. This crate does no I/O,
 //! starts no threads and knows no engine; the fuzz targets use it directly.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`name`] | the names of tools and roles |
 //! | [`outcome`] | how calls end |
 //! | [`schema`] | JSON Schemas: compiling, checking, explaining |
-//! | [`envelope`] | text to calls, results back to text |
+//! | [`envelope`] | converting text to calls, and results to text |
 //! | [`contract`] | agents' output contracts |
 //! | [`definition`] | agent definitions |
 //! | [`policy`] | requests, grants, roles, scopes, limits |

@@ -4,7 +4,7 @@
 //! again.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the cache is a directory of the user's, outside of any workspace"
+    reason = "the cache is a directory of the user, outside of any workspace"
 )]
 
 use std::fs;

@@ -3,7 +3,7 @@
 //! write to it.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the store is a directory of the user's, outside of any workspace"
+    reason = "the store is a directory of the user, outside of any workspace"
 )]
 
 use std::fs::{self, File};

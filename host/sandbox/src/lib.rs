@@ -49,7 +49,7 @@
 //! only for the free space.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the home of native programs: it starts them, and reads what the system says of them"
+    reason = "the only crate that starts native programs; it reads files of the system about them"
 )]
 
 #[cfg(target_os = "linux")]

@@ -1,13 +1,13 @@
 //! Shortens a schema for models, whose users pay for each token. It accepts and refuses exactly the
 //! same documents; descriptions, defaults and limits are kept.
 //!
-//! | left out | because |
+//! | left out | reason |
 //! |---|---|
-//! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | nothing is checked by it, and the tool has a name and a description of its own |
-//! | descriptions that only repeat the property's name | they say nothing |
-//! | `"default": false` of a boolean | it is what everybody expects of an optional one |
-//! | keywords with the value that holds anyway: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
-//! | definitions that nothing refers to, and the detour through those that are used once | the definition stands where it is used |
+//! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | they are not checked, and the tool has a name and a description |
+//! | descriptions that only repeat the property's name | they add nothing |
+//! | `"default": false` of a boolean | it is the usual default of an optional one |
+//! | keywords with their default value: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
+//! | unused definitions, and references to those that are used once | the definition is inlined |
 
 use serde_json::{Map, Value, json};
 

@@ -124,7 +124,10 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String>
 }
 
 /// Connects to the first address that accepts.
-#[expect(clippy::disallowed_methods, reason = "the home of sockets; the address was looked at")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only place that connects sockets; the address was checked"
+)]
 async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses.iter().take(MAX_ADDRESSES) {
@@ -182,7 +185,7 @@ fn public(origin: &Origin, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Conn
 
 /// Resolves a name on a thread of its own: the system's resolver can't be interrupted otherwise,
 /// and a process can exit without waiting for the thread.
-#[expect(clippy::disallowed_methods, reason = "the home of sockets")]
+#[expect(clippy::disallowed_methods, reason = "the only place that resolves names")]
 async fn look_up(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let (answer, answered) = oneshot::channel();
     thread::Builder::new().name("cofferdam-resolve".to_owned()).spawn(move || {

@@ -145,7 +145,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("config.json");
-            #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
+            #[expect(clippy::disallowed_methods, reason = "a file of the test")]
             std::fs::write(&file, &config).unwrap();
             let found = Credentials::find(&file, "a.example");
             match wanted {

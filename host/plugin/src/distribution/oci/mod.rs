@@ -2,10 +2,10 @@
 //! WebAssembly hosts use, too: a manifest with one layer `application/wasm` and a config
 //! `application/vnd.wasm.config.v0+json` (CNCF TAG Runtime, "Wasm OCI Artifact layout").
 //!
-//! | module | is for |
+//! | module | content |
 //! |---|---|
-//! | [`credentials`] | what `docker login` has kept |
-//! | [`session`] | requests to one repository, with what proves who asks |
+//! | [`credentials`] | the credentials of `docker login` |
+//! | [`session`] | authenticated requests to one repository |
 
 mod credentials;
 mod session;

@@ -181,8 +181,8 @@ fn large_pages() -> Refused {
         ("mmap", libc::SYS_mmap, vec![vec![bits(3, libc::MAP_HUGETLB as u64)]]),
         ("shmget", libc::SYS_shmget, vec![vec![bits(2, SHM_HUGETLB)]]),
     ];
-    let what = "Pages that the administrator has set aside (`MAP_HUGETLB`): they are in no \
-                process's count.";
+    let what = "Pages that the administrator has reserved (`MAP_HUGETLB`): they are not in the \
+                count of any process.";
     Refused { calls, tier: None, what }
 }
 
@@ -216,7 +216,7 @@ fn processes() -> [Refused; 2] {
             "personality",
             libc::SYS_personality,
             vec![vec![not(0, 0), not(0, 0xffff_ffff)]],
-            "Everything but asking and the usual one: others switch protections off.",
+            "All but reading it and the default one: others switch protections off.",
         ),
     ]
 }
@@ -235,15 +235,15 @@ fn sockets() -> [Refused; 2] {
             "socket",
             libc::SYS_socket,
             vec![none_of(0, &families), protocols, netlink],
-            "All but TCP, UDP and the list of interfaces. Unix sockets have names in files, where \
-             no namespace keeps a program from the host's.",
+            "All but TCP, UDP and the list of interfaces. Unix sockets are named by files, so no \
+             namespace separates a program from the host's.",
         )
         .only_in(Tier::A),
         Refused::of(
             "socketpair",
             libc::SYS_socketpair,
             vec![vec![not(0, libc::AF_UNIX as u64)], kind(libc::SOCK_DGRAM), kind(libc::SOCK_RAW)],
-            "Pairs of datagrams: one could still send to any socket that has a name.",
+            "Pairs of datagram sockets: they could still send to any socket with a name.",
         ),
     ]
 }
@@ -282,8 +282,8 @@ fn modes() -> Refused {
     Refused {
         calls: modes.chain(opens).collect(),
         tier: None,
-        what: "The set-user-id and set-group-id bits of a mode. A file that runs as its owner, \
-               left behind in a workspace, would be a way to become the host's user, or root.",
+        what: "The set-user-id and set-group-id bits of a mode. A set-user-id file that is left in \
+               a workspace would be a way to become the host's user, or root.",
     }
 }
 
@@ -307,14 +307,14 @@ fn other_processes() -> Refused {
     Refused {
         calls: calls.collect(),
         tier: None,
-        what: "Naming another process than the caller, which is 0: in tier B all of the user's \
-               can be named, in tier A still the one that watches.",
+        what: "Naming a process other than the caller, which is 0: in tier B all processes of the \
+               user can be named, in tier A still the supervisor.",
     }
 }
 
 /// Without a path, the call applies to an open file.
 fn times_by_path() -> Refused {
     let path = Argument(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
-    let what = "A path: see the modes, owners and times by path.";
+    let what = "A path: see modes, owners and times by path.";
     Refused::of("utimensat", libc::SYS_utimensat, vec![vec![path]], what).only_in(Tier::B)
 }

@@ -11,15 +11,15 @@ const INTRODUCTION: &str = "\
 
 Generated from the filter by `cargo xtask gen`.
 
-This is what a native program may ask of the kernel in the sandbox, and why. The filter is made
-from the same tables. A call that is not listed does not exist for a program (`ENOSYS`), and
-neither do the x32 calls; a call for another processor (32 bits) ends the program.
+These are the system calls that a native program may make in the sandbox, and why. The filter is
+generated from the same tables. A call that is not listed fails with `ENOSYS`, and so do the x32
+calls; a call for another processor (32 bits) kills the program.
 
-Both tiers have the same filter, but for the answers that name a tier. Where the supervisor
-decides, the call waits until the sandbox's own process has looked at it. Names marked with * are
-older calls, which x86-64 has and aarch64 has not.
+Both tiers have the same filter, except for the answers that name a tier. Where the supervisor
+decides, the call waits until the sandbox's own process has checked it. Names marked with * are
+older calls, which exist on x86-64 and not on aarch64.
 
-What a call can reach is decided beside the filter: by the mounts and namespaces (tier A), by
+What a call can access is decided besides the filter: by the mounts and namespaces (tier A), by
 Landlock (both tiers), and by the limits.
 ";
 
@@ -70,9 +70,9 @@ fn describe(answer: Action) -> String {
     match answer {
         Action::Allow => "allowed".to_owned(),
         Action::Ask => "the supervisor decides".to_owned(),
-        Action::AskIfEqual(..) => "allowed; of locks the supervisor decides".to_owned(),
+        Action::AskIfEqual(..) => "allowed; the supervisor decides about locks".to_owned(),
         Action::AskIfBits(..) => {
-            "allowed; of shared memory without a file the supervisor decides".to_owned()
+            "allowed; the supervisor decides about anonymous shared memory".to_owned()
         }
         Action::Fail(0) => "succeeds without effect".to_owned(),
         unknown if unknown == UNKNOWN => "does not exist (`ENOSYS`)".to_owned(),
