@@ -16,7 +16,7 @@ use cofferdam_core::policy::{BackendKind, Role, Subject};
 use cofferdam_core::schema::{Schema, nearest};
 
 /// The largest size of a component in bytes. Compiling needs a multiple of it as memory.
-pub const MAX_COMPONENT: u64 = 64 << 20;
+pub const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 
 /// Replaces the dot of a qualified name for clients that allow letters, digits, `_` and `-`.
 const EXPORTED_DOT: &str = "__";
@@ -126,7 +126,7 @@ pub enum RegistryError {
         source: PackError,
     },
     /// It is larger than 64 MiB.
-    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT}", path.display())]
+    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT_BYTES}", path.display())]
     TooLarge {
         /// The path of the file.
         path: PathBuf,
@@ -223,7 +223,7 @@ impl Registry {
         let pack = |source| RegistryError::Pack { path: path.clone(), source };
         let mismatch = |mismatch| RegistryError::LockMismatch { name: name.clone(), mismatch };
         let size = fs::metadata(path).map_err(io)?.len();
-        if size > MAX_COMPONENT {
+        if size > MAX_COMPONENT_BYTES {
             return Err(RegistryError::TooLarge { path: path.clone(), size });
         }
         let bytes = fs::read(path).map_err(io)?;
@@ -246,7 +246,7 @@ impl Registry {
     fn add(&mut self, file: &Path, built_in: bool) -> Result<(), RegistryError> {
         let io = |source| RegistryError::Io { path: file.to_owned(), source };
         let size = fs::metadata(file).map_err(io)?.len();
-        if size > MAX_COMPONENT {
+        if size > MAX_COMPONENT_BYTES {
             return Err(RegistryError::TooLarge { path: file.to_owned(), size });
         }
         let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// The longest quoted item in characters.
-const MAX_QUOTED: usize = 500;
+const MAX_QUOTED_CHARS: usize = 500;
 
 /// A parsed list.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ fn parts(text: &str) -> (Vec<&str>, bool) {
 fn quoted(text: &str) -> Option<usize> {
     let first = text.chars().next()?;
     let (open, close) = QUOTES.into_iter().find(|(open, _)| *open == first)?;
-    let mut characters = text[open.len_utf8()..].chars().take(MAX_QUOTED);
+    let mut characters = text[open.len_utf8()..].chars().take(MAX_QUOTED_CHARS);
     let mut length = open.len_utf8();
     while let Some(character) = characters.next() {
         length += character.len_utf8();

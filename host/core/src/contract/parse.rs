@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 20;
 const MAX_REPAIRS: usize = 1_000;
 
 /// The longest name of a field in bytes.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The result of parsing a response.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         self.report(ContractProblem {
             code: Code::UnknownField,
             line: Some(line),
-            field: Some(shorten(name, MAX_NAME)),
+            field: Some(shorten(name, MAX_NAME_BYTES)),
             expected: format!("one of the fields {}", names.clone().collect::<Vec<_>>().join(", ")),
             found: Some("an unknown field".to_owned()),
             did_you_mean: nearest(name, names),
@@ -342,7 +342,7 @@ impl<'a> Name<'a> {
         let value = value.trim();
         let value =
             if is_emphasis { value.strip_prefix("**").unwrap_or(value).trim() } else { value };
-        if name.is_empty() || name.len() > MAX_NAME {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return None;
         }
         let is_exact =

@@ -6,14 +6,14 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::{FetchError, Fetched};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::signature;
 
 /// Reads a plugin from a file, and the signature beside it.
 pub fn fetch(path: &Path, workspace: &Path) -> Result<Fetched, FetchError> {
     let path = if path.is_relative() { within(path, workspace)? } else { path.to_owned() };
     let error = |path: &Path, source| FetchError::File { path: path.to_owned(), source };
-    let bytes = read(&path, MAX_COMPONENT).map_err(|source| error(&path, source))?;
+    let bytes = read(&path, MAX_COMPONENT_BYTES).map_err(|source| error(&path, source))?;
     let bytes = bytes.ok_or_else(|| FetchError::TooLarge { place: path.display().to_string() })?;
     let mut beside = path.into_os_string();
     beside.push(signature::SUFFIX);

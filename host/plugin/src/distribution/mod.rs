@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use self::oci::{Credentials, Login};
 use crate::digest::Digest;
 use crate::http::{Client, ClientError};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source};
 use cofferdam_core::policy::RegistrySettings;
 
@@ -57,7 +57,7 @@ pub enum FetchError {
         wanted: Digest,
     },
     /// It is larger than a plugin may be.
-    #[error("{place}: more than {MAX_COMPONENT} bytes, which no plugin may have")]
+    #[error("{place}: more than {MAX_COMPONENT_BYTES} bytes, which no plugin may have")]
     TooLarge {
         /// The plugin that was requested.
         place: String,

@@ -2,13 +2,13 @@
 
 use super::{FetchError, Fetched};
 use crate::http::{Client, Request};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::signature;
 use crate::source::Address;
 
 /// Downloads a file, and the signature beside it.
 pub async fn fetch(client: &Client, address: &Address) -> Result<Fetched, FetchError> {
-    let bytes = get(client, address, MAX_COMPONENT).await?;
+    let bytes = get(client, address, MAX_COMPONENT_BYTES).await?;
     let bytes = bytes.ok_or_else(|| FetchError::answer(address, "there is nothing (404)"))?;
     let beside = address.beside(signature::SUFFIX);
     let signature = get(client, &beside, signature::MAX_SIGNATURE_BYTES).await?;

@@ -35,7 +35,7 @@ const SEPARATE: UnshareFlags = UnshareFlags::NEWNS
 
 /// The user outside of the namespace that root becomes: unused in systemd's list of user ids
 /// (systemd.io/UIDS-GIDS).
-const NOBODY_ELSE: u32 = 2_000_000_000;
+const UNUSED_ID: u32 = 2_000_000_000;
 
 /// Enters new namespaces, with the file tree of a command. Returns twice: in the first process of
 /// the namespaces at once, and in the helper when that process has ended.
@@ -139,8 +139,8 @@ fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let process = format!("/proc/{}", child.as_raw_nonzero());
-        fs::write(format!("{process}/uid_map"), format!("{} {NOBODY_ELSE} 1", uid.as_raw()))?;
-        fs::write(format!("{process}/gid_map"), format!("{} {NOBODY_ELSE} 1", gid.as_raw()))?;
+        fs::write(format!("{process}/uid_map"), format!("{} {UNUSED_ID} 1", uid.as_raw()))?;
+        fs::write(format!("{process}/gid_map"), format!("{} {UNUSED_ID} 1", gid.as_raw()))?;
         Ok(fs::File::open(format!("{process}/ns/user"))?.into())
     });
     kill_process(child, Signal::KILL)?;

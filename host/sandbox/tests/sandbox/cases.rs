@@ -22,7 +22,7 @@ use crate::{beyond, held};
 type Case = fn(&Setting);
 
 /// The time in which something immediate happens even on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const IMMEDIATE: Duration = Duration::from_secs(20);
 
 /// Returns all cases for one setting.
 pub fn all(setting: &Setting) -> Vec<Trial> {
@@ -224,7 +224,7 @@ fn output_does_not_hold_up_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(300);
     let report = place.run(command);
     assert_eq!(report.end, End::Limit(Limit::WallClock));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
 }
 
 fn long_output_is_passed_on(setting: &Setting) {
@@ -511,7 +511,7 @@ fn processes_that_keep_forking_away_die(setting: &Setting) {
     let start = Instant::now();
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() < IMMEDIATE, "{:?}", start.elapsed());
 }
 
 fn a_daemon_dies_at_the_deadline(setting: &Setting) {
@@ -521,7 +521,7 @@ fn a_daemon_dies_at_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(500);
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
     assert_still(&heart);
 }
 
@@ -573,7 +573,7 @@ pub fn be_a_host(arguments: &[&str]) {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < SOON, "{what}: not yet");
+        assert!(start.elapsed() < IMMEDIATE, "{what}: not yet");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -591,7 +591,7 @@ fn a_cancelled_run_ends_at_once(setting: &Setting) {
         waiting.join().unwrap()
     });
     assert_eq!((report.end, report.killed), (End::Cancelled, true));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
     assert_eq!(place.survivors(), Vec::<String>::new());
     assert_still(&heart);
 }

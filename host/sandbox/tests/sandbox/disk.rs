@@ -11,11 +11,11 @@ use cofferdam_sandbox::{Bounded, End, Limit, Overlay, Tier};
 use crate::support::{Place, Setting};
 
 /// The limits of a directory, in bytes and entries.
-const MOST: (u64, u64) = (20 << 20, 2000);
+const MAX_USAGE: (u64, u64) = (20 << 20, 2000);
 
 /// How far a run can exceed them before it is stopped, on a busy machine with a fast disk, in
 /// bytes.
-const BEYOND: u64 = 500 << 20;
+const MAX_EXCESS_BYTES: u64 = 500 << 20;
 
 /// Writes without end, in one of several ways.
 pub fn fill(how: &str) {
@@ -69,7 +69,7 @@ pub fn fill(how: &str) {
 }
 
 fn bounded(directory: PathBuf) -> Bounded {
-    Bounded { directory, bytes: MOST.0, entries: MOST.1, held: (0, 0) }
+    Bounded { directory, bytes: MAX_USAGE.0, entries: MAX_USAGE.1, held: (0, 0) }
 }
 
 /// The bytes on disk in a directory.
@@ -96,10 +96,10 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
         let End::Limit(Limit::Directory { number: Some(0), bytes, entries }) = report.end else {
             panic!("{how}: {report:?}");
         };
-        assert!(bytes > MOST.0 || entries > MOST.1, "{how}: {report:?}");
+        assert!(bytes > MAX_USAGE.0 || entries > MAX_USAGE.1, "{how}: {report:?}");
         if how != "deep" && how != "ahead" {
             let held = held(&place.workspace());
-            assert!(held < MOST.0 + BEYOND, "{how}: {held}");
+            assert!(held < MAX_USAGE.0 + MAX_EXCESS_BYTES, "{how}: {held}");
         }
     }
 }
@@ -108,7 +108,7 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
 pub fn temporary_files_are_bounded(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["fill", "temporary"]);
-    command.limits.temporary = MOST.0;
+    command.limits.temporary = MAX_USAGE.0;
     let end = place.run(command).end;
     match setting.tier {
         Tier::A => assert_eq!(end, End::Exited(101)),
@@ -134,7 +134,7 @@ pub fn an_overlay_is_bounded(setting: &Setting) {
         command.bounded.push(bounded(place.outside().join("run")));
         let end = place.run(command).end;
         assert!(matches!(end, End::Limit(Limit::Directory { number: Some(0), .. })), "{end:?}");
-        assert!(held(&upper) < MOST.0 + BEYOND, "{how}");
+        assert!(held(&upper) < MAX_USAGE.0 + MAX_EXCESS_BYTES, "{how}");
     }
 }
 

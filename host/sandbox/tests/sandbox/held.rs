@@ -15,7 +15,7 @@ use crate::support::{Place, Setting};
 const MIB: usize = 1 << 20;
 
 /// The most that is tried in each way, in bytes.
-const MOST: usize = 1024 * MIB;
+const MAX_HELD_BYTES: usize = 1024 * MIB;
 
 /// Holds memory in some way, prints how much, and sleeps.
 pub fn hold(way: &str) {
@@ -59,7 +59,7 @@ fn fill(address: *mut u8, bytes: usize) {
 /// Repeats an operation that holds so many bytes until it fails.
 fn repeat(bytes: usize, mut once: impl FnMut() -> io::Result<()>) -> usize {
     let mut held = 0;
-    while held < MOST && once().is_ok() {
+    while held < MAX_HELD_BYTES && once().is_ok() {
         held += bytes;
     }
     held
@@ -179,7 +179,7 @@ fn tables() -> usize {
 fn first_thread_gone() -> ! {
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(50));
-        let blocks: Vec<_> = (0..MOST / MIB).map(|_| vec![1_u8; MIB]).collect();
+        let blocks: Vec<_> = (0..MAX_HELD_BYTES / MIB).map(|_| vec![1_u8; MIB]).collect();
         println!("{}", blocks.len());
         std::thread::sleep(Duration::from_millis(500));
         // SAFETY: ends the process.

@@ -19,12 +19,12 @@ use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
 pub use session::{Login, tokens};
-use session::{MAX_ANSWER, Session};
+use session::{MAX_ANSWER_BYTES, Session};
 
 use super::{FetchError, Fetched};
 use crate::digest::Digest;
 use crate::http::{Client, Request};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Version};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -35,7 +35,7 @@ const LAYER: &str = "application/wasm";
 const SIGNATURE: &str = "cofferdam.minisig";
 
 /// The largest size of a manifest in bytes (distribution-spec, "Pushing Manifests").
-const MAX_MANIFEST: u64 = 4 << 20;
+const MAX_IMAGE_MANIFEST_BYTES: u64 = 4 << 20;
 
 /// A plugin to publish.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +96,8 @@ pub async fn pull(
         Version::Digest(digest) => digest.to_string(),
     };
     let accept = [(header::ACCEPT, MANIFEST.to_owned())];
-    let answer = session.get(&format!("manifests/{wanted}"), &accept, MAX_MANIFEST).await?;
+    let answer =
+        session.get(&format!("manifests/{wanted}"), &accept, MAX_IMAGE_MANIFEST_BYTES).await?;
     if let Version::Digest(wanted) = reference.version {
         check(reference, &answer, wanted)?;
     }
@@ -111,12 +112,12 @@ pub async fn pull(
         let why = format!("its content is {found}, where a plugin is {LAYER}");
         return Err(FetchError::answer(reference, why));
     }
-    if layer.size > MAX_COMPONENT {
+    if layer.size > MAX_COMPONENT_BYTES {
         return Err(FetchError::TooLarge { place: reference.to_string() });
     }
     let digest: Digest =
         layer.digest.parse().map_err(|error| FetchError::answer(reference, error))?;
-    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT).await?;
+    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT_BYTES).await?;
     check(reference, &bytes, digest)?;
     let signature = layer.annotations.get(SIGNATURE).cloned();
     Ok(Fetched { signature, bytes })
@@ -173,7 +174,8 @@ pub async fn push(
     let digest = Digest::of(&manifest);
     let place = session.address(&format!("manifests/{tag}"))?;
     let request = Request { body: manifest.into(), ..Request::new(Method::PUT, place) };
-    let answer = session.send(request.with(header::CONTENT_TYPE, MANIFEST), MAX_ANSWER).await?;
+    let answer =
+        session.send(request.with(header::CONTENT_TYPE, MANIFEST), MAX_ANSWER_BYTES).await?;
     session.expect(&answer, StatusCode::CREATED)?;
     Ok(digest)
 }
@@ -186,12 +188,12 @@ async fn upload(
 ) -> Result<(), FetchError> {
     let digest = Digest::of(content);
     let place = session.address(&format!("blobs/{digest}"))?;
-    let known = session.send(Request::new(Method::HEAD, place), MAX_ANSWER).await?;
+    let known = session.send(Request::new(Method::HEAD, place), MAX_ANSWER_BYTES).await?;
     if known.status == StatusCode::OK {
         return Ok(());
     }
     let place = session.address("blobs/uploads/")?;
-    let begun = session.send(Request::new(Method::POST, place.clone()), MAX_ANSWER).await?;
+    let begun = session.send(Request::new(Method::POST, place.clone()), MAX_ANSWER_BYTES).await?;
     session.expect(&begun, StatusCode::ACCEPTED)?;
     let location = begun.header(header::LOCATION).and_then(|location| place.join(location));
     let mut location =
@@ -203,6 +205,6 @@ async fn upload(
     let body = bytes::Bytes::copy_from_slice(content);
     let request = Request { body, ..Request::new(Method::PUT, location) };
     let request = request.with(header::CONTENT_TYPE, "application/octet-stream");
-    let answer = session.send(request, MAX_ANSWER).await?;
+    let answer = session.send(request, MAX_ANSWER_BYTES).await?;
     session.expect(&answer, StatusCode::CREATED)
 }

@@ -16,7 +16,7 @@ use cofferdam_core::policy::Origin;
 use cofferdam_text::{escape_control, shorten};
 
 /// The largest size of an answer other than content, in bytes.
-pub const MAX_ANSWER: u64 = 64 << 10;
+pub const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
 /// How much of a registry's error message is shown, in bytes.
 const MAX_ERROR_BYTES: usize = 300;
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         if let Some(basic) = basic {
             request = request.with(header::AUTHORIZATION, basic);
         }
-        let answer = self.client.send(request, MAX_ANSWER).await?;
+        let answer = self.client.send(request, MAX_ANSWER_BYTES).await?;
         if answer.status != StatusCode::OK {
             let why = format!(
                 "permission denied ({}); log in with `docker login {registry}`",
