@@ -89,7 +89,7 @@ impl Host {
         if !call.needs_approval() {
             return Ok(Approved::default());
         }
-        let tool = call.tool().qualified_name();
+        let tool = call.tool().qualified_name().to_string();
         let Some(approver) = &options.approver else {
             let message = format!(
                 "each call of '{tool}' needs the yes of a person (`ask` in the settings), and \
