@@ -14,6 +14,7 @@ mod limits;
 mod origin;
 mod origin_settings;
 mod pattern;
+pub mod place;
 mod role;
 mod scope;
 mod settings;
@@ -33,6 +34,7 @@ pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
+pub use place::Place;
 pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{

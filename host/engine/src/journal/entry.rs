@@ -13,7 +13,7 @@ use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::executed_by;
 use cofferdam_text::{neutralise, shorten};
-use cofferdam_workspace::{KeptOutput, Manifest, summary};
+use cofferdam_workspace::{Commit, KeptOutput, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
@@ -220,8 +220,8 @@ pub struct PathChange {
 
 impl CommitRecord {
     /// The record of a commit.
-    pub fn new(manifest: &Manifest, recovered: bool) -> Self {
-        let summary = summary(&manifest.changes);
+    pub fn new(commit: &Commit, recovered: bool) -> Self {
+        let summary = summary(&commit.changes);
         let change = |(path, change): &(&str, &str)| PathChange {
             path: (*path).to_owned(),
             change: (*change).to_owned(),
@@ -231,14 +231,14 @@ impl CommitRecord {
             Some(neutralise(&format!("wrote {path}, which {by}")))
         };
         Self {
-            timestamp: manifest.time,
-            commit: manifest.id.clone(),
-            calls: manifest.calls.clone(),
-            undoes: manifest.undoes.clone(),
+            timestamp: commit.time,
+            commit: commit.id.to_string(),
+            calls: commit.calls.clone(),
+            undoes: commit.undoes.as_ref().map(ToString::to_string),
             recovered,
             paths: summary.len(),
             changes: summary.iter().take(MAX_CHANGES).map(change).collect(),
-            conflicts: manifest.conflicts.clone(),
+            conflicts: commit.conflicts.clone(),
             executed: summary.iter().filter_map(executed).take(MAX_CHANGES).collect(),
         }
     }

@@ -1,0 +1,106 @@
+//! The old and new content of changed files, and their diff.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use crate::commit::{Change, Image, Kind, Placed, net};
+use crate::diff::{self, Side};
+use crate::disk::{self, Spot};
+
+/// For how long the shortest diff is searched.
+const DIFF_TIME: Duration = Duration::from_secs(5);
+
+/// The content of one side of a change.
+pub(crate) enum Content {
+    Nothing,
+    File { executable: bool, bytes: Vec<u8> },
+    Link(Vec<u8>),
+}
+
+impl Content {
+    /// Reads the file `name` in a directory, which `image` describes.
+    pub(crate) fn read(directory: &OwnedFd, name: &str, image: &Image) -> io::Result<Self> {
+        Ok(match image.kind {
+            Kind::Directory | Kind::Other => Self::Nothing,
+            Kind::Link => Self::Link(Spot::of(directory, name)?.read_link()?),
+            Kind::File => {
+                let file: File = disk::open(directory, name, OFlags::RDONLY)?.into();
+                Self::file(image, file)?
+            }
+        })
+    }
+
+    /// Reads the new file `after` of a commit in the history; `before` is the old one.
+    pub(crate) fn placed(
+        images: &OwnedFd,
+        before: Option<&Image>,
+        after: &Image,
+    ) -> io::Result<Self> {
+        match after.kind {
+            Kind::Directory | Kind::Other => Ok(Self::Nothing),
+            Kind::Link => {
+                let mut target = Vec::new();
+                open_placed(images, before, after)?.take(after.size).read_to_end(&mut target)?;
+                Ok(Self::Link(target))
+            }
+            Kind::File => Self::file(after, open_placed(images, before, after)?),
+        }
+    }
+
+    fn file(image: &Image, content: impl Read) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        content.take(image.size).read_to_end(&mut bytes)?;
+        Ok(Self::File { executable: image.mode & 0o100 != 0, bytes })
+    }
+
+    fn side(&self) -> Side<'_> {
+        match self {
+            Self::Nothing => Side::Nothing,
+            Self::File { executable, bytes } => {
+                Side::File { executable: *executable, content: bytes }
+            }
+            Self::Link(target) => Side::Link { target },
+        }
+    }
+}
+
+/// Opens the content of the new file `after` of a commit in the history, or the target of a link.
+/// `before` is the old file.
+pub(crate) fn open_placed<'a>(
+    images: &OwnedFd,
+    before: Option<&Image>,
+    after: &'a Image,
+) -> io::Result<Box<dyn Read + 'a>> {
+    let open = |name: &str| disk::open(images, name, OFlags::RDONLY).map(File::from);
+    Ok(match &after.placed {
+        Some(Placed::Text(text)) => Box::new(text.as_bytes()),
+        Some(Placed::Edit { at, until, text }) => {
+            let before = before.ok_or(io::ErrorKind::InvalidData)?;
+            let mut rest = open(&before.name)?;
+            rest.seek(io::SeekFrom::Start(*until))?;
+            Box::new(open(&before.name)?.take(*at).chain(text.as_bytes()).chain(rest))
+        }
+        None => Box::new(open(&after.copy_name())?),
+    })
+}
+
+/// Returns the unified diff of changes. `read_old` and `read_new` read the sides of a path;
+/// `read_new` gets the old image, too.
+pub(crate) fn diff(
+    changes: &[Change],
+    read_old: impl Fn(&str, &Image) -> io::Result<Content>,
+    read_new: impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
+) -> io::Result<Vec<u8>> {
+    let deadline = Instant::now() + DIFF_TIME;
+    let mut out = Vec::new();
+    for (path, (old, new)) in net(changes) {
+        let before = old.map_or(Ok(Content::Nothing), |image| read_old(path, image))?;
+        let after = new.map_or(Ok(Content::Nothing), |image| read_new(old, image))?;
+        diff::render(path, before.side(), after.side(), deadline, &mut out);
+    }
+    Ok(out)
+}
