@@ -14,7 +14,7 @@ use crate::dispatch::{self, Executor, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
 /// A call that waits for a yes.

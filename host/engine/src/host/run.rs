@@ -19,7 +19,7 @@ use crate::telemetry::Origin;
 use cofferdam_core::envelope::{self, Answer, Call, Envelope, Mode};
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::{Executed, Files, LimitSettings, Role, Scope};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{ExecutedFile, KeptOutput, Transaction};
 
 /// How an envelope is run.
