@@ -184,7 +184,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Compiles every schema.
+    /// Checks that every schema compiles.
     ///
     /// # Errors
     /// [`ManifestError::Invalid`] for the first invalid schema.

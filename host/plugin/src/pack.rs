@@ -34,7 +34,7 @@ pub enum PackError {
         /// The error of reading it.
         source: std::io::Error,
     },
-    /// `plugin.toml` is malformed.
+    /// The file `plugin.toml` is malformed.
     #[error("{}: {source}", path.display())]
     Toml {
         /// The path of the file.

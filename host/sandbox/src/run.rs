@@ -127,7 +127,7 @@ impl Sandbox {
         self.tier
     }
 
-    /// Starts a program.
+    /// Starts a program in the sandbox.
     ///
     /// # Errors
     /// Returns an error if the helper can't be started. All other errors are returned by

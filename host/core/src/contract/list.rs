@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The longest quoted item in characters.
 const MAX_QUOTED_CHARS: usize = 500;
 
-/// A parsed list.
+/// The items of a parsed list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) items: Vec<String>,

@@ -122,9 +122,12 @@ fn invalid_definitions_are_refused() {
         ),
         (
             and("context_providers: {node_id: {tool: a.b}}\n"),
-            "context_providers.node_id: is no name",
+            "context_providers.node_id: is not a valid name",
         ),
-        (and("context_providers: {a-b: {tool: a.b}}\n"), "context_providers.a-b: is no name"),
+        (
+            and("context_providers: {a-b: {tool: a.b}}\n"),
+            "context_providers.a-b: is not a valid name",
+        ),
         (and("context_providers: {c: {tool: b}}\n"), "context_providers.c: 'b' is no tool"),
         (
             with("system_prompt: s", "system_prompt: '{{ nobody }}'"),

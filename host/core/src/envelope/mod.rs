@@ -102,7 +102,7 @@ impl DecodeError {
 /// A JSON document that was found in text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The document itself.
+    /// The document as a value.
     pub value: Value,
     /// What lenient decoding removed around it.
     pub repairs: Vec<String>,
@@ -116,7 +116,7 @@ const CONTRACT: &str = "a response with an ---OUTPUT--- block, of the dialect `c
 /// draft before it is used instead.
 const KEYS: [&str; 3] = [actions::KEY, tool::KEY, "commands"];
 
-/// Decodes an envelope.
+/// Decodes an envelope from text.
 ///
 /// # Errors
 /// Returns an error if the text has no document, or if the document is not JSON, has no known

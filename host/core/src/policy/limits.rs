@@ -242,7 +242,7 @@ pub struct HistorySettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
     /// The largest size of all commits' files, in MiB (default 1,024); the latest commit is kept
-    /// whatever its size is.
+    /// at any size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb: Option<u32>,
 }

@@ -139,7 +139,7 @@ impl Role {
     }
 }
 
-/// The built-in roles.
+/// The built-in roles, by name.
 ///
 /// # Errors
 /// Returns an error for the first invalid role; a test checks them all.

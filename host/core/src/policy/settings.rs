@@ -66,7 +66,7 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMore {
-    /// A single name.
+    /// A name without a list.
     One(String),
     /// Several names, or none.
     More(Vec<String>),
@@ -139,7 +139,7 @@ pub struct GrantSettings {
     /// Whether it may keep data between calls.
     pub cache: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
-    /// is not sandboxed, so a caller of the plugin can do whatever the agent can be told to do.
+    /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
     /// Origins that it may access: `"https://context7.com"`, or a table with further settings.
     pub http: Vec<OriginSettings>,

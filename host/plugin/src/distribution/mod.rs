@@ -15,7 +15,7 @@ use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source};
 use cofferdam_core::policy::RegistrySettings;
 
-/// A downloaded plugin.
+/// A downloaded plugin with its signature.
 #[derive(Debug, Clone)]
 pub struct Fetched {
     /// The bytes, which should be a packed component.
@@ -35,7 +35,7 @@ pub enum FetchError {
         /// The error of reading it.
         source: std::io::Error,
     },
-    /// The request failed.
+    /// The request for it failed.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The server returned an error.
@@ -43,7 +43,7 @@ pub enum FetchError {
     Answer {
         /// The plugin that was requested.
         place: String,
-        /// The error message.
+        /// What the server replied.
         why: String,
     },
     /// The content does not have the expected digest.
@@ -53,7 +53,7 @@ pub enum FetchError {
         place: String,
         /// The digest of the content.
         found: Digest,
-        /// The expected digest.
+        /// The digest that was expected.
         wanted: Digest,
     },
     /// It is larger than a plugin may be.

@@ -27,7 +27,7 @@ const MAX_ADDRESSES: usize = 4;
 /// Which addresses an origin may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Only public addresses.
+    /// Only addresses on the public Internet.
     Public,
     /// Public addresses, and an address in the origin itself.
     Named,

@@ -81,7 +81,7 @@ pub(super) fn run(
         buffer: vec![0; READ_BYTES],
     };
     let stopped = supervisor.watch();
-    // Whatever error occurred, all processes are killed.
+    // After any error, all processes are killed.
     let killed = supervisor.end();
     let stopped = stopped.and_then(|stopped| Ok((stopped, killed?)));
     let (stopped, killed) = stopped.map_err(|error| SandboxError::Setup(error.to_string()))?;

@@ -197,7 +197,7 @@ fn fork_bomb() -> ! {
     }
 }
 
-/// Creates orphans only.
+/// Forks so that only orphans remain.
 fn double_fork_bomb() -> ! {
     loop {
         if fork() == 0 {

@@ -21,7 +21,7 @@ const USER: u32 = 65534;
 /// A combination of tier and user.
 #[derive(Clone)]
 pub struct Setting {
-    /// `root` or `user`.
+    /// `root` or `user`, as in the names of tests.
     pub user: &'static str,
     pub tier: Tier,
     pub probe: Arc<Probe>,
