@@ -5,11 +5,14 @@ use std::io::{self, Read, Seek as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
+use cofferdam_core::policy::OWN;
+use rustix::fs::{OFlags, Stat};
+use sha2::{Digest as _, Sha256};
 
 use crate::commit::{Change, Image, Kind, Placed, net};
 use crate::diff::{self, Side};
 use crate::disk::{self, Spot};
+use crate::layout::IMAGES;
 
 /// For how long the shortest diff is searched.
 const DIFF_TIME: Duration = Duration::from_secs(5);
@@ -32,6 +35,14 @@ impl Content {
                 Self::file(image, file)?
             }
         })
+    }
+
+    /// Reads the old file of a commit in the history.
+    pub(crate) fn kept(images: &OwnedFd, image: &Image) -> io::Result<Self> {
+        if matches!(image.kind, Kind::File | Kind::Link) {
+            check_kept(images, &image.name, |stat| image.is(stat))?;
+        }
+        Self::read(images, &image.name, image)
     }
 
     /// Reads the new file `after` of a commit in the history; `before` is the old one.
@@ -57,6 +68,15 @@ impl Content {
         Ok(Self::File { executable: image.mode & 0o100 != 0, bytes })
     }
 
+    /// The bytes of a file, or the target of a link.
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Nothing => &[],
+            Self::File { bytes, .. } => bytes,
+            Self::Link(target) => target,
+        }
+    }
+
     fn side(&self) -> Side<'_> {
         match self {
             Self::Nothing => Side::Nothing,
@@ -64,6 +84,24 @@ impl Content {
                 Side::File { executable: *executable, content: bytes }
             }
             Self::Link(target) => Side::Link { target },
+        }
+    }
+}
+
+/// Checks that an image is the file that the host kept: a `git pull` or an archive may have replaced
+/// it.
+pub(crate) fn check_kept(
+    images: &OwnedFd,
+    name: &str,
+    is_kept: impl FnOnce(&Stat) -> bool,
+) -> io::Result<()> {
+    match disk::look(images, name)? {
+        Some(stat) if is_kept(&stat) => Ok(()),
+        found => {
+            let what = if found.is_some() { "is not what this host kept" } else { "is gone" };
+            Err(io::Error::other(format!(
+                "{OWN}/{IMAGES}/{name} {what}, so its commit can't be shown or undone"
+            )))
         }
     }
 }
@@ -80,27 +118,49 @@ pub(crate) fn open_placed<'a>(
         Some(Placed::Text(text)) => Box::new(text.as_bytes()),
         Some(Placed::Edit { at, until, text }) => {
             let before = before.ok_or(io::ErrorKind::InvalidData)?;
+            check_kept(images, &before.name, |stat| before.is(stat))?;
             let mut rest = open(&before.name)?;
             rest.seek(io::SeekFrom::Start(*until))?;
             Box::new(open(&before.name)?.take(*at).chain(text.as_bytes()).chain(rest))
         }
-        None => Box::new(open(&after.copy_name())?),
+        None => {
+            let name = after.copy_name();
+            check_kept(images, &name, |stat| after.is_copy(stat))?;
+            Box::new(open(&name)?)
+        }
     })
 }
 
-/// Returns the unified diff of changes. `read_old` and `read_new` read the sides of a path;
+/// The changes of a transaction, to be shown and compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// The unified diff, without the content of binary files.
+    pub diff: Vec<u8>,
+    /// SHA-256 over each path with the type, permissions and whole content of the old and the new
+    /// file.
+    pub digest: [u8; 32],
+}
+
+/// Returns the unified diff of changes and a digest of them. `read_old` and `read_new` read the sides of a path;
 /// `read_new` gets the old image, too.
-pub(crate) fn diff(
+pub(crate) fn preview(
     changes: &[Change],
     read_old: impl Fn(&str, &Image) -> io::Result<Content>,
     read_new: impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
-) -> io::Result<Vec<u8>> {
+) -> io::Result<Preview> {
     let deadline = Instant::now() + DIFF_TIME;
-    let mut out = Vec::new();
+    let (mut diff, mut digest) = (Vec::new(), Sha256::new());
     for (path, (old, new)) in net(changes) {
         let before = old.map_or(Ok(Content::Nothing), |image| read_old(path, image))?;
         let after = new.map_or(Ok(Content::Nothing), |image| read_new(old, image))?;
-        diff::render(path, before.side(), after.side(), deadline, &mut out);
+        digest.update(format!("{}\0{path}", path.len()));
+        for (content, image) in [(&before, old), (&after, new)] {
+            let mode = image.map(|image| (image.kind, image.mode));
+            let bytes = content.bytes();
+            digest.update(format!("{mode:?} {}\0", bytes.len()));
+            digest.update(bytes);
+        }
+        diff::render(path, before.side(), after.side(), deadline, &mut diff);
     }
-    Ok(out)
+    Ok(Preview { diff, digest: digest.finalize().into() })
 }

@@ -4,8 +4,8 @@
 //! It covers the name, type, permissions, owner and inode of each file, link and directory at any
 //! depth, and except for directories their size and times. The kernel sets the time of an inode's
 //! last change: a program that writes to a file can set back its modification time, but not this.
-//! One change is not detected at once: a write to a page that a program has mapped and written to
-//! before, until the kernel writes the page to the disk.
+//! Of the writes to a page that a program has mapped, only the first one after the page was written to
+//! the disk sets these times. So everything is written to the disk first.
 
 use std::ffi::CString;
 use std::io;
@@ -67,6 +67,11 @@ impl Workspace {
     /// # Errors
     /// See [`FingerprintError`].
     pub fn fingerprint(&self) -> Result<Fingerprint, FingerprintError> {
+        // If this fails, a later write to a mapped page may not be detected.
+        #[cfg(target_os = "linux")]
+        if let Err(error) = rustix::fs::syncfs(self.disk().as_fd()) {
+            tracing::debug!("syncfs of the workspace: {error}");
+        }
         let mut changing = Vec::new();
         for _ in 0..ATTEMPTS {
             let since = clock::next_tick();

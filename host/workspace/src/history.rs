@@ -46,11 +46,12 @@ impl History {
     /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], images that can't be read.
     pub fn diff(&self, id: &str) -> Result<Vec<u8>, HistoryError> {
         let (commit, images) = self.find(Some(id))?;
-        Ok(content::diff(
+        let preview = content::preview(
             &commit.changes,
-            |_, image| Content::read(&images, &image.name, image),
+            |_, image| Content::kept(&images, image),
             |before, after| Content::placed(&images, before, after),
-        )?)
+        )?;
+        Ok(preview.diff)
     }
 
     /// Undoes a commit, or the latest one if `id` is `None`: a new commit restores everything that

@@ -57,6 +57,7 @@ pub use cofferdam_core::policy::OWN;
 
 pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use commit::{Change, Commit, CommitId, Image, Kind, summary};
+pub use content::Preview;
 pub use disk::Listed;
 pub use error::{CommitError, FULL, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};

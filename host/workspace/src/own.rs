@@ -2,10 +2,12 @@
 //!
 //! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It is
 //! authentic only with a valid mark: the file `owner`, a random id with a tag over the id and the
-//! inode of the directory, made with the user's secret. Nothing that is unpacked, checked out or
-//! copied has the inode that its mark names.
+//! identity of the directory, made with the user's secret. The identity is the directory's inode
+//! and, if the file system provides it, the time of its creation: inode numbers are reused, and no
+//! program can set that time. Nothing that is unpacked, checked out or copied has the identity that
+//! its mark names.
 //!
-//! The key that authenticates single files is derived from the secret, the id and the inode: what
+//! The key that authenticates single files is derived from the secret, the id and the identity: what
 //! was sealed in one workspace is not authentic in another one.
 
 use std::fs::File;
@@ -17,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cofferdam_core::policy::OWN;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::disk;
@@ -91,7 +93,7 @@ pub(crate) fn denied(message: String) -> io::Error {
 #[derive(Debug)]
 pub struct Own {
     directory: OwnedFd,
-    identity: (u64, u64),
+    device_and_inode: (u64, u64),
     key: Key,
 }
 
@@ -103,7 +105,7 @@ impl AsFd for Own {
 
 impl Own {
     pub(crate) fn new(directory: OwnedFd, stat: &Stat, key: Key) -> Self {
-        Self { directory, identity: identity(stat), key }
+        Self { directory, device_and_inode: device_and_inode(stat), key }
     }
 
     /// The key that authenticates the files in it.
@@ -146,12 +148,12 @@ impl Own {
     pub fn append(&self, name: &str) -> io::Result<File> {
         let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
         let create = || disk::create(self, name).map(drop);
-        regular(open_or_create(name, open, create)?.into())
+        regular(open_or_replace(self.as_fd(), name, open, create)?.into())
     }
 
     /// Whether this is the directory that `stat` describes.
     pub(crate) fn is_at(&self, stat: &Stat) -> bool {
-        self.identity == identity(stat)
+        self.device_and_inode == device_and_inode(stat)
     }
 }
 
@@ -165,8 +167,7 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
 }
 
-/// Returns device and inode.
-fn identity(stat: &Stat) -> (u64, u64) {
+fn device_and_inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
@@ -185,11 +186,7 @@ pub const NOT_MADE_HERE: &str = "this user's cofferdam did not make it in this p
      came with the files, is a copy or a backup, or another key made it)";
 
 /// Returns the key for the files in a directory, if its mark is valid.
-pub(crate) fn key_of(
-    secret: &[u8; SECRET],
-    directory: &OwnedFd,
-    inode: u64,
-) -> io::Result<Option<Key>> {
+pub(crate) fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<Option<Key>> {
     let mark = match disk::open(directory, MARK, OFlags::RDONLY) {
         Ok(file) => File::from(file),
         // A file that this user's host wrote can be opened.
@@ -199,15 +196,36 @@ pub(crate) fn key_of(
     if !mark.metadata()?.is_file() {
         return Ok(None);
     }
+    let identity = identity(directory)?;
     let mut text = Vec::new();
     mark.take(MAX_MARK_BYTES).read_to_end(&mut text)?;
     let id = || {
         let mark = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok()?;
         let of_user = Key::of(secret, &[]);
-        let id = of_user.content(MARK_DOMAIN, &inode.to_string(), &mark)?;
-        (id.len() == ID_BYTES).then(|| [id, &inode.to_le_bytes()].concat())
+        let id = of_user.content(MARK_DOMAIN, &identity, &mark)?;
+        (id.len() == ID_BYTES).then(|| [id, identity.as_bytes()].concat())
     };
     Ok(id().map(|id| Key::of(secret, &id)))
+}
+
+/// Returns what distinguishes a directory from all earlier and later ones: its inode, and the time of
+/// its creation.
+fn identity(directory: &OwnedFd) -> io::Result<String> {
+    let inode = rustix::fs::fstat(directory)?.st_ino;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::StatxFlags;
+        let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let has_time = |found: &rustix::fs::Statx| {
+            StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME)
+        };
+        // Some kernels and file systems do not provide the time.
+        if let Some(found) = found.ok().filter(has_time) {
+            let created = found.stx_btime;
+            return Ok(format!("{inode} {}.{:09}", created.tv_sec, created.tv_nsec));
+        }
+    }
+    Ok(inode.to_string())
 }
 
 fn is_of_another_kind(error: &io::Error) -> bool {
@@ -219,20 +237,25 @@ fn is_of_another_kind(error: &io::Error) -> bool {
 
 /// Writes a new mark into a directory and syncs both: without the mark, nothing in the directory
 /// would be authentic after a power cut.
-pub(crate) fn write_mark(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<()> {
+pub(crate) fn write_mark(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<()> {
     let mut mark = vec![0; ID_BYTES];
     getrandom::fill(&mut mark).map_err(io::Error::other)?;
-    Key::of(secret, &[]).append(MARK_DOMAIN, &inode.to_string(), &mut mark);
+    Key::of(secret, &[]).append(MARK_DOMAIN, &identity(directory)?, &mut mark);
     let mut file = disk::create(directory, MARK)?;
     writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
     disk::sync(&file)?;
     disk::sync(directory)
 }
 
+/// Whether a file belongs to this user.
+pub(crate) fn is_users(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
 /// Sets the mode of a directory to 0700, if it is this user's.
 pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
     let is_open = stat.st_mode & !disk::OWNER_ONLY & 0o777 != 0;
-    if is_open && stat.st_uid == rustix::process::geteuid().as_raw() {
+    if is_open && is_users(stat) {
         rustix::fs::fchmod(directory, Mode::RWXU)?;
     }
     Ok(())
@@ -241,14 +264,15 @@ pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> 
 /// Whether a lock is still the file that processes lock.
 pub(crate) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(lock)?;
-    Ok(disk::look(own, LOCK)?.is_some_and(|named| identity(&named) == identity(&stat)))
+    Ok(disk::look(own, LOCK)?
+        .is_some_and(|named| device_and_inode(&named) == device_and_inode(&stat)))
 }
 
 /// Opens the file that processes lock; creates it if it is missing.
 pub(crate) fn lock(own: &Own) -> io::Result<OwnedFd> {
     let open = || disk::open(own, LOCK, OFlags::RDONLY);
     let create = || disk::create(own, LOCK).map(drop);
-    open_or_create(LOCK, open, create)
+    open_or_replace(own.as_fd(), LOCK, open, create)
 }
 
 /// Opens a directory of the host; creates it if it is missing. Its mode is 0700: its files may
@@ -257,13 +281,19 @@ pub(crate) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     let parent = parent.as_fd();
     let open = || disk::open(parent, name, disk::READ_NO_ATIME | OFlags::DIRECTORY);
     let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
-    closed(open_or_create(name, open, create)?)
+    closed(open_or_replace(parent, name, open, create)?)
 }
 
 /// Opens a directory of the host, if it exists.
 pub(crate) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match disk::open(parent, name, disk::READ_NO_ATIME | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_no_directory(&error) => {
+            tracing::warn!(
+                "'{name}' of the host's own files is no directory; the next change sets it aside"
+            );
+            Ok(None)
+        }
         directory => closed(directory?).map(Some),
     }
 }
@@ -281,6 +311,50 @@ pub(crate) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<St
     let place = format!("{}-{name}", uuid::Uuid::now_v7());
     disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
+}
+
+/// As [`open_or_create`]; a link or a file that a `git pull` or an archive has put in the place of a
+/// file or directory of the host is set aside first.
+fn open_or_replace(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    open: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    match open() {
+        Ok(opened) => return Ok(opened),
+        Err(error) if is_no_directory(&error) => set_file_aside(parent, name)?,
+        Err(_) => {}
+    }
+    open_or_create(name, open, create)
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NOTDIR | Errno::NXIO))
+}
+
+/// Sets aside a file or link. Another process may do the same at the same time, and create a
+/// directory in its place: neither step affects a directory.
+fn set_file_aside(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    // It is moved into `set-aside` if that is a directory, else beside it.
+    let aside = disk::open(parent, SET_ASIDE, OFlags::RDONLY | OFlags::DIRECTORY);
+    let (to, shown) = match &aside {
+        Ok(aside) => (aside.as_fd(), format!("{SET_ASIDE}/{place}")),
+        Err(_) => (parent, place.clone()),
+    };
+    let linked = rustix::fs::linkat(parent, name, to, &place, AtFlags::empty());
+    let removed = linked.and_then(|()| rustix::fs::unlinkat(parent, name, AtFlags::empty()));
+    match removed {
+        Ok(()) => tracing::warn!(
+            "'{name}' of the host's own files was no directory or file of the host's; it was set \
+             aside as {shown} in the same directory"
+        ),
+        // Another process was faster.
+        Err(Errno::NOENT | Errno::PERM | Errno::ISDIR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// Opens a file or directory; if it is missing, creates it first. Another process may create it at

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use crate::disk;
 use crate::own::{
-    LOCK, MARK, NOT_MADE_HERE, Own, OwnState, SET_ASIDE, denied, directory, key_of, make_private,
-    write_mark,
+    LOCK, MARK, NOT_MADE_HERE, Own, OwnState, SET_ASIDE, denied, directory, is_users, key_of,
+    make_private, write_mark,
 };
 use crate::seal::SECRET;
 use crate::workspace::Workspace;
@@ -96,25 +96,21 @@ impl Workspace {
         }
         let directory = disk::open(&**self.disk(), OWN, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|error| {
+                if error.kind() == io::ErrorKind::PermissionDenied && !is_users(&stat) {
+                    return of_another_user(&stat);
+                }
                 let message = format!("{OWN} in the workspace is no directory of the host's: ");
                 io::Error::new(error.kind(), format!("{message}{error}"))
             })?;
         let stat = rustix::fs::fstat(&directory)?;
-        match key_of(&self.secret()?, &directory, stat.st_ino)? {
+        match key_of(&self.secret()?, &directory)? {
             Some(key) => {
                 make_private(&directory, &stat)?;
                 let own = Arc::new(Own::new(directory, &stat, key));
                 Ok(OwnState::Own(Arc::clone(known.insert(own))))
             }
-            None if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                Ok(OwnState::Foreign(directory))
-            }
-            None => Err(denied(format!(
-                "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that \
-                 user, or remove the directory",
-                stat.st_uid,
-                rustix::process::geteuid().as_raw()
-            ))),
+            None if is_users(&stat) => Ok(OwnState::Foreign(directory)),
+            None => Err(of_another_user(&stat)),
         }
     }
 
@@ -135,7 +131,7 @@ impl Workspace {
         }
         let secret = self.secret()?;
         let stat = rustix::fs::fstat(foreign)?;
-        if key_of(&secret, foreign, stat.st_ino)?.is_some() {
+        if key_of(&secret, foreign)?.is_some() {
             return Ok(());
         }
         let _lock = lock_foreign(foreign)?;
@@ -147,8 +143,17 @@ impl Workspace {
             );
         }
         disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
-        write_mark(&secret, foreign, stat.st_ino)
+        write_mark(&secret, foreign)
     }
+}
+
+fn of_another_user(stat: &Stat) -> io::Error {
+    denied(format!(
+        "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that user, or \
+         remove the directory",
+        stat.st_uid,
+        rustix::process::geteuid().as_raw()
+    ))
 }
 
 /// Sets aside the contents of a directory that is not authentic. Returns the name of their new

@@ -11,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 use cofferdam_core::policy::OWN;
 use rustix::fs::OFlags;
 
-use crate::commit::{Change, Image, Kind, Placed};
+use crate::commit::{Change, CopyIdentity, Image, Kind, Placed};
 use crate::disk::{self, Spot};
 use crate::error::CommitError;
 
@@ -126,7 +126,9 @@ fn sync_image(
             image.placed = short_content(before, image.size, &file)?
                 .filter(|placed| budget.reserve(placed.text()));
             if image.placed.is_none() {
-                io::copy(&mut &file, &mut disk::create(stage, &image.copy_name())?)?;
+                let mut copy = disk::create(stage, &image.copy_name())?;
+                io::copy(&mut &file, &mut copy)?;
+                image.copy = Some(CopyIdentity::of(&rustix::fs::fstat(&copy)?));
             }
             disk::sync(&file)
         }

@@ -29,8 +29,8 @@ use cofferdam_core::policy::OWN;
 use rustix::fs::FlockOperation;
 
 use crate::apply::{apply_all, write_commit_file};
-use crate::commit::{Commit, CommitId};
-use crate::content::{self, Content};
+use crate::commit::{Commit, CommitId, Image};
+use crate::content::{self, Content, Preview};
 use crate::error::{CommitError, FULL, is_full};
 use crate::fair_queue::{Client, Permit};
 use crate::layout::{COMMIT_FILE, RUNS};
@@ -236,20 +236,23 @@ impl Transaction {
     /// Returns the changes as a unified diff.
     ///
     /// # Errors
-    /// Files that can't be read; conflicts with changes by other programs.
+    /// As for [`Transaction::preview`].
     pub fn diff(&self) -> Result<Vec<u8>, CommitError> {
-        let (changes, _) = plan(&self.overlay)?;
-        if changes.is_empty() {
-            return Ok(Vec::new());
-        }
+        self.preview().map(|preview| preview.diff)
+    }
+
+    /// Returns the changes, to be shown and to be compared later.
+    ///
+    /// # Errors
+    /// Files that can't be read; conflicts with changes by other processes.
+    pub fn preview(&self) -> Result<Preview, CommitError> {
         let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
-        let stage = self.overlay.stage().map_err(io)?;
-        content::diff(
-            &changes,
-            |path, image| Content::read(self.overlay.disk(), path, image),
-            |_, image| Content::read(stage, &image.name, image),
-        )
-        .map_err(io)
+        let (changes, _) = plan(&self.overlay)?;
+        let read_new = |_: Option<&Image>, image: &Image| {
+            Content::read(self.overlay.stage()?, &image.name, image)
+        };
+        let read_old = |path: &str, image: &Image| Content::read(self.overlay.disk(), path, image);
+        content::preview(&changes, read_old, read_new).map_err(io)
     }
 
     /// Commits all changes, or none of them. Returns `None` if there are no changes.

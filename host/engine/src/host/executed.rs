@@ -10,7 +10,7 @@ use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_core::policy::Executed;
 use cofferdam_text::neutralise;
-use cofferdam_workspace::{ExecutedFile, Transaction};
+use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
 /// How many files an answer names.
 const NAMED: usize = 20;
@@ -56,14 +56,16 @@ impl Host {
             };
         };
         let Some(approver) = &options.approver else { return Err(not_written(mode, written)) };
-        let shown = blocking(move || transaction.diff().map(|diff| (diff, transaction))).await;
-        let (diff, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
+        let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
+        let (Preview { diff, digest }, transaction) =
+            shown.map_err(|error| dispatch::not_committed(&error))?;
         // What stands before a diff's first header is a remark.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
         let (tool, args) = (call.tool().qualified_name(), call.args().clone());
-        let proposal = Proposal { tool, args, diff: Some(remarks), tree: None };
+        let proposal =
+            Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
         let mut cancel = options.cancel.clone();
         let asked = Instant::now();
         tokio::select! {

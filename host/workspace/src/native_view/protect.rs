@@ -37,13 +37,13 @@ impl Workspace {
         while let Some(directory) = waiting.pop() {
             let entries = tree.list(&directory)?;
             let is_repository = tree.has_repository(&directory, &entries);
-            if is_repository
-                && !directory.is_empty()
-                && !has_working_trees(tree, &directory, &entries)
-            {
+            let trees =
+                if is_repository { working_trees(tree, &directory, &entries) } else { Vec::new() };
+            if is_repository && !directory.is_empty() && trees.is_empty() {
                 found.git.push(directory);
                 continue;
             }
+            let holds_tree = |place: &str| trees.iter().any(|tree| is_within(tree, place));
             for Listed { name, kind, .. } in &entries {
                 // The sandbox can't be given a name that is not UTF-8, and changes there are not kept.
                 let Some(name) = name.to_str() else { continue };
@@ -54,7 +54,7 @@ impl Workspace {
                     found.git.push(place);
                 } else if is_own(name) {
                     found.own.extend((place != OWN).then_some(place));
-                } else if is_repository && !(is_directory && is_working_tree(tree, &place)) {
+                } else if is_repository && !(is_directory && holds_tree(&place)) {
                     found.git.push(place);
                 } else if is_directory {
                     waiting.push(place);
@@ -67,15 +67,18 @@ impl Workspace {
     }
 }
 
-/// Whether a repository contains working trees, whose files do not belong to the repository.
-fn has_working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> bool {
-    let directories = entries.iter().filter(|entry| entry.kind == FileType::Directory);
-    let mut names = directories.filter_map(|entry| entry.name.to_str());
-    names.any(|name| is_working_tree(tree, &join(directory, name)))
-}
-
-fn is_working_tree(tree: &Overlay, place: &str) -> bool {
-    tree.stat(&join(place, GIT)).is_ok()
+/// Returns the working trees in a repository, whose files do not belong to the repository: those that
+/// it lists, at any depth, and those beside its own files.
+fn working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> Vec<String> {
+    let names = entries.iter().filter_map(|entry| entry.name.to_str());
+    let beside = names.map(|name| join(directory, name));
+    let listed = tree.linked_working_trees(directory).into_iter();
+    let is_tree = |place: &String| {
+        (directory.is_empty() || is_within(place, directory))
+            && place != directory
+            && tree.stat(&join(place, GIT)).is_ok()
+    };
+    beside.chain(listed).filter(is_tree).collect()
 }
 
 #[cfg(test)]

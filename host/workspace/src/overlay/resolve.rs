@@ -20,6 +20,18 @@ impl Overlay {
     /// # Errors
     /// Missing parents, links that leave the tree, malformed paths.
     pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<Place> {
+        self.resolve_noting(base, path, follow, |_| {})
+    }
+
+    /// As [`resolve`](Self::resolve); calls `note` with the place of each link on the way, even if
+    /// resolving fails later.
+    pub(super) fn resolve_noting(
+        &self,
+        base: &str,
+        path: &str,
+        follow: bool,
+        mut note: impl FnMut(&str),
+    ) -> io::Result<Place> {
         path::check(path)?;
         let mut place = Place::new(base).map_err(|_| Errno::INVAL)?;
         let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
@@ -39,6 +51,7 @@ impl Overlay {
                     let looks = !is_last || follow || !rest.is_empty();
                     match if looks { self.kind(&place)? } else { None } {
                         Some(FileType::Symlink) => {
+                            note(&place);
                             links += 1;
                             if links > MAX_LINKS {
                                 return Err(Errno::LOOP.into());
