@@ -58,7 +58,7 @@ impl Workspace {
         }
         Err(io::Error::new(
             io::ErrorKind::WouldBlock,
-            format!("{OWN} in the workspace is being changed by others again and again"),
+            format!("{OWN} in the workspace is being changed by other processes again and again"),
         ))
     }
 
@@ -73,8 +73,8 @@ impl Workspace {
             OwnState::Foreign(_) => {
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
-                        "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what writes there \
-                         next sets it aside"
+                        "{OWN} in the workspace is ignored: {NOT_MADE_HERE}; the next change sets it \
+                         aside"
                     );
                 }
                 Ok(None)
@@ -138,8 +138,8 @@ impl Workspace {
         make_private(foreign, &stat)?;
         if let Some(place) = set_all_aside(foreign)? {
             tracing::warn!(
-                "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what was in it was set \
-                 aside as {OWN}/{SET_ASIDE}/{place}, and what is kept begins anew"
+                "{OWN} in the workspace is not used: {NOT_MADE_HERE}; what was in it was set aside as \
+                 {OWN}/{SET_ASIDE}/{place}, and the directory is now empty"
             );
         }
         disk::create(foreign, IGNORED)?.write_all(b"*\n")?;

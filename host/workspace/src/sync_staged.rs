@@ -65,7 +65,7 @@ pub(crate) fn sync_staged(
         let mut results = threads.into_iter().map(ScopedJoinHandle::join);
         results.try_for_each(|result| {
             result.unwrap_or_else(|_| {
-                let source = io::Error::other("no thread");
+                let source = io::Error::other("a thread panicked");
                 Err(CommitError::Io { place: OWN.to_owned(), source })
             })
         })
