@@ -169,7 +169,7 @@ impl Workspace {
                 ..left
             };
         }
-        tracing::info!("{gone} entries of the cache of '{name}' were removed to make room");
+        tracing::info!("{gone} entries of the cache of '{name}' were evicted");
         Ok(left)
     }
 }

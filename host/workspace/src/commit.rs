@@ -111,20 +111,20 @@ pub struct Image {
     /// The content of a new file, if it is contained here; of other new files there is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) placed: Option<Placed>,
-    /// The copy of other new files.
+    /// The copy of a new file whose content is not contained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) copy: Option<FileCopy>,
+    pub(crate) copy: Option<CopyIdentity>,
 }
 
-/// A copy of a file, which has the same size.
+/// Identifies the copy of a new file, which has the file's size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileCopy {
+pub(crate) struct CopyIdentity {
     inode: u64,
     /// The modification time, in nanoseconds since the epoch.
     modified: i64,
 }
 
-impl FileCopy {
+impl CopyIdentity {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self { inode: stat.st_ino, modified: disk::modified(stat) }
     }
@@ -208,11 +208,11 @@ impl Image {
         format!("{}.after", self.name)
     }
 
-    /// Whether `stat` describes the copy that was made of this file.
+    /// Whether `stat` describes the copy of this new file, and it was not written since.
     pub(crate) fn is_copy(&self, stat: &Stat) -> bool {
         Kind::from(disk::file_type(stat)) == Kind::File
             && u64::try_from(stat.st_size) == Ok(self.size)
-            && self.copy.as_ref() == Some(&FileCopy::of(stat))
+            && self.copy.as_ref() == Some(&CopyIdentity::of(stat))
     }
 
     /// Whether `stat` describes this file, and it was not written since. The size and times of a

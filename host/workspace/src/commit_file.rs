@@ -178,7 +178,7 @@ pub(crate) fn read(directory: impl AsFd, name: &str, key: &Key) -> io::Result<St
     let checked = parsed.map_err(|error| error.to_string()).and_then(|commit| {
         commit.check()?;
         let matches_head = *commit.id == id && commit.changes.len() == changes;
-        if matches_head { Ok(commit) } else { Err("its head is another one's".to_owned()) }
+        if matches_head { Ok(commit) } else { Err("its head belongs to another commit".to_owned()) }
     });
     checked.map_or_else(unreadable, |commit| Ok(StoredCommit::Valid(Box::new(commit))))
 }

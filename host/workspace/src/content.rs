@@ -38,9 +38,9 @@ impl Content {
     }
 
     /// Reads the old file of a commit in the history.
-    pub(crate) fn old(images: &OwnedFd, image: &Image) -> io::Result<Self> {
+    pub(crate) fn kept(images: &OwnedFd, image: &Image) -> io::Result<Self> {
         if matches!(image.kind, Kind::File | Kind::Link) {
-            check_image(images, &image.name, |stat| image.is(stat))?;
+            check_kept(images, &image.name, |stat| image.is(stat))?;
         }
         Self::read(images, &image.name, image)
     }
@@ -88,20 +88,17 @@ impl Content {
     }
 }
 
-/// Checks that an image is the file that the host put there: a `git pull` or an archive may have
-/// replaced it.
-///
-/// # Errors
-/// Another file, or none.
-pub(crate) fn check_image(
+/// Checks that an image is the file that the host kept: a `git pull` or an archive may have replaced
+/// it.
+pub(crate) fn check_kept(
     images: &OwnedFd,
     name: &str,
-    is_image: impl FnOnce(&Stat) -> bool,
+    is_kept: impl FnOnce(&Stat) -> bool,
 ) -> io::Result<()> {
     match disk::look(images, name)? {
-        Some(stat) if is_image(&stat) => Ok(()),
+        Some(stat) if is_kept(&stat) => Ok(()),
         found => {
-            let what = if found.is_some() { "is not what this host kept" } else { "is missing" };
+            let what = if found.is_some() { "is not what this host kept" } else { "is gone" };
             Err(io::Error::other(format!(
                 "{OWN}/{IMAGES}/{name} {what}, so its commit can't be shown or undone"
             )))
@@ -121,30 +118,31 @@ pub(crate) fn open_placed<'a>(
         Some(Placed::Text(text)) => Box::new(text.as_bytes()),
         Some(Placed::Edit { at, until, text }) => {
             let before = before.ok_or(io::ErrorKind::InvalidData)?;
-            check_image(images, &before.name, |stat| before.is(stat))?;
+            check_kept(images, &before.name, |stat| before.is(stat))?;
             let mut rest = open(&before.name)?;
             rest.seek(io::SeekFrom::Start(*until))?;
             Box::new(open(&before.name)?.take(*at).chain(text.as_bytes()).chain(rest))
         }
         None => {
             let name = after.copy_name();
-            check_image(images, &name, |stat| after.is_copy(stat))?;
+            check_kept(images, &name, |stat| after.is_copy(stat))?;
             Box::new(open(&name)?)
         }
     })
 }
 
-/// What a transaction would change.
+/// The changes of a transaction, to be shown and compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
-    /// A unified diff, without the content of binary files.
+    /// The unified diff, without the content of binary files.
     pub diff: Vec<u8>,
-    /// SHA-256 over each path with the kind, permissions and whole content of both sides.
+    /// SHA-256 over each path with the type, permissions and whole content of the old and the new
+    /// file.
     pub digest: [u8; 32],
 }
 
-/// Returns the unified diff of changes and their digest. `read_old` and `read_new` read the sides
-/// of a path; `read_new` gets the old image, too.
+/// Returns the unified diff of changes and a digest of them. `read_old` and `read_new` read the sides of a path;
+/// `read_new` gets the old image, too.
 pub(crate) fn preview(
     changes: &[Change],
     read_old: impl Fn(&str, &Image) -> io::Result<Content>,

@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn git_refuses_a_patch_with_a_binary_change() {
         let file = |content: &[u8]| TestFile::File(false, content.to_vec());
-        let tree = |entries: &[(&str, &[u8])]| -> Tree {
+        let tree = |entries: &[(&str, &[u8])]| -> DiffTree {
             entries.iter().map(|(name, content)| ((*name).to_owned(), file(content))).collect()
         };
         let before = tree(&[("a", b"a\n"), ("b", b"\0")]);
@@ -448,7 +448,7 @@ mod tests {
         Link(Vec<u8>),
     }
 
-    type Tree = BTreeMap<String, TestFile>;
+    type DiffTree = BTreeMap<String, TestFile>;
 
     fn side(entry: Option<&TestFile>) -> Side<'_> {
         match entry {
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    fn patch(before: &Tree, after: &Tree, deadline: Instant) -> Vec<u8> {
+    fn patch(before: &DiffTree, after: &DiffTree, deadline: Instant) -> Vec<u8> {
         let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         let mut out = Vec::new();
         for path in paths {
@@ -467,7 +467,7 @@ mod tests {
         out
     }
 
-    fn write(tree: &Tree, root: &Path) {
+    fn write(tree: &DiffTree, root: &Path) {
         for (name, entry) in tree {
             let path = root.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -484,8 +484,8 @@ mod tests {
         }
     }
 
-    fn read(root: &Path) -> Tree {
-        let mut tree = Tree::new();
+    fn read(root: &Path) -> DiffTree {
+        let mut tree = DiffTree::new();
         let mut directories = vec![root.to_owned()];
         while let Some(directory) = directories.pop() {
             for found in fs::read_dir(directory).unwrap() {
@@ -584,7 +584,7 @@ mod tests {
             TestFile::File(self.chance(30), content)
         }
 
-        fn tree(&mut self, common: &[&str]) -> Tree {
+        fn tree(&mut self, common: &[&str]) -> DiffTree {
             let names =
                 ["x", "with blank", "d/déjà", "d/tab\there", "d/e/quote\"", "b\\s", "日本/f"];
             (0..20)
@@ -593,8 +593,8 @@ mod tests {
         }
 
         /// Returns `tree` after changes of all kinds.
-        fn changed(&mut self, tree: &Tree) -> Tree {
-            let mut after = Tree::new();
+        fn changed(&mut self, tree: &DiffTree) -> DiffTree {
+            let mut after = DiffTree::new();
             for (name, entry) in tree {
                 let entry = match self.below(8) {
                     0 => continue,

@@ -4,8 +4,8 @@
 //! It covers the name, type, permissions, owner and inode of each file, link and directory at any
 //! depth, and except for directories their size and times. The kernel sets the time of an inode's
 //! last change: a program that writes to a file can set back its modification time, but not this.
-//! Of a page that a program has mapped, only the first write after the page was written to the disk
-//! sets these times, so the file system is synced first.
+//! Of the writes to a page that a program has mapped, only the first one after the page was written to
+//! the disk sets these times. So everything is written to the disk first.
 
 use std::ffi::CString;
 use std::io;

@@ -48,7 +48,7 @@ impl History {
         let (commit, images) = self.find(Some(id))?;
         let preview = content::preview(
             &commit.changes,
-            |_, image| Content::old(&images, image),
+            |_, image| Content::kept(&images, image),
             |before, after| Content::placed(&images, before, after),
         )?;
         Ok(preview.diff)

@@ -99,7 +99,7 @@ impl HistoryDirs {
         };
         match commit_file::read(&self.commits, &entry.name, &self.key)? {
             StoredCommit::Valid(commit) if name_of(&commit, &self.key) == entry.name => Ok(*commit),
-            StoredCommit::Valid(_) => unreadable("the file has another one's name"),
+            StoredCommit::Valid(_) => unreadable("the file belongs to another commit"),
             StoredCommit::Unreadable { reason, .. } => unreadable(&reason),
             StoredCommit::Foreign => unreadable("it is damaged, or nothing was written"),
             StoredCommit::Missing => unreadable("it was removed meanwhile"),

@@ -2,12 +2,13 @@
 //!
 //! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It is
 //! authentic only with a valid mark: the file `owner`, a random id with a tag over the id and the
-//! identity of the directory, made with the user's secret. The identity is its inode and, where the
-//! file system reports it, its birth time: file systems reuse inode numbers, and no program can set
-//! that time. Nothing that is unpacked, checked out or copied has the identity that its mark names.
+//! identity of the directory, made with the user's secret. The identity is the directory's inode
+//! and, if the file system provides it, the time of its creation: inode numbers are reused, and no
+//! program can set that time. Nothing that is unpacked, checked out or copied has the identity that
+//! its mark names.
 //!
-//! The key that authenticates single files is derived from the secret, the id and the identity:
-//! what was sealed in one workspace is not authentic in another one.
+//! The key that authenticates single files is derived from the secret, the id and the identity: what
+//! was sealed in one workspace is not authentic in another one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -92,7 +93,7 @@ pub(crate) fn denied(message: String) -> io::Error {
 #[derive(Debug)]
 pub struct Own {
     directory: OwnedFd,
-    identity: (u64, u64),
+    device_and_inode: (u64, u64),
     key: Key,
 }
 
@@ -104,7 +105,7 @@ impl AsFd for Own {
 
 impl Own {
     pub(crate) fn new(directory: OwnedFd, stat: &Stat, key: Key) -> Self {
-        Self { directory, identity: identity(stat), key }
+        Self { directory, device_and_inode: device_and_inode(stat), key }
     }
 
     /// The key that authenticates the files in it.
@@ -152,7 +153,7 @@ impl Own {
 
     /// Whether this is the directory that `stat` describes.
     pub(crate) fn is_at(&self, stat: &Stat) -> bool {
-        self.identity == identity(stat)
+        self.device_and_inode == device_and_inode(stat)
     }
 }
 
@@ -166,8 +167,7 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
 }
 
-/// Returns device and inode.
-fn identity(stat: &Stat) -> (u64, u64) {
+fn device_and_inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<O
     if !mark.metadata()?.is_file() {
         return Ok(None);
     }
-    let identity = lasting_identity(directory)?;
+    let identity = identity(directory)?;
     let mut text = Vec::new();
     mark.take(MAX_MARK_BYTES).read_to_end(&mut text)?;
     let id = || {
@@ -208,20 +208,21 @@ pub(crate) fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<O
     Ok(id().map(|id| Key::of(secret, &id)))
 }
 
-/// Returns what distinguishes a directory from all that existed before and will exist: its inode
-/// and, if the file system reports it, its birth time.
-fn lasting_identity(directory: &OwnedFd) -> io::Result<String> {
+/// Returns what distinguishes a directory from all earlier and later ones: its inode, and the time of
+/// its creation.
+fn identity(directory: &OwnedFd) -> io::Result<String> {
     let inode = rustix::fs::fstat(directory)?.st_ino;
     #[cfg(target_os = "linux")]
     {
-        use rustix::fs::{Statx, StatxFlags};
+        use rustix::fs::StatxFlags;
         let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
-        let has_birth = |found: &Statx| {
+        let has_time = |found: &rustix::fs::Statx| {
             StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME)
         };
-        if let Some(found) = found.ok().filter(has_birth) {
-            let birth = found.stx_btime;
-            return Ok(format!("{inode} {}.{:09}", birth.tv_sec, birth.tv_nsec));
+        // Some kernels and file systems do not provide the time.
+        if let Some(found) = found.ok().filter(has_time) {
+            let created = found.stx_btime;
+            return Ok(format!("{inode} {}.{:09}", created.tv_sec, created.tv_nsec));
         }
     }
     Ok(inode.to_string())
@@ -239,17 +240,22 @@ fn is_of_another_kind(error: &io::Error) -> bool {
 pub(crate) fn write_mark(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<()> {
     let mut mark = vec![0; ID_BYTES];
     getrandom::fill(&mut mark).map_err(io::Error::other)?;
-    Key::of(secret, &[]).append(MARK_DOMAIN, &lasting_identity(directory)?, &mut mark);
+    Key::of(secret, &[]).append(MARK_DOMAIN, &identity(directory)?, &mut mark);
     let mut file = disk::create(directory, MARK)?;
     writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
     disk::sync(&file)?;
     disk::sync(directory)
 }
 
+/// Whether a file belongs to this user.
+pub(crate) fn is_users(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
 /// Sets the mode of a directory to 0700, if it is this user's.
 pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
     let is_open = stat.st_mode & !disk::OWNER_ONLY & 0o777 != 0;
-    if is_open && stat.st_uid == rustix::process::geteuid().as_raw() {
+    if is_open && is_users(stat) {
         rustix::fs::fchmod(directory, Mode::RWXU)?;
     }
     Ok(())
@@ -258,7 +264,8 @@ pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> 
 /// Whether a lock is still the file that processes lock.
 pub(crate) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(lock)?;
-    Ok(disk::look(own, LOCK)?.is_some_and(|named| identity(&named) == identity(&stat)))
+    Ok(disk::look(own, LOCK)?
+        .is_some_and(|named| device_and_inode(&named) == device_and_inode(&stat)))
 }
 
 /// Opens the file that processes lock; creates it if it is missing.
@@ -283,7 +290,7 @@ pub(crate) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Op
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if is_no_directory(&error) => {
             tracing::warn!(
-                "'{name}' of the host's own files is not a directory; the next change sets it aside"
+                "'{name}' of the host's own files is no directory; the next change sets it aside"
             );
             Ok(None)
         }
@@ -306,8 +313,8 @@ pub(crate) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<St
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
 }
 
-/// As [`open_or_create`], but sets aside a link or a file that a `git pull` or an archive has put in
-/// the place of the host's.
+/// As [`open_or_create`]; a link or a file that a `git pull` or an archive has put in the place of a
+/// file or directory of the host is set aside first.
 fn open_or_replace(
     parent: BorrowedFd<'_>,
     name: &str,
@@ -326,11 +333,11 @@ fn is_no_directory(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NOTDIR | Errno::NXIO))
 }
 
-/// Sets aside what is not a directory. Another process may do this at the same time and go on, so
-/// neither step has an effect on a directory.
+/// Sets aside a file or link. Another process may do the same at the same time, and create a
+/// directory in its place: neither step affects a directory.
 fn set_file_aside(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let place = format!("{}-{name}", uuid::Uuid::now_v7());
-    // If `set-aside` is no directory, it stays beside it.
+    // It is moved into `set-aside` if that is a directory, else beside it.
     let aside = disk::open(parent, SET_ASIDE, OFlags::RDONLY | OFlags::DIRECTORY);
     let (to, shown) = match &aside {
         Ok(aside) => (aside.as_fd(), format!("{SET_ASIDE}/{place}")),
@@ -340,8 +347,8 @@ fn set_file_aside(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let removed = linked.and_then(|()| rustix::fs::unlinkat(parent, name, AtFlags::empty()));
     match removed {
         Ok(()) => tracing::warn!(
-            "'{name}' of the host's own files was not one of the host's; it was set aside as {shown} \
-             in the same directory"
+            "'{name}' of the host's own files was no directory or file of the host's; it was set \
+             aside as {shown} in the same directory"
         ),
         // Another process was faster.
         Err(Errno::NOENT | Errno::PERM | Errno::ISDIR) => {}

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 
 use crate::disk;
 use crate::own::{
-    LOCK, MARK, NOT_MADE_HERE, Own, OwnState, SET_ASIDE, denied, directory, key_of, make_private,
-    write_mark,
+    LOCK, MARK, NOT_MADE_HERE, Own, OwnState, SET_ASIDE, denied, directory, is_users, key_of,
+    make_private, write_mark,
 };
 use crate::seal::SECRET;
 use crate::workspace::Workspace;
@@ -58,7 +58,7 @@ impl Workspace {
         }
         Err(io::Error::new(
             io::ErrorKind::WouldBlock,
-            format!("{OWN} in the workspace is being changed by others again and again"),
+            format!("{OWN} in the workspace is being changed by other processes again and again"),
         ))
     }
 
@@ -73,8 +73,8 @@ impl Workspace {
             OwnState::Foreign(_) => {
                 if !self.has_warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
-                        "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what writes there \
-                         next sets it aside"
+                        "{OWN} in the workspace is ignored: {NOT_MADE_HERE}; the next change sets it \
+                         aside"
                     );
                 }
                 Ok(None)
@@ -96,7 +96,7 @@ impl Workspace {
         }
         let directory = disk::open(&**self.disk(), OWN, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|error| {
-                if error.kind() == io::ErrorKind::PermissionDenied && !is_own_user(&stat) {
+                if error.kind() == io::ErrorKind::PermissionDenied && !is_users(&stat) {
                     return of_another_user(&stat);
                 }
                 let message = format!("{OWN} in the workspace is no directory of the host's: ");
@@ -109,7 +109,7 @@ impl Workspace {
                 let own = Arc::new(Own::new(directory, &stat, key));
                 Ok(OwnState::Own(Arc::clone(known.insert(own))))
             }
-            None if is_own_user(&stat) => Ok(OwnState::Foreign(directory)),
+            None if is_users(&stat) => Ok(OwnState::Foreign(directory)),
             None => Err(of_another_user(&stat)),
         }
     }
@@ -138,17 +138,13 @@ impl Workspace {
         make_private(foreign, &stat)?;
         if let Some(place) = set_all_aside(foreign)? {
             tracing::warn!(
-                "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what was in it was set \
-                 aside as {OWN}/{SET_ASIDE}/{place}, and what is kept begins anew"
+                "{OWN} in the workspace is not used: {NOT_MADE_HERE}; what was in it was set aside as \
+                 {OWN}/{SET_ASIDE}/{place}, and the directory is now empty"
             );
         }
         disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
         write_mark(&secret, foreign)
     }
-}
-
-fn is_own_user(stat: &Stat) -> bool {
-    stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
 fn of_another_user(stat: &Stat) -> io::Error {

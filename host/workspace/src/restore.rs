@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::OFlags;
 
 use crate::commit::{Commit, Image, Kind, Net, net};
-use crate::content::{check_image, open_placed};
+use crate::content::{check_kept, open_placed};
 use crate::disk::{self, Spot};
 use crate::error::HistoryError;
 use crate::file_fingerprint::is_same_content;
@@ -115,12 +115,12 @@ fn put_back(
             overlay.set_modified(path, image.modified)?;
         }
         Kind::File => {
-            check_image(images, &image.name, |stat| image.is(stat))?;
+            check_kept(images, &image.name, |stat| image.is(stat))?;
             let file = disk::open(images, &image.name, OFlags::RDONLY)?;
             overlay.restore(path, &file.into(), &quota)?;
         }
         Kind::Link => {
-            check_image(images, &image.name, |stat| image.is(stat))?;
+            check_kept(images, &image.name, |stat| image.is(stat))?;
             let target = Spot::of(images, &image.name)?.read_link()?;
             let target = String::from_utf8(target)
                 .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;

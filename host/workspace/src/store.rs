@@ -177,8 +177,8 @@ fn stopped(changes: usize, reason: &str) -> io::Error {
 
 fn unfinished(commit: &Commit, error: &CommitError) -> io::Error {
     io::Error::other(format!(
-        "the commit {}, which was interrupted, can't be finished yet: {error}. Nothing was taken \
-         back or removed, and the next call that changes something tries again",
+        "the commit {}, which was interrupted, can't be finished yet: {error}. Nothing was \
+         reverted or removed, and the next call that changes something tries again",
         commit.id
     ))
 }

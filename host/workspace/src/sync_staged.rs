@@ -11,7 +11,7 @@ use std::thread::ScopedJoinHandle;
 use cofferdam_core::policy::OWN;
 use rustix::fs::OFlags;
 
-use crate::commit::{Change, FileCopy, Image, Kind, Placed};
+use crate::commit::{Change, CopyIdentity, Image, Kind, Placed};
 use crate::disk::{self, Spot};
 use crate::error::CommitError;
 
@@ -65,7 +65,7 @@ pub(crate) fn sync_staged(
         let mut results = threads.into_iter().map(ScopedJoinHandle::join);
         results.try_for_each(|result| {
             result.unwrap_or_else(|_| {
-                let source = io::Error::other("no thread");
+                let source = io::Error::other("a thread panicked");
                 Err(CommitError::Io { place: OWN.to_owned(), source })
             })
         })
@@ -128,7 +128,7 @@ fn sync_image(
             if image.placed.is_none() {
                 let mut copy = disk::create(stage, &image.copy_name())?;
                 io::copy(&mut &file, &mut copy)?;
-                image.copy = Some(FileCopy::of(&rustix::fs::fstat(&copy)?));
+                image.copy = Some(CopyIdentity::of(&rustix::fs::fstat(&copy)?));
             }
             disk::sync(&file)
         }

@@ -280,83 +280,84 @@ fn two_processes_take_turns() {
     }
 }
 
-/// Changes by another process during a transaction, and whether they conflict with it.
+type Interference = (&'static str, fn(&Overlay), fn(&Path), bool);
+
+/// What a transaction does first, a change by another process, and whether that is a conflict.
+const INTERFERENCES: &[Interference] = &[
+    (
+        "written after it was read",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("a.txt"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "the same length, at once",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("a.txt"), "OLD a.txt\n").unwrap(),
+        true,
+    ),
+    (
+        "replaced by another file",
+        |tree| drop(read(tree, "a.txt")),
+        |root| {
+            fs::write(root.join("x"), "theirs").unwrap();
+            fs::rename(root.join("x"), root.join("a.txt")).unwrap();
+        },
+        true,
+    ),
+    (
+        "removed",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::remove_file(root.join("a.txt")).unwrap(),
+        true,
+    ),
+    (
+        "made where there was nothing",
+        |tree| write(tree, "new", "ours"),
+        |root| fs::write(root.join("new"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "its directory is gone",
+        |tree| write(tree, "bin/new", "ours"),
+        |root| fs::remove_dir_all(root.join("bin")).unwrap(),
+        true,
+    ),
+    (
+        "its directory is a link elsewhere",
+        |tree| write(tree, "bin/new", "ours"),
+        |root| {
+            fs::rename(root.join("bin"), root.join("bin2")).unwrap();
+            symlink("/tmp", root.join("bin")).unwrap();
+        },
+        true,
+    ),
+    (
+        "something in a directory that was removed",
+        |tree| {
+            tree.remove_file("src/old/d.txt").unwrap();
+            tree.remove_directory("src/old").unwrap();
+        },
+        |root| fs::write(root.join("src/old/theirs"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "another file",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+        false,
+    ),
+    (
+        "a file that was only read",
+        |tree| drop(read(tree, "b.txt")),
+        |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+        false,
+    ),
+];
+
 #[test]
 fn changes_by_somebody_else_are_conflicts() {
-    type Act = fn(&Path);
-    type Work = fn(&Overlay);
-    let cases: &[(&str, Work, Act, bool)] = &[
-        (
-            "written after it was read",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("a.txt"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "the same length, at once",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("a.txt"), "OLD a.txt\n").unwrap(),
-            true,
-        ),
-        (
-            "replaced by another file",
-            |tree| drop(read(tree, "a.txt")),
-            |root| {
-                fs::write(root.join("x"), "theirs").unwrap();
-                fs::rename(root.join("x"), root.join("a.txt")).unwrap();
-            },
-            true,
-        ),
-        (
-            "removed",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::remove_file(root.join("a.txt")).unwrap(),
-            true,
-        ),
-        (
-            "made where there was nothing",
-            |tree| write(tree, "new", "ours"),
-            |root| fs::write(root.join("new"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "its directory is gone",
-            |tree| write(tree, "bin/new", "ours"),
-            |root| fs::remove_dir_all(root.join("bin")).unwrap(),
-            true,
-        ),
-        (
-            "its directory is a link elsewhere",
-            |tree| write(tree, "bin/new", "ours"),
-            |root| {
-                fs::rename(root.join("bin"), root.join("bin2")).unwrap();
-                symlink("/tmp", root.join("bin")).unwrap();
-            },
-            true,
-        ),
-        (
-            "something in a directory that was removed",
-            |tree| {
-                tree.remove_file("src/old/d.txt").unwrap();
-                tree.remove_directory("src/old").unwrap();
-            },
-            |root| fs::write(root.join("src/old/theirs"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "another file",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
-            false,
-        ),
-        (
-            "a file that was only read",
-            |tree| drop(read(tree, "b.txt")),
-            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
-            false,
-        ),
-    ];
-    for (name, work, act, conflicts) in cases {
+    for (name, work, act, conflicts) in INTERFERENCES {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         populate(root);

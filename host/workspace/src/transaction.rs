@@ -29,7 +29,7 @@ use cofferdam_core::policy::OWN;
 use rustix::fs::FlockOperation;
 
 use crate::apply::{apply_all, write_commit_file};
-use crate::commit::{Commit, CommitId};
+use crate::commit::{Commit, CommitId, Image};
 use crate::content::{self, Content, Preview};
 use crate::error::{CommitError, FULL, is_full};
 use crate::fair_queue::{Client, Permit};
@@ -241,24 +241,18 @@ impl Transaction {
         self.preview().map(|preview| preview.diff)
     }
 
-    /// Returns the changes as a unified diff, with a digest to compare them later.
+    /// Returns the changes, to be shown and to be compared later.
     ///
     /// # Errors
-    /// Files that can't be read; conflicts with changes by other programs.
+    /// Files that can't be read; conflicts with changes by other processes.
     pub fn preview(&self) -> Result<Preview, CommitError> {
-        let (changes, _) = plan(&self.overlay)?;
         let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
-        // Without changes, there may be no staging directory.
-        let stage = if changes.is_empty() { None } else { Some(self.overlay.stage().map_err(io)?) };
-        content::preview(
-            &changes,
-            |path, image| Content::read(self.overlay.disk(), path, image),
-            |_, image| match stage {
-                Some(stage) => Content::read(stage, &image.name, image),
-                None => Ok(Content::Nothing),
-            },
-        )
-        .map_err(io)
+        let (changes, _) = plan(&self.overlay)?;
+        let read_new = |_: Option<&Image>, image: &Image| {
+            Content::read(self.overlay.stage()?, &image.name, image)
+        };
+        let read_old = |path: &str, image: &Image| Content::read(self.overlay.disk(), path, image);
+        content::preview(&changes, read_old, read_new).map_err(io)
     }
 
     /// Commits all changes, or none of them. Returns `None` if there are no changes.

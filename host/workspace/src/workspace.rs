@@ -24,7 +24,7 @@ use crate::{bounded_text, disk};
 #[derive(Debug, thiserror::Error)]
 #[error("the workspace {}: {source}", path.display())]
 pub struct WorkspaceError {
-    /// The directory.
+    /// The directory, as it was given.
     pub path: PathBuf,
     /// The error of the operating system.
     pub source: io::Error,

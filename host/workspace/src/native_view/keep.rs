@@ -101,7 +101,7 @@ impl Keep<'_> {
         }
         let before = self.before(place)?;
         match kind {
-            FileType::RegularFile => self.file(directory, name, place, &stat, before)?,
+            FileType::RegularFile => self.file(directory, place, &stat, before)?,
             FileType::Symlink => self.link(&spot, place, &stat, before)?,
             // A mark for a removed file, or a file of a kind that is not kept.
             _ if before.is_some() => self.remove(place)?,
@@ -133,11 +133,11 @@ impl Keep<'_> {
     fn file(
         &self,
         directory: &OwnedFd,
-        name: &str,
         place: &str,
         stat: &Stat,
         before: Option<Stat>,
     ) -> io::Result<()> {
+        let name = disk::split(place).1;
         // The host has to read the file later.
         let mode = stat.st_mode & PERMISSIONS | 0o400;
         let lifted = Mode::from_raw_mode(mode | 0o600);
@@ -145,7 +145,13 @@ impl Keep<'_> {
         let content: File = disk::open(directory, name, OFlags::RDONLY)?.into();
         self.is_opaque(&content, place)?;
         match before {
-            Some(before) if self.is_same(place, &before, stat, mode, &content)? => return Ok(()),
+            // An overlayfs copies a file that is only opened for writing.
+            Some(before)
+                if is_same_metadata(&before, stat, mode)
+                    && is_same_content(self.tree.open_read(place)?.0, &content)? =>
+            {
+                return Ok(());
+            }
             Some(before) if disk::file_type(&before) == FileType::Directory => {
                 self.remove(place)?
             }
@@ -160,22 +166,6 @@ impl Keep<'_> {
         }
         attributes::strip(&file)?;
         Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
-    }
-
-    /// Whether a file is unchanged. An overlayfs copies a file that is only opened for writing.
-    fn is_same(
-        &self,
-        place: &str,
-        before: &Stat,
-        now: &Stat,
-        mode: u32,
-        content: &File,
-    ) -> io::Result<bool> {
-        Ok(disk::file_type(before) == FileType::RegularFile
-            && before.st_mode & PERMISSIONS == mode
-            && before.st_size == now.st_size
-            && disk::modified(before) == disk::modified(now)
-            && is_same_content(self.tree.open_read(place)?.0, content)?)
     }
 
     fn link(
@@ -244,6 +234,14 @@ impl Keep<'_> {
             None => error,
         })
     }
+}
+
+/// Whether both are regular files of the same size and modification time, and `mode` is the old mode.
+fn is_same_metadata(before: &Stat, now: &Stat, mode: u32) -> bool {
+    disk::file_type(before) == FileType::RegularFile
+        && before.st_mode & PERMISSIONS == mode
+        && before.st_size == now.st_size
+        && disk::modified(before) == disk::modified(now)
 }
 
 /// Returns the names in a directory, which have to be UTF-8.

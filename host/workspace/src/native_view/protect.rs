@@ -67,17 +67,18 @@ impl Workspace {
     }
 }
 
-/// Returns the working trees inside of a repository, whose files do not belong to it: those that it
-/// lists, at any depth, and those among its entries.
+/// Returns the working trees in a repository, whose files do not belong to the repository: those that
+/// it lists, at any depth, and those beside its own files.
 fn working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> Vec<String> {
     let names = entries.iter().filter_map(|entry| entry.name.to_str());
-    let among = names.map(|name| join(directory, name));
+    let beside = names.map(|name| join(directory, name));
+    let listed = tree.linked_working_trees(directory).into_iter();
     let is_tree = |place: &String| {
         (directory.is_empty() || is_within(place, directory))
             && place != directory
             && tree.stat(&join(place, GIT)).is_ok()
     };
-    among.chain(tree.linked_working_trees(directory)).filter(is_tree).collect()
+    beside.chain(listed).filter(is_tree).collect()
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@
 //! | [`staging`] | writing to staged files, directories and links |
 //! | [`names`] | creating, removing and renaming |
 //! | [`resolve`] | following symbolic links |
+//! | [`git_files`] | reading git's files |
 //! | [`guard`] | places that git controls, and files that git executes |
 
+mod git_files;
 mod guard;
 mod names;
 mod repositories;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cofferdam_core::policy::folded;
 use cofferdam_core::policy::place::is_within;
 
-use crate::disk;
+use crate::disk::split;
 
 /// The repositories of one tree, by directory.
 #[derive(Default)]
@@ -38,37 +38,37 @@ pub(super) struct Control {
     /// The repository, and the one that it shares with other working trees, if they are not
     /// `.git` itself.
     pub(super) roots: Vec<String>,
-    /// The files of its configuration, and links on the way to them.
+    /// The files of its configuration, and the links on the way to them.
     pub(super) configs: Vec<String>,
     /// Directories of hooks, and the targets of links in them.
     pub(super) hooks: BTreeSet<String>,
     /// Words of commands in its configuration, as places.
     pub(super) commands: BTreeSet<String>,
-    /// Whether there is more configuration than is read, so that any file may be part of it.
+    /// Whether there is more configuration than is read, so that any file may be a part of it.
     pub(super) is_partial: bool,
 }
 
-/// How git runs a file.
-pub(super) enum Run {
+/// How git executes a file.
+pub(super) enum Execution {
     Hook,
     Command,
 }
 
 impl Control {
-    /// Returns how git runs a file, if it does.
-    pub(super) fn runs(&self, place: &str) -> Option<Run> {
-        let (place, parent) = (folded(place), folded(disk::split(place).0));
+    /// Returns how git executes a file of the tree, if it does.
+    pub(super) fn executes(&self, place: &str) -> Option<Execution> {
+        let (place, parent) = (folded(place), folded(split(place).0));
         let is_hook = |hook: &String| {
             let hook = folded(hook);
             hook == place || !parent.is_empty() && hook == parent
         };
         if self.hooks.iter().any(is_hook) {
-            return Some(Run::Hook);
+            return Some(Execution::Hook);
         }
-        self.commands.iter().any(|command| folded(command) == place).then_some(Run::Command)
+        self.commands.iter().any(|command| folded(command) == place).then_some(Execution::Command)
     }
 
-    /// Whether a place is, or is in, a file of the configuration or a link to one.
+    /// Whether a place is configuration, or a link on the way to it, or beneath one of them.
     pub(super) fn configures(&self, place: &str) -> bool {
         self.configs.iter().any(|config| is_within(&folded(place), &folded(config)))
     }

@@ -43,11 +43,11 @@ impl Overlay {
             Location::Staged(..) if opening.exclusive => return Err(Errno::EXIST.into()),
             Location::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
             Location::Staged(_, FileType::Symlink) => return Err(Errno::LOOP.into()),
-            Location::Staged(id, kind) => {
+            Location::Staged(id, _) => {
                 // Only an inode that existed before is truncated: ext4 syncs a truncated file when it is
                 // closed.
                 truncate = opening.truncate;
-                self.writable(place, id, kind, !opening.truncate, quota)?
+                self.writable(place, id, !opening.truncate, quota)?
             }
             Location::Nothing => self.create_file(place, opening, quota)?,
             Location::Disk if opening.exclusive && self.kind(place)?.is_some() => {
@@ -125,22 +125,15 @@ impl Overlay {
         Ok((id, disk::create(self.stage()?, &self.image_name(id))?))
     }
 
-    /// Returns a staged inode that may be written: `id`, or a copy of it if it is part of a savepoint.
-    fn writable(
-        &self,
-        place: &str,
-        id: u32,
-        kind: FileType,
-        content: bool,
-        quota: &Quota,
-    ) -> io::Result<u32> {
-        if id > self.state().kept || kind != FileType::RegularFile {
+    /// Returns a staged file that may be written: `id`, or a copy of it if it is part of a savepoint.
+    fn writable(&self, place: &str, id: u32, content: bool, quota: &Quota) -> io::Result<u32> {
+        if id > self.state().kept {
             return Ok(id);
         }
         let from = disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?;
         let from = File::from(from);
         let copy = self.copy(&from, &rustix::fs::fstat(&from)?, content, quota)?;
-        self.insert(place, Entry::Staged(copy, kind));
+        self.insert(place, Entry::Staged(copy, FileType::RegularFile));
         Ok(copy)
     }
 
@@ -249,7 +242,8 @@ impl Overlay {
     fn staged(&self, place: &str, quota: &Quota) -> io::Result<u32> {
         match self.find(place)? {
             Location::Nothing => Err(Errno::NOENT.into()),
-            Location::Staged(id, kind) => self.writable(place, id, kind, true, quota),
+            Location::Staged(id, FileType::RegularFile) => self.writable(place, id, true, quota),
+            Location::Staged(id, _) => Ok(id),
             Location::Disk => {
                 let stat = disk::stat(&*self.disk, place)?;
                 let kind = disk::file_type(&stat);

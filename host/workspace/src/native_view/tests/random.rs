@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reproducible pseudo-random numbers.
+/// Pseudo-random numbers that are the same in each run.
 struct Numbers(u64);
 
 impl Numbers {

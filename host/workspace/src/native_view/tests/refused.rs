@@ -5,91 +5,88 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::*;
 
+type Refusal = (&'static str, fn(&dyn Files, &Path), &'static str);
+
 /// Changes by a program, and the expected error messages.
+const REFUSALS: &[Refusal] = &[
+    ("not allowed", |files, _| files.put("src/new", "x"), "not here: src/new"),
+    ("removed where not allowed", |files, _| files.remove("src"), "not here: src"),
+    (
+        "a link out of the workspace",
+        |files, _| files.link("/etc/passwd", "out"),
+        "the program made out: a link to /etc/passwd would leave the workspace",
+    ),
+    (
+        "a link further up",
+        |files, _| files.link("../../x", "bin/out"),
+        "the program made bin/out: a link to ../../x would leave the workspace",
+    ),
+    (
+        "a link to what is not allowed",
+        |files, _| files.link("src/c.txt", "in"),
+        "the program made in: not here: src/c.txt",
+    ),
+    (
+        "a name that is no text",
+        |files, raw| {
+            files.make("new");
+            fs::write(raw.join("new").join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        },
+        "the name new/\u{fffd} is no UTF-8",
+    ),
+    (
+        "a target that is no text",
+        |_, raw| symlink(OsStr::from_bytes(b"\xff"), raw.join("x")).unwrap(),
+        "x is a link to \"\u{fffd}\", which is no UTF-8",
+    ),
+    (
+        "content elsewhere",
+        |files, raw| {
+            files.put("x", "");
+            let flags = XattrFlags::empty();
+            rustix::fs::setxattr(raw.join("x"), "user.overlay.metacopy", b"", flags).unwrap();
+        },
+        "x has the attribute user.overlay.metacopy, which nothing here should have set",
+    ),
+    (
+        "a directory elsewhere",
+        |files, raw| {
+            files.make("x");
+            let flags = XattrFlags::empty();
+            rustix::fs::setxattr(raw.join("x"), "user.overlay.redirect", b"/", flags).unwrap();
+        },
+        "x has the attribute user.overlay.redirect, which nothing here should have set",
+    ),
+    (
+        "too deep",
+        |files, raw| {
+            files.make("d");
+            let name = "d".repeat(200);
+            let mut at =
+                rustix::fs::open(raw.join("d"), rustix::fs::OFlags::DIRECTORY, Mode::empty())
+                    .unwrap();
+            for _ in 0..30 {
+                rustix::fs::mkdirat(&at, &name, Mode::empty()).unwrap();
+                rustix::fs::chmodat(&at, &name, Mode::RWXU, rustix::fs::AtFlags::empty()).unwrap();
+                let flags = rustix::fs::OFlags::DIRECTORY;
+                at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
+            }
+        },
+        "the program made a path of more than 4096 bytes",
+    ),
+    ("too many files", |files, _| (0..40).for_each(|i| files.put(&format!("n{i}"), "")), "quota"),
+    ("too much", |files, _| files.put("large", &"x".repeat(2000)), "quota"),
+    (
+        "a file with other names",
+        |files, _| files.put("bin/hard", "x"),
+        "bin/hard is a file with several hard links",
+    ),
+];
+
 #[test]
 fn what_can_not_be_kept_changes_nothing() {
-    type Act = fn(&dyn Files, &Path);
-    let cases: &[(&str, Act, &str)] = &[
-        ("not allowed", |files, _| files.put("src/new", "x"), "not here: src/new"),
-        ("removed where not allowed", |files, _| files.remove("src"), "not here: src"),
-        (
-            "a link out of the workspace",
-            |files, _| files.link("/etc/passwd", "out"),
-            "the program made out: a link to /etc/passwd would leave the workspace",
-        ),
-        (
-            "a link further up",
-            |files, _| files.link("../../x", "bin/out"),
-            "the program made bin/out: a link to ../../x would leave the workspace",
-        ),
-        (
-            "a link to what is not allowed",
-            |files, _| files.link("src/c.txt", "in"),
-            "the program made in: not here: src/c.txt",
-        ),
-        (
-            "a name that is no text",
-            |files, raw| {
-                files.make("new");
-                fs::write(raw.join("new").join(OsStr::from_bytes(b"\xff")), "").unwrap();
-            },
-            "the name new/\u{fffd} is no UTF-8",
-        ),
-        (
-            "a target that is no text",
-            |_, raw| symlink(OsStr::from_bytes(b"\xff"), raw.join("x")).unwrap(),
-            "x is a link to \"\u{fffd}\", which is no UTF-8",
-        ),
-        (
-            "content elsewhere",
-            |files, raw| {
-                files.put("x", "");
-                let flags = XattrFlags::empty();
-                rustix::fs::setxattr(raw.join("x"), "user.overlay.metacopy", b"", flags).unwrap();
-            },
-            "x has the attribute user.overlay.metacopy, which nothing here should have set",
-        ),
-        (
-            "a directory elsewhere",
-            |files, raw| {
-                files.make("x");
-                let flags = XattrFlags::empty();
-                rustix::fs::setxattr(raw.join("x"), "user.overlay.redirect", b"/", flags).unwrap();
-            },
-            "x has the attribute user.overlay.redirect, which nothing here should have set",
-        ),
-        (
-            "too deep",
-            |files, raw| {
-                files.make("d");
-                let name = "d".repeat(200);
-                let mut at =
-                    rustix::fs::open(raw.join("d"), rustix::fs::OFlags::DIRECTORY, Mode::empty())
-                        .unwrap();
-                for _ in 0..30 {
-                    rustix::fs::mkdirat(&at, &name, Mode::empty()).unwrap();
-                    rustix::fs::chmodat(&at, &name, Mode::RWXU, rustix::fs::AtFlags::empty())
-                        .unwrap();
-                    let flags = rustix::fs::OFlags::DIRECTORY;
-                    at = rustix::fs::openat(&at, &name, flags, Mode::empty()).unwrap();
-                }
-            },
-            "the program made a path of more than 4096 bytes",
-        ),
-        (
-            "too many files",
-            |files, _| (0..40).for_each(|i| files.put(&format!("n{i}"), "")),
-            "quota",
-        ),
-        ("too much", |files, _| files.put("large", &"x".repeat(2000)), "quota"),
-        (
-            "a file with other names",
-            |files, _| files.put("bin/hard", "x"),
-            "bin/hard is a file with several hard links",
-        ),
-    ];
     for way in WAYS {
-        for (name, act, wanted) in cases {
+        for (name, act, wanted) in REFUSALS {
             let scene = Scene::new();
             fs::hard_link(scene.root.join("bin/run"), scene.root.join("bin/hard")).unwrap();
             let before = tree_with_times(&scene.root);
