@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::Outcome;
 use cofferdam_core::policy::{LimitSettings, Settings};
+use cofferdam_engine::call::Observer;
 use cofferdam_engine::host::{Config, Host, RunOptions};
-use cofferdam_engine::runtime::{self, Observer};
+use cofferdam_engine::runtime;
 use cofferdam_plugin::manifest::{Manifest, SECTION};
 use cofferdam_plugin::registry::Registry;
 use cofferdam_plugin::{check, pack};

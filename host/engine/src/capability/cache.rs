@@ -3,25 +3,26 @@
 
 use wasmtime::Result;
 
-use crate::runtime::{CallState, wit};
+use super::bindings::cofferdam::host::cache::{Error, Host};
+use super::context::CallContext;
+use super::state::CallState;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Shelf;
-
-use wit::host::cache::{Error, Host};
 
 /// How long a key may be, in bytes.
 const KEY: usize = 200;
 
 impl Host for CallState {
     fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
-        if !self.rights.capabilities.cache || check(&key).is_err() {
+        if !self.context.permissions.capabilities.cache || check(&key).is_err() {
             return Ok(None);
         }
         let name = self.name(&key);
-        let Self { rights, surroundings, .. } = self;
-        let kept = surroundings.workspace.kept(Shelf::CACHE, &rights.plugin, &name);
+        let CallContext { permissions, services, .. } = &*self.context;
+        let plugin = permissions.plugin();
+        let kept = services.workspace.kept(Shelf::CACHE, plugin, &name);
         let kept = kept.unwrap_or_else(|error| {
-            tracing::debug!("the cache of '{}' can't be read: {error}", rights.plugin);
+            tracing::debug!("the cache of '{}' can't be read: {error}", plugin);
             None
         });
         Ok(kept.map(|(bytes, _)| bytes))
@@ -34,8 +35,9 @@ impl Host for CallState {
 
 impl CallState {
     fn put_in_cache(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), Error> {
-        let plugin = &self.rights.plugin;
-        if !self.rights.capabilities.cache {
+        let CallContext { permissions, services, .. } = &*self.context;
+        let plugin = permissions.plugin();
+        if !permissions.capabilities.cache {
             let message = format!("the plugin '{plugin}' may not keep anything (cache = true)");
             return Err(Error::Failed(message));
         }
@@ -45,7 +47,7 @@ impl CallState {
             let message = format!("a value has at most {most} bytes, not {}", value.len());
             return Err(Error::Invalid(message));
         }
-        self.surroundings
+        services
             .workspace
             .keep(Shelf::CACHE, plugin, &self.name(key), value)
             .map_err(|error| Error::Failed(error.to_string()))
@@ -53,8 +55,9 @@ impl CallState {
 
     /// The name of a value. Whoever may read other files does not find what was made from these.
     fn name(&self, key: &str) -> String {
-        let sight = self.rights.sight.paths().join("\n");
-        let name = format!("{}\n{sight}\n\n{key}", self.rights.capabilities.files);
+        let permissions = &self.context.permissions;
+        let sight = permissions.sight.paths().join("\n");
+        let name = format!("{}\n{sight}\n\n{key}", permissions.capabilities.files);
         Digest::of(name.as_bytes()).hex()
     }
 }

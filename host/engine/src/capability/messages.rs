@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use tracing::Level;
-use wasmtime::Result;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use crate::runtime::{CallState, Observer, wit};
+use crate::call::Observer;
 use cofferdam_text::{neutralise, shorten};
 
 /// How much a plugin may write to a stream at once, in bytes.
@@ -59,8 +58,8 @@ impl Messages {
         }
     }
 
-    /// Says how far the plugin is.
-    fn report(&self, done: u64, total: Option<u64>, message: &str) {
+    /// Reports how far the plugin is.
+    pub(super) fn report(&self, done: u64, total: Option<u64>, message: &str) {
         self.lock().reports = true;
         // A report without words still costs something, or it could go on for ever.
         let words = if message.is_empty() { "." } else { message };
@@ -101,26 +100,6 @@ impl Messages {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl wit::host::log::Host for CallState {
-    fn emit(&mut self, level: wit::host::log::Level, message: String) -> Result<()> {
-        let level = match level {
-            wit::host::log::Level::Debug => Level::DEBUG,
-            wit::host::log::Level::Info => Level::INFO,
-            wit::host::log::Level::Warn => Level::WARN,
-            wit::host::log::Level::Error => Level::ERROR,
-        };
-        self.messages.say(level, &message);
-        Ok(())
-    }
-}
-
-impl wit::host::progress::Host for CallState {
-    fn report(&mut self, done: u64, total: Option<u64>, message: String) -> Result<()> {
-        self.messages.report(done, total, &message);
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cofferdam_sandbox::{Bounded, Limit};
 
-use crate::runtime::Stop;
+use crate::call::Stop;
 use cofferdam_core::policy::Limits;
 use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, View};
 

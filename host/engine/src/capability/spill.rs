@@ -5,7 +5,8 @@ use std::io;
 
 use cofferdam_sandbox::Stream;
 
-use super::Contacts;
+use super::context::CallContext;
+use crate::call::CallUsage;
 use cofferdam_workspace::{KeptOutput, Spill, Workspace};
 
 /// A stream is kept from this many bytes on. Both streams together stay below what any of the
@@ -18,7 +19,7 @@ const MOST: usize = 16;
 /// The streams of one run of a program.
 pub(super) struct Streams<'a> {
     workspace: &'a Workspace,
-    contacts: &'a Contacts,
+    usage: &'a CallUsage,
     program: &'a str,
     /// What their names begin with: the call and the run.
     name: String,
@@ -33,14 +34,17 @@ enum State {
 }
 
 impl<'a> Streams<'a> {
-    pub(super) fn new(
-        workspace: &'a Workspace,
-        contacts: &'a Contacts,
-        call: &str,
-        program: &'a str,
-    ) -> Self {
-        let name = format!("{call}.{}", contacts.next_program());
-        Self { workspace, contacts, program, name, stdout: State::Short, stderr: State::Short }
+    /// The streams of the next program of a call.
+    pub(super) fn new(context: &'a CallContext, program: &'a str) -> Self {
+        let CallContext { id, usage, services, .. } = context;
+        Self {
+            workspace: &services.workspace,
+            usage,
+            program,
+            name: format!("{id}.{}", usage.next_program()),
+            stdout: State::Short,
+            stderr: State::Short,
+        }
     }
 
     /// Takes the next bytes of a stream. One that can't be written is given up: the run goes on.
@@ -52,7 +56,7 @@ impl<'a> Streams<'a> {
         let written = match state {
             State::Lost => return,
             State::Begun(spill) => spill.write(bytes),
-            State::Short if self.contacts.outputs().len() >= MOST => {
+            State::Short if self.usage.outputs() >= MOST => {
                 Err(io::Error::other(format!("{MOST} streams of the call are kept already")))
             }
             State::Short => begin(self.workspace, &name, bytes).map(|spill| {
@@ -73,7 +77,7 @@ impl<'a> Streams<'a> {
             match spill.keep() {
                 Ok(bytes) => {
                     let program = self.program.to_owned();
-                    self.contacts.add_output(KeptOutput { name, program, bytes });
+                    self.usage.add_output(KeptOutput { name, program, bytes });
                 }
                 Err(error) => {
                     tracing::warn!("what '{}' printed is not kept as {name}: {error}", self.program)

@@ -15,7 +15,8 @@ use wasmtime_wasi::runtime::in_tokio;
 use wasmtime_wasi_io::bindings::wasi::io as waiting;
 
 use super::CANCEL_POLL;
-use crate::runtime::{CallState, Control};
+use super::state::CallState;
+use crate::call::Control;
 
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     waiting::error::add_to_linker::<_, Io>(linker, |call| &mut call.table)?;
@@ -25,7 +26,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 
 impl CallState {
     fn waiting(&mut self) -> Waiting<'_> {
-        Waiting { table: &mut self.table, control: &self.surroundings.control }
+        Waiting { table: &mut self.table, control: &self.context.control }
     }
 }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Helper;
-use crate::runtime::{Observer, Quiet, RuntimeError};
+use crate::call::{Observer, Quiet};
+use crate::runtime::RuntimeError;
 use crate::telemetry;
 use cofferdam_core::contract::{Contract, ContractError};
 use cofferdam_core::policy::{PolicyError, Role, Settings};

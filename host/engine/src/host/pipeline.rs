@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use super::run::{Ended, cancelled, discard};
-use super::{Host, RunOptions};
+use super::Host;
+use super::cancel::{cancelled, is_cancelled};
+use super::context::{RunContext, RunOptions};
+use super::ended::{Ended, discard};
 use crate::agent::Question;
 use crate::dispatch::ValidCall;
 use crate::journal::Record;
@@ -192,8 +194,7 @@ impl Host {
             timeout,
             most: self.policy.limits().envelope,
         };
-        let mut cancel = options.cancel.clone();
-        match self.agents.ask(question, cancelled(&mut cancel)).await {
+        match self.agents.ask(question, cancelled(options.cancel.clone())).await {
             Ok(text) => {
                 let input = input(format!("agent {}", command.program()), &text);
                 Ok((text, input))
@@ -248,7 +249,7 @@ impl Host {
         let failure = Failure::new(Status::Error, "Blocked", reason);
         let id = uuid::Uuid::now_v7().to_string();
         let record = Record::new(&id, "-", None, &Outcome::Failed(failure), 0.0);
-        self.record(record, &Origin::default());
+        self.record(record, None, &Origin::default());
         if let Some(stage) = round.stages.pop() {
             round.stages.push(stage.invalid(blocked));
         }
@@ -313,14 +314,14 @@ impl Host {
                 return Err(stopped(Verdict::Failed, State::Failed, round));
             }
         };
-        let run = run_options(DESIGNER_ROLE, options);
+        let run_options = run_options(DESIGNER_ROLE, options);
         let role = self.policy.role(DESIGNER_ROLE);
+        let run = RunContext { options: &run_options, role, scope: step.scope() };
         let mut ended: Vec<Ended> = Vec::with_capacity(edits.calls.len());
         let mut failed = false;
         for call in edits.calls {
-            let done =
-                self.answer(call, role, &run, step.scope(), failed, Some(&transaction)).await;
-            failed |= matches!(done.answer.outcome, Outcome::Failed(_));
+            let done = self.answer(call, &run, failed, Some(&transaction)).await;
+            failed |= done.has_failed();
             ended.push(done);
         }
         Ok(Applied { transaction, ended, failed })
@@ -328,7 +329,7 @@ impl Host {
 
     /// Whether somebody wants the round to end.
     fn is_cancelled(&self, options: &PipelineOptions, round: &mut Round) -> bool {
-        let is_cancelled = options.cancel.as_ref().is_some_and(|cancel| *cancel.borrow());
+        let is_cancelled = is_cancelled(options.cancel.as_ref());
         if is_cancelled {
             round.log.push("cancelled".to_owned());
         }
@@ -340,7 +341,7 @@ impl Host {
         let mut files = Vec::new();
         let mut unread = Vec::new();
         for path in &round.touched_files {
-            match (read_text(self.standing.workspace.plain(), path), read_text(after, path)) {
+            match (read_text(self.services.workspace.plain(), path), read_text(after, path)) {
                 (Some(before), Some(after)) => {
                     files.push(TouchedFile { path: path.clone(), before, after });
                 }
@@ -370,13 +371,12 @@ impl Host {
         options: &PipelineOptions,
         round: &mut Round,
     ) -> bool {
-        let run = run_options(MAIN_ROLE, options);
+        let run_options = run_options(MAIN_ROLE, options);
         let role = self.policy.role(MAIN_ROLE);
-        let everything = Scope::default();
+        let run = RunContext { options: &run_options, role, scope: &Scope::default() };
         for (reason, call) in lints {
             let (args, again) = (call.args().clone(), call.clone());
-            let shared = Some(&applied.transaction);
-            let done = self.answer(call, role, &run, &everything, false, shared).await;
+            let done = self.answer(call, &run, false, Some(&applied.transaction)).await;
             let ended = round::Ended::from(&done.answer.outcome);
             applied.ended.push(done);
             let mut linted = Linted { reason, args, clean: false, errors_before: None, ended };
@@ -398,7 +398,7 @@ impl Host {
             linted.clean = summary["clean"] == true;
             if !linted.clean {
                 // Whether the change is to blame is for people; a lint that finds something fails.
-                let before = self.answer(again, role, &run, &everything, false, None).await;
+                let before = self.answer(again, &run, false, None).await;
                 if let Outcome::Executed(result) = before.answer.outcome {
                     linted.errors_before = result["summary"]["total_errors"].as_u64();
                 }
@@ -444,8 +444,10 @@ impl Host {
             }
             round.stages.push(verdict(clock.stop(), round.commit.is_none() && failed));
         }
-        for record in ended.into_iter().filter_map(|ended| ended.record) {
-            self.record(record, &Origin::default());
+        for Ended { record, tool, .. } in ended {
+            if let Some(record) = record {
+                self.record(record, Some(&tool), &Origin::default());
+            }
         }
         if failed { Err(Stopped(State::Failed)) } else { Ok(()) }
     }

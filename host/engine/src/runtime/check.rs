@@ -3,10 +3,11 @@
 
 use wasmtime::component::{Component, Linker};
 
-use super::bindings::builder::BuildBackendPre;
-use super::bindings::linter::LinterBackendPre;
-use super::bindings::test_runner::TestBackendPre;
-use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use super::{LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use crate::capability::CallState;
+use crate::capability::builder::BuildBackendPre;
+use crate::capability::linter::LinterBackendPre;
+use crate::capability::test_runner::TestBackendPre;
 use cofferdam_core::policy::{BackendKind, Capabilities, Files};
 use cofferdam_plugin::check::{Finding, Place, TOOLS, backend_interface};
 use cofferdam_plugin::manifest::Manifest;

@@ -4,12 +4,12 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
 use super::clock::{Clock, Running};
-use super::workers::MORE;
+use crate::capability::Memory;
 use cofferdam_core::policy::Limits;
 
 /// The native stack that a plugin may use, in bytes.
@@ -17,6 +17,10 @@ const MAX_STACK: usize = 1536 << 10;
 
 /// The stack of a thread that runs plugins, in bytes: a plugin's and the host's own.
 pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+
+/// How many threads there may be besides one for each call of a client that is alone: for calls
+/// that take long.
+pub(super) const MAX_EXTRA_THREADS: usize = 32;
 
 /// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
 /// faulting it in again, if the kernel can tell which pages were written.
@@ -32,36 +36,6 @@ pub struct Engine {
     clock: Arc<Clock>,
     running: Arc<AtomicUsize>,
     memory: Arc<Memory>,
-}
-
-/// The linear memory that all instances together may have.
-#[derive(Debug)]
-pub(super) struct Memory {
-    /// What is left, in bytes.
-    left: AtomicUsize,
-}
-
-/// How many calls can have as much memory as a call may have, at the same time.
-const CALLS: usize = 8;
-
-impl Memory {
-    /// Enough for so many calls at a time. More of them run where some take long, but few of those
-    /// need as much.
-    pub fn for_calls(calls: usize) -> Arc<Self> {
-        let left = calls.max(CALLS).saturating_mul(Limits::DEFAULT.memory);
-        Arc::new(Self { left: AtomicUsize::new(left) })
-    }
-
-    /// Takes some. Says whether there was so much.
-    pub fn take(&self, bytes: usize) -> bool {
-        let less = |left: usize| left.checked_sub(bytes);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
-    }
-
-    /// Gives back what was taken.
-    pub fn give(&self, bytes: usize) {
-        self.left.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
 impl Engine {
@@ -141,7 +115,7 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
     // A call that was given up may hold its slot for a while.
     let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
     // Threads that come and go may all have the same lane.
-    let slots = warm.saturating_add(MORE as u32);
+    let slots = warm.saturating_add(MAX_EXTRA_THREADS as u32);
     let instances = Limits::DEFAULT.instances as u32;
     let tables = Limits::DEFAULT.tables as u32;
     let mut pool = PoolingAllocationConfig::new();

@@ -6,7 +6,6 @@
 //! instance of its own, which is thrown away afterwards.
 
 mod backends;
-mod bindings;
 mod check;
 mod clock;
 mod compile;
@@ -14,7 +13,6 @@ mod engine;
 mod instance;
 mod queue;
 mod sockets;
-mod state;
 mod typed;
 mod value;
 mod workers;
@@ -28,7 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wasmtime::component::{Component, InstancePre, Linker};
 
-use crate::capability;
+use crate::capability::{self, CallState};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{BackendKind, Capabilities};
 use cofferdam_plugin::cache::CodeCache;
@@ -36,23 +34,20 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::Plugin;
 
-pub use backends::{BackendError, Backends, Entry as BackendEntry, Unfit};
-pub(crate) use bindings::cofferdam as wit;
-pub use bindings::cofferdam::backend::linting;
-pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
+pub use crate::capability::wit::backend::linting;
+pub use crate::capability::wit::tool::types::{ErrorKind, ToolError};
+pub use backends::{BackendError, BackendRunner, Entry as BackendEntry};
 pub use compile::Compiler;
 pub(crate) use compile::compile_if_asked;
-pub use instance::{Answer, CallRequest, Remains, Rights, Stop, Surroundings, call};
-pub use state::{CallState, Control, Observer, Quiet};
+pub use instance::{Answer, CallRequest, SpentInstance, call};
 pub use workers::Workers;
 pub use workers::blocking;
 
-use bindings::builder::BuildBackendPre;
-use bindings::linter::LinterBackendPre;
-use bindings::test_runner::TestBackendPre;
+use capability::builder::BuildBackendPre;
+use capability::linter::LinterBackendPre;
+use capability::test_runner::TestBackendPre;
 pub use clock::Clock;
 pub use engine::Engine;
-use engine::Memory;
 use typed::Tools;
 
 /// The packages that the host serves to plugins, and what they are granted by. A plugin that
@@ -310,7 +305,7 @@ impl Runtime {
     pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
         let count = workers.clamp(1, MAX_LANES);
         let clock = Clock::start().map_err(|error| RuntimeError(error.to_string()))?;
-        let memory = Memory::for_calls(workers);
+        let memory = capability::Memory::for_calls(workers);
         let lane = |_| {
             let engine = Engine::new(workers.div_ceil(count), &clock)?.sharing(&memory);
             let mut linker = Linker::new(&engine);

@@ -6,7 +6,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 use wasmtime::{Error, Result};
 
-use super::state::CallState;
+use crate::capability::CallState;
 
 /// What the interfaces begin with.
 const PACKAGE: &str = "wasi:sockets/";

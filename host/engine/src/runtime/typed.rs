@@ -8,10 +8,9 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
-use super::bindings::PluginPre;
-use super::state::CallState;
 use super::value::{self, Misfit};
-use super::{ErrorKind, ToolError};
+use crate::capability::wit::tool::types::{ErrorKind, ToolError};
+use crate::capability::{CallState, PluginPre};
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::typed::tool_name;

@@ -3,7 +3,6 @@
 //! more threads, and the long ones go on with less of the processor.
 
 use std::io;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,9 +12,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Prepared;
-use super::engine::THREAD_STACK;
-use super::instance::{Answer, CallRequest, Stop, call};
+use super::engine::{MAX_EXTRA_THREADS, THREAD_STACK};
+use super::instance::{Answer, CallRequest, call};
 use super::queue::Queue;
+use crate::call::{Control, Stop};
+use crate::capability::cores;
 use cofferdam_workspace::line::Client;
 
 /// How long a call may stay away after its deadline before its thread is given up.
@@ -34,10 +35,6 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// When a call takes long.
 const LONG: Duration = Duration::from_millis(10);
-
-/// How many threads there may be besides one for each call of a client that is alone: for those
-/// calls that take long.
-pub(super) const MORE: usize = 32;
 
 struct Job {
     prepared: Arc<Prepared>,
@@ -86,7 +83,7 @@ struct Busy {
 impl Workers {
     /// One thread for each core that this process may use.
     pub fn default_count() -> usize {
-        thread::available_parallelism().map_or(1, NonZero::get)
+        cores()
     }
 
     /// Starts `count` threads. `timers` is where plugins' sleeps are waited for.
@@ -111,7 +108,7 @@ impl Workers {
     /// See [`Stop`].
     pub async fn run(&self, prepared: Arc<Prepared>, request: CallRequest) -> Answer {
         let (answer, mut answered) = oneshot::channel();
-        let control = Arc::clone(&request.surroundings.control);
+        let control = Arc::clone(&request.context.control);
         let client = request.client;
         let _cancel = CancelOnDrop(Arc::clone(&control));
         let pending = Pending::new(&self.pending);
@@ -162,18 +159,18 @@ impl Pool {
         let thread = priority::this_thread();
         while let Some((client, job)) = self.queue.next() {
             let mut turn = Turn::begin(self, client, thread);
-            let control = &job.request.surroundings.control;
+            let control = &job.request.context.control;
             if !control.begin() {
                 continue;
             }
-            let (answer, remains) = call(&job.prepared, &job.request);
+            let (answer, spent) = call(&job.prepared, &job.request);
             if !control.end() {
                 turn.was_given_up = true;
                 return;
             }
             // Whoever asked may have gone away.
             let _ = job.answer.send(answer);
-            drop(remains);
+            drop(spent);
             if !turn.end() {
                 return;
             }
@@ -193,7 +190,8 @@ impl Pool {
             busy.is_slow = true;
             priority::lower(busy.thread);
         }
-        let is_short = threads.busy.len() >= threads.number && threads.number < self.count + MORE;
+        let is_short =
+            threads.busy.len() >= threads.number && threads.number < self.count + MAX_EXTRA_THREADS;
         drop(threads);
         if is_short {
             // Without it, the call has its turn later.
@@ -241,7 +239,8 @@ impl<'a> Turn<'a> {
             threads.number -= 1;
             threads.busy.retain(|busy| busy.thread != self.thread);
         }
-        let is_replaced = threads.quick() < pool.count && threads.number < pool.count + MORE;
+        let is_replaced =
+            threads.quick() < pool.count && threads.number < pool.count + MAX_EXTRA_THREADS;
         drop(threads);
         drop(self);
         if is_replaced {
@@ -341,7 +340,7 @@ impl Drop for Pending<'_> {
 }
 
 /// Cancels a call whose caller went away.
-struct CancelOnDrop(Arc<super::Control>);
+struct CancelOnDrop(Arc<Control>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

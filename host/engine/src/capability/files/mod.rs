@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::runtime::Rights;
+use crate::call::Permissions;
 use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
 use cofferdam_workspace::{Overlay, Quota, Refused, Workspace, is_full, or_dot};
@@ -72,16 +72,16 @@ impl FileState {
     pub(crate) fn new(
         workspace: Arc<Workspace>,
         tree: Arc<Overlay>,
-        rights: &Rights,
+        permissions: &Permissions,
         limits: &Limits,
     ) -> Self {
         Self {
             workspace,
             tree,
             private: None,
-            access: rights.capabilities.files,
-            sight: rights.sight.clone(),
-            scope: rights.scope.clone(),
+            access: permissions.capabilities.files,
+            sight: permissions.sight.clone(),
+            scope: permissions.scope.clone(),
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
             open: HashMap::new(),
             latest: None,

@@ -7,8 +7,8 @@ use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
 use super::Access;
-use crate::runtime::CallState;
-use crate::runtime::wit::host::files::{self, Error, Host, Refusal};
+use crate::capability::bindings::cofferdam::host::files::{self, Error, Host, Refusal};
+use crate::capability::state::CallState;
 use cofferdam_workspace::Refused;
 
 pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {

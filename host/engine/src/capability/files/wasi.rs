@@ -23,7 +23,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 use super::listing::{Listing, descriptor_type};
 use super::writer::{Counted, count_write};
 use super::{Access, FileState, Open};
-use crate::runtime::CallState;
+use crate::capability::state::CallState;
 use cofferdam_core::policy::{Files, is_own};
 use cofferdam_workspace::path::{Ending, ending};
 use cofferdam_workspace::{Opening, Overlay, Refused};

@@ -9,9 +9,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Uri};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::Refused;
 use super::cache::Place;
-use crate::runtime::Rights;
+use super::service::Refused;
+use crate::call::Permissions;
 use cofferdam_core::policy::{HeaderPart, Origin, OriginSettings, header_parts};
 use cofferdam_plugin::http::USER_AGENT;
 use cofferdam_text::shorten;
@@ -33,14 +33,14 @@ impl Outgoing {
     /// Decides on the head of a request.
     pub fn new(
         head: Parts,
-        rights: &Rights,
+        permissions: &Permissions,
         environment: &HashMap<String, String>,
     ) -> Result<Self, Refused> {
         let origin = origin(&head.uri)?;
-        let granted = rights.capabilities.http.contains(&origin);
-        let settings = rights.origins.iter().find(|settings| settings.origin == origin);
+        let granted = permissions.capabilities.http.contains(&origin);
+        let settings = permissions.grant.origins.iter().find(|settings| settings.origin == origin);
         let Some(settings) = settings.filter(|_| granted) else {
-            let plugin = &rights.plugin;
+            let plugin = permissions.plugin();
             let why = format!(
                 "{origin} is not among the origins that the plugin '{plugin}' requests and is \
                  granted; a person can grant it by http = [\"{origin}\"] under [grants.{plugin}] \
@@ -173,10 +173,11 @@ fn operators_header(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::call::PluginGrant;
     use cofferdam_core::policy::{Capabilities, Scope, Settings};
 
     /// A plugin that may ask two origins, of which one gets a secret.
-    fn rights() -> Rights {
+    fn permissions() -> Permissions {
         let toml = "[grants.p]\nhttp = ['https://plain.example', { origin = \
                     'https://secret.example:8443', headers = { Authorization = 'Bearer ${KEY}' }, \
                     timeout-ms = 500 }, { origin = 'https://unset.example', headers = { A = \
@@ -186,13 +187,12 @@ mod tests {
             origins.iter().map(|settings| settings.origin.clone()).collect();
         http.remove(&"https://unrequested.example".parse().unwrap());
         http.insert("https://ungranted.example".parse().unwrap());
-        Rights {
-            plugin: "p".to_owned(),
+        let grant = PluginGrant { plugin: "p".to_owned(), origins, ..PluginGrant::default() };
+        Permissions {
+            grant: Arc::new(grant),
             capabilities: Capabilities { http, ..Capabilities::NONE },
             sight: Scope::default(),
             scope: Scope::default(),
-            environment: Vec::new(),
-            origins,
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let environment = HashMap::from([("KEY".to_owned(), "s3cr3t\n".to_owned())]);
-        Outgoing::new(head, &rights(), &environment)
+        Outgoing::new(head, &permissions(), &environment)
     }
 
     #[test]

@@ -12,43 +12,18 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
 use super::merged::{Problem, Walk};
-use super::rules::Rules;
-use super::tree::Tree;
+use super::rules::{MAX_FILES, MAX_NESTING, Rules, nests_too_deeply};
+use super::tree::Found;
+use crate::call::Control;
+use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
+use crate::capability::cores;
 use crate::capability::files::{Access, FileState};
-use crate::runtime::wit::host::scan::{Error, File, Query};
-use crate::runtime::{Control, Workers};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
 
-/// How many files a listing may hold: about 200 MB of paths.
-pub(super) const MAX_FILES: usize = 1_000_000;
-
 /// How long a glob may be, in bytes.
 const MAX_GLOB: usize = 4096;
-
-/// How many alternatives in braces a glob may have: inside each other they take stack.
-const MAX_NESTING: usize = 200;
-
-/// One file of a listing.
-pub(super) struct Found {
-    /// Relative to the workspace.
-    pub(super) path: PathBuf,
-}
-
-impl Found {
-    /// The path as a plugin sees it.
-    pub(super) fn name(&self) -> Cow<'_, str> {
-        self.path.to_string_lossy()
-    }
-
-    /// Size and time, as they are now; none for a file that is not there (any more). While a tree
-    /// changes, a listing may hold names from elsewhere: those are not files of this tree.
-    pub(super) fn describe(&self, tree: &Tree) -> Option<File> {
-        let (size, modified_ms) = tree.describe(&self.path).ok()?;
-        Some(File { path: self.name().into_owned(), size, modified_ms })
-    }
-}
 
 /// Lists the files that a query means, in path order.
 pub(super) fn list(
@@ -199,7 +174,7 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
         .follow_links(follow)
         .overrides(globs)
         .types(types)
-        .threads(Workers::default_count());
+        .threads(cores());
     if query.ignore_files {
         walker.add_custom_ignore_filename(".rgignore");
     }
@@ -215,11 +190,6 @@ fn check(glob: &str) -> Result<(), Error> {
         )));
     }
     Ok(())
-}
-
-/// Whether compiling a glob could take more stack than there is.
-pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
-    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
 }
 
 /// A leading `!` is part of the glob here, not a negation.

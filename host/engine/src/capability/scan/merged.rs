@@ -11,11 +11,10 @@ use ignore::overrides::Override;
 use ignore::types::Types;
 use rustix::fs::FileType;
 
-use super::listing::MAX_FILES;
-use super::rules::{self, NAMES};
-use crate::capability::FileState;
-use crate::runtime::Control;
-use crate::runtime::wit::host::scan::Query;
+use super::rules::{self, MAX_FILES, NAMES};
+use crate::call::Control;
+use crate::capability::bindings::cofferdam::host::scan::Query;
+use crate::capability::files::FileState;
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::path::join;
 use cofferdam_workspace::{Listed, Overlay};

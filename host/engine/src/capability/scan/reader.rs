@@ -10,10 +10,9 @@ use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 
-use super::listing::Found;
-use super::tree::Tree;
-use crate::runtime::wit::host::scan::Batch;
-use crate::runtime::{Control, Workers};
+use super::tree::{Found, Tree};
+use crate::call::Control;
+use crate::capability::cores;
 
 /// How many files a thread takes at a time. Most runs of source files fill a batch.
 const RUN: usize = 24;
@@ -35,6 +34,25 @@ const LEAST: usize = 4 << 10;
 
 /// How much room one read has at least, in bytes.
 const READ: usize = 64 << 10;
+
+/// A listed tree, and the threads that read it once the plugin asks for contents.
+pub struct Scanner {
+    pub(super) files: Arc<Vec<Found>>,
+    pub(super) reader: Option<Reader>,
+    /// Which files were handed over with their contents.
+    pub(super) given: Vec<bool>,
+}
+
+/// Files with their contents.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The files' numbers in the listing.
+    pub(super) ids: Vec<u32>,
+    /// Where each file ends in `data`, in bytes.
+    pub(super) ends: Vec<u32>,
+    /// The contents, one after the other.
+    pub(super) data: Vec<u8>,
+}
 
 /// The threads that read a listing.
 pub(super) struct Reader {
@@ -189,7 +207,7 @@ impl Reader {
             changed: Condvar::new(),
             unreadable: AtomicU32::new(0),
         });
-        let wanted = Workers::default_count().min(shared.runs());
+        let wanted = cores().min(shared.runs());
         let threads = (0..wanted)
             .map_while(|_| {
                 let shared = Arc::clone(&shared);
@@ -214,7 +232,7 @@ impl Reader {
                 }
                 None => match self.next_run(control) {
                     Some(pieces) => self.current = pieces,
-                    None => return Batch { ids: Vec::new(), ends: Vec::new(), data: Vec::new() },
+                    None => return Batch::default(),
                 },
             }
         }

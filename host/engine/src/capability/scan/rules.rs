@@ -8,10 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::DirEntry;
 
-use super::listing::nests_too_deeply;
 use cofferdam_workspace::Workspace;
 
-/// The names that a walk looks for; a later one's word counts more.
+/// How many files a listing may hold: about 200 MB of paths.
+pub(super) const MAX_FILES: usize = 1_000_000;
+
+/// How many alternatives in braces a glob may have: inside each other they take stack.
+pub(super) const MAX_NESTING: usize = 200;
+
+/// The names that a walk looks for; a later one takes precedence.
 pub(super) const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
 /// How large such a file may be, in bytes.
@@ -87,6 +92,11 @@ impl Rules {
         let read = file.take(MAX_SIZE + 1).read_to_end(&mut text);
         if read.is_err() || is_unusable(&text) { wrong(TOO_MUCH) } else { None }
     }
+}
+
+/// Whether compiling a glob could take more stack than there is.
+pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
 }
 
 /// Whether the text of such a file would take too much to compile.
