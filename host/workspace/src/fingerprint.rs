@@ -4,8 +4,8 @@
 //! Of each file, link and directory at any depth its name, type, permissions, owner and inode
 //! count, and of what is no directory its size and times as well. The time of the last change of an
 //! inode is the kernel's: a program that writes to a file can set back when it was modified, but not this.
-//! One change is not seen at once: of a page that another program has mapped for writing and has
-//! written to before, until the kernel writes it to the disk.
+//! Of a page that another program has mapped for writing, only the first change after the page was
+//! written to the disk sets these times. So all is written to the disk first.
 
 use std::ffi::CString;
 use std::io;
@@ -64,6 +64,11 @@ impl Workspace {
     /// # Errors
     /// See [`FingerprintError`].
     pub fn fingerprint(&self) -> Result<Fingerprint, FingerprintError> {
+        // Where it fails, a later change of a mapped page may not be seen.
+        #[cfg(target_os = "linux")]
+        if let Err(error) = rustix::fs::syncfs(self.disk().as_fd()) {
+            tracing::debug!("syncfs of the workspace: {error}");
+        }
         let mut changing = Vec::new();
         for _ in 0..ATTEMPTS {
             let since = stamp::next_tick();

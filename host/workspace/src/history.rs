@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::{AtFlags, OFlags, Stat};
 
 use super::diff::{self, Side};
 use super::disk::{self, Spot};
@@ -84,6 +84,14 @@ impl Content {
         })
     }
 
+    /// As [`read`](Self::read), of what was kept beside the history.
+    fn kept(images: &OwnedFd, image: &Image) -> io::Result<Self> {
+        if matches!(image.kind, Kind::File | Kind::Link) {
+            check_kept(images, &image.name, |stat| image.is(stat))?;
+        }
+        Self::read(images, &image.name, image)
+    }
+
     fn placed(images: &OwnedFd, before: Option<&Image>, after: &Image) -> io::Result<Self> {
         if matches!(after.kind, Kind::Directory | Kind::Other) {
             return Ok(Self::Nothing);
@@ -96,6 +104,15 @@ impl Content {
         })
     }
 
+    /// The bytes of a file, or the target of a link.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Nothing => &[],
+            Self::File { bytes, .. } => bytes,
+            Self::Link(target) => target,
+        }
+    }
+
     pub(super) fn side(&self) -> Side<'_> {
         match self {
             Self::Nothing => Side::Nothing,
@@ -103,6 +120,20 @@ impl Content {
                 Side::File { executable: *executable, content: bytes }
             }
             Self::Link(target) => Side::Link { target },
+        }
+    }
+}
+
+/// Checks that what has a name beside the history is what the host kept there: a `git pull` or an
+/// archive may have brought something else.
+fn check_kept(images: &OwnedFd, name: &str, is_kept: impl FnOnce(&Stat) -> bool) -> io::Result<()> {
+    match disk::look(images, name)? {
+        Some(stat) if is_kept(&stat) => Ok(()),
+        found => {
+            let what = if found.is_some() { "is not what this host kept" } else { "is gone" };
+            Err(io::Error::other(format!(
+                "{OWN}/{IMAGES}/{name} {what}, so its commit can't be shown or undone"
+            )))
         }
     }
 }
@@ -118,11 +149,16 @@ fn placed<'a>(
         Some(Placed::Text(text)) => Box::new(text.as_bytes()),
         Some(Placed::Edit { at, until, text }) => {
             let before = before.ok_or(io::ErrorKind::InvalidData)?;
+            check_kept(images, &before.name, |stat| before.is(stat))?;
             let mut rest = open(&before.name)?;
             rest.seek(io::SeekFrom::Start(*until))?;
             Box::new(open(&before.name)?.take(*at).chain(text.as_bytes()).chain(rest))
         }
-        None => Box::new(open(&after.copy_name())?),
+        None => {
+            let name = after.copy_name();
+            check_kept(images, &name, |stat| after.is_copy(stat))?;
+            Box::new(open(&name)?)
+        }
     })
 }
 
@@ -272,7 +308,7 @@ impl History {
         let mut out = Vec::new();
         for (path, (before_image, after)) in net(&manifest.changes) {
             let before = match before_image {
-                Some(image) => Content::read(&images, &image.name, image)?,
+                Some(image) => Content::kept(&images, image)?,
                 None => Content::Nothing,
             };
             let after = match after {
@@ -458,10 +494,12 @@ fn restore(
                 }
             }
             Kind::File => {
+                check_kept(images, &image.name, |stat| image.is(stat))?;
                 let file = disk::open(images, &image.name, OFlags::RDONLY)?;
                 overlay.restore(path, &file.into(), &quota)?;
             }
             Kind::Link => {
+                check_kept(images, &image.name, |stat| image.is(stat))?;
                 let target = Spot::of(images, &image.name)?.read_link()?;
                 let target = String::from_utf8(target)
                     .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;

@@ -80,7 +80,7 @@ pub use quota::Quota;
 pub use seal::Key;
 pub use spill::KeptOutput;
 pub use spill::Spill;
-pub use transaction::{BeginError, CommitError, Purpose, Transaction};
+pub use transaction::{BeginError, CommitError, Preview, Purpose, Transaction};
 
 use crate::line::Turns;
 pub use cofferdam_core::policy::OWN;

@@ -70,6 +70,23 @@ pub struct Image {
     /// What a commit places, where it is told here; of other files there is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) placed: Option<Placed>,
+    /// What the copy is that is kept of other files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) copy: Option<Copy>,
+}
+
+/// A copy that is kept of a file of the same size.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Copy {
+    inode: u64,
+    /// When it was written, in nanoseconds since the epoch.
+    modified: i64,
+}
+
+impl Copy {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self { inode: stat.st_ino, modified: disk::modified(stat) }
+    }
 }
 
 /// What a commit places.
@@ -134,6 +151,7 @@ impl Image {
             inode: stat.st_ino,
             modified: disk::modified(stat),
             placed: None,
+            copy: None,
         }
     }
 
@@ -145,6 +163,13 @@ impl Image {
     /// The name for a copy beside the image itself.
     pub(super) fn copy_name(&self) -> String {
         format!("{}.after", self.name)
+    }
+
+    /// Whether what was looked at is the copy that was kept.
+    pub(super) fn is_copy(&self, stat: &Stat) -> bool {
+        Kind::from(disk::file_type(stat)) == Kind::File
+            && u64::try_from(stat.st_size) == Ok(self.size)
+            && self.copy.as_ref() == Some(&Copy::of(stat))
     }
 
     /// Whether what was looked at is this, and was not written since. A directory's size and

@@ -1,11 +1,13 @@
 //! The host's own directory in a workspace, and what is opened or made in it.
 //!
 //! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It counts
-//! only with a valid mark: the file `owner`, a random id with a tag over the id and the inode of
-//! the directory, made with the user's secret. Nothing that is unpacked, checked out or copied has
-//! the inode that its mark names. What is in one without is set aside as a whole.
+//! only with a valid mark: the file `owner`, a random id with a tag over the id and the identity of the
+//! directory, made with the user's secret. The identity is its inode and, where the file system
+//! tells, the time of its birth: file systems give an inode's number again, and no program can set
+//! that time. Nothing that is unpacked, checked out or copied has the identity that its mark names.
+//! What is in one without is set aside as a whole.
 //!
-//! The key that authenticates single files is made of the secret, the id and the inode: what was
+//! The key that authenticates single files is made of the secret, the id and the identity: what was
 //! sealed in one workspace is not authentic in another one.
 
 use std::fs::File;
@@ -152,7 +154,7 @@ impl Own {
     pub fn append(&self, name: &str) -> io::Result<File> {
         let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
         let create = || disk::create(self, name).map(drop);
-        regular(open_or_create(name, open, create)?.into())
+        regular(open_or_replace(self.as_fd(), name, open, create)?.into())
     }
 
     fn is_at(&self, stat: &Stat) -> bool {
@@ -251,25 +253,21 @@ impl Workspace {
         }
         let directory = disk::open(&**self.disk(), OWN, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|error| {
+                if error.kind() == io::ErrorKind::PermissionDenied && !is_users(&stat) {
+                    return of_another_user(&stat);
+                }
                 let message = format!("{OWN} in the workspace is no directory of the host's: ");
                 io::Error::new(error.kind(), format!("{message}{error}"))
             })?;
         let stat = rustix::fs::fstat(&directory)?;
-        match key_of(&self.secret.get(self)?, &directory, stat.st_ino)? {
+        match key_of(&self.secret.get(self)?, &directory)? {
             Some(key) => {
                 make_private(&directory, &stat)?;
                 let own = Arc::new(Own { directory, place: place(&stat), key });
                 Ok(Found::Own(Arc::clone(known.insert(own))))
             }
-            None if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                Ok(Found::Foreign(directory))
-            }
-            None => Err(denied(format!(
-                "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that \
-                 user, or remove the directory",
-                stat.st_uid,
-                rustix::process::geteuid().as_raw()
-            ))),
+            None if is_users(&stat) => Ok(Found::Foreign(directory)),
+            None => Err(of_another_user(&stat)),
         }
     }
 
@@ -286,7 +284,7 @@ impl Workspace {
         }
         let secret = self.secret.get(self)?;
         let stat = rustix::fs::fstat(foreign)?;
-        if key_of(&secret, foreign, stat.st_ino)?.is_some() {
+        if key_of(&secret, foreign)?.is_some() {
             return Ok(());
         }
         let _lock = lock_foreign(foreign)?;
@@ -299,7 +297,7 @@ impl Workspace {
         }
         let mut mark = vec![0; ID];
         getrandom::fill(&mut mark).map_err(io::Error::other)?;
-        Key::of(&secret, &[]).append(DOMAIN, &stat.st_ino.to_string(), &mut mark);
+        Key::of(&secret, &[]).append(DOMAIN, &identity(foreign)?, &mut mark);
         disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
         let mut file = disk::create(foreign, MARK)?;
         writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
@@ -307,6 +305,19 @@ impl Workspace {
         disk::sync(&file)?;
         disk::sync(foreign)
     }
+}
+
+fn is_users(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+fn of_another_user(stat: &Stat) -> io::Error {
+    denied(format!(
+        "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that user, or \
+         remove the directory",
+        stat.st_uid,
+        rustix::process::geteuid().as_raw()
+    ))
 }
 
 /// Sets aside what is in a directory that does not count. Answers where it is then; none where
@@ -371,7 +382,7 @@ pub const NOT_MADE_HERE: &str = "this user's cofferdam did not make it in this p
      came with the files, is a copy or a backup, or another key made it)";
 
 /// The key for the files in a directory, if its mark is valid.
-fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<Option<Key>> {
+fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<Option<Key>> {
     let mark = match disk::open(directory, MARK, OFlags::RDONLY) {
         Ok(file) => file,
         // What this user's host writes can be opened.
@@ -382,15 +393,35 @@ fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<
     if !mark.metadata()?.is_file() {
         return Ok(None);
     }
+    let identity = identity(directory)?;
     let mut text = Vec::new();
     mark.take(MARK_SIZE).read_to_end(&mut text)?;
     let id = || {
         let mark = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok()?;
         let of_user = Key::of(secret, &[]);
-        let id = of_user.content(DOMAIN, &inode.to_string(), &mark)?;
-        (id.len() == ID).then(|| [id, &inode.to_le_bytes()].concat())
+        let id = of_user.content(DOMAIN, &identity, &mark)?;
+        (id.len() == ID).then(|| [id, identity.as_bytes()].concat())
     };
     Ok(id().map(|id| Key::of(secret, &id)))
+}
+
+/// What tells a directory from all that were and will be: its inode, and when that was made.
+fn identity(directory: &OwnedFd) -> io::Result<String> {
+    let inode = rustix::fs::fstat(directory)?.st_ino;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::StatxFlags;
+        let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let born = |found: &rustix::fs::Statx| {
+            StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME)
+        };
+        // A kernel or file system that does not tell.
+        if let Some(found) = found.ok().filter(born) {
+            let born = found.stx_btime;
+            return Ok(format!("{inode} {}.{:09}", born.tv_sec, born.tv_nsec));
+        }
+    }
+    Ok(inode.to_string())
 }
 
 fn is_of_another_kind(error: &io::Error) -> bool {
@@ -419,7 +450,7 @@ pub(super) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
 pub(super) fn lock(own: &Own) -> io::Result<OwnedFd> {
     let open = || disk::open(own, LOCK, OFlags::RDONLY);
     let create = || disk::create(own, LOCK).map(drop);
-    open_or_create(LOCK, open, create)
+    open_or_replace(own.as_fd(), LOCK, open, create)
 }
 
 /// A directory of the host's own, made where it is missing. What was in files that others may
@@ -428,13 +459,19 @@ pub(super) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     let parent = parent.as_fd();
     let open = || disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY);
     let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
-    closed(open_or_create(name, open, create)?)
+    closed(open_or_replace(parent, name, open, create)?)
 }
 
 /// A directory of the host's own, if it is there.
 pub(super) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_no_directory(&error) => {
+            tracing::warn!(
+                "'{name}' of the host's own files is no directory; the next change sets it aside"
+            );
+            Ok(None)
+        }
         directory => closed(directory?).map(Some),
     }
 }
@@ -452,6 +489,50 @@ pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<St
     let place = format!("{}-{name}", uuid::Uuid::now_v7());
     disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
+}
+
+/// As [`open_or_create`]. A link or a file that a `git pull` or an archive has put in the place of
+/// something of the host's is set aside first.
+fn open_or_replace(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    open: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    match open() {
+        Ok(opened) => return Ok(opened),
+        Err(error) if is_no_directory(&error) => set_file_aside(parent, name)?,
+        Err(_) => {}
+    }
+    open_or_create(name, open, create)
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NOTDIR | Errno::NXIO))
+}
+
+/// Sets aside what is no directory. Another process may do the same and go on: neither step does
+/// anything to a directory.
+fn set_file_aside(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    // It is kept where `set-aside` is a directory, else beside it.
+    let aside = disk::open(parent, SET_ASIDE, OFlags::RDONLY | OFlags::DIRECTORY);
+    let (to, shown) = match &aside {
+        Ok(aside) => (aside.as_fd(), format!("{SET_ASIDE}/{place}")),
+        Err(_) => (parent, place.clone()),
+    };
+    let linked = rustix::fs::linkat(parent, name, to, &place, AtFlags::empty());
+    let removed = linked.and_then(|()| rustix::fs::unlinkat(parent, name, AtFlags::empty()));
+    match removed {
+        Ok(()) => tracing::warn!(
+            "'{name}' of the host's own files was no directory or file of the host's; it was set \
+             aside as {shown} in the same directory"
+        ),
+        // Another process was faster.
+        Err(Errno::NOENT | Errno::PERM | Errno::ISDIR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 pub(super) fn open_or_create(

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 use super::CommitError;
 use super::disk::{self, Spot};
-use super::manifest::{Change, Image, Kind, Placed};
+use super::manifest::{Change, Copy, Image, Kind, Placed};
 
 /// A text of up to this size goes into the manifest, in bytes: a file less to make.
 const SMALL: u64 = 4 << 10;
@@ -127,7 +127,9 @@ fn settle_image(
             image.placed =
                 told(before, image.size, &file)?.filter(|placed| room.takes(placed.text()));
             if image.placed.is_none() {
-                io::copy(&mut &file, &mut disk::create(stage, &image.copy_name())?)?;
+                let mut copy = disk::create(stage, &image.copy_name())?;
+                io::copy(&mut &file, &mut copy)?;
+                image.copy = Some(Copy::of(&rustix::fs::fstat(&copy)?));
             }
             disk::sync(&file)
         }

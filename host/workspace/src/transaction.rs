@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use sha2::{Digest as _, Sha256};
 
 use super::apply::{carry_out, write_manifest};
 use super::history::Content;
@@ -159,6 +160,16 @@ pub enum CommitError {
     },
 }
 
+/// What a transaction would change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// For a reader: as a unified diff, without the content of binary files.
+    pub diff: Vec<u8>,
+    /// SHA-256 over each path with the kind, permissions and whole content of what is there before
+    /// and after.
+    pub digest: [u8; 32],
+}
+
 /// What a commit is told about itself.
 #[derive(Debug, Default)]
 pub struct Purpose {
@@ -276,26 +287,42 @@ impl Transaction {
     /// What would be committed, as a unified diff.
     ///
     /// # Errors
-    /// Files that can't be read; changes by somebody else.
+    /// As of [`Transaction::preview`].
     pub fn diff(&self) -> Result<Vec<u8>, CommitError> {
+        self.preview().map(|preview| preview.diff)
+    }
+
+    /// What would be committed, to be shown and to be compared later.
+    ///
+    /// # Errors
+    /// Files that can't be read; changes by another program.
+    pub fn preview(&self) -> Result<Preview, CommitError> {
         let (changes, _) = plan(&self.overlay)?;
+        let mut digest = Sha256::new();
         if changes.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Preview { diff: Vec::new(), digest: digest.finalize().into() });
         }
         let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
         let stage = self.overlay.stage().map_err(io)?;
         let deadline = Instant::now() + DIFF_TIME;
         let mut out = Vec::new();
-        for (path, (before, after)) in net(&changes) {
+        for (path, (before_image, after_image)) in net(&changes) {
             let nothing = || Ok(Content::Nothing);
-            let before = before
+            let before = before_image
                 .map_or_else(nothing, |image| Content::read(self.overlay.disk(), path, image));
             let after =
-                after.map_or_else(nothing, |image| Content::read(stage, &image.name, image));
+                after_image.map_or_else(nothing, |image| Content::read(stage, &image.name, image));
             let (before, after) = (before.map_err(io)?, after.map_err(io)?);
+            digest.update(format!("{}\0{path}", path.len()));
+            for (content, image) in [(&before, before_image), (&after, after_image)] {
+                let mode = image.map(|image| (image.kind, image.mode));
+                let bytes = content.bytes();
+                digest.update(format!("{mode:?} {}\0", bytes.len()));
+                digest.update(bytes);
+            }
             diff::render(path, before.side(), after.side(), deadline, &mut out);
         }
-        Ok(out)
+        Ok(Preview { diff: out, digest: digest.finalize().into() })
     }
 
     /// Commits everything that was changed, or nothing. None where nothing was.

@@ -59,6 +59,22 @@ pub fn is_head_link(target: &str) -> bool {
     target.starts_with("refs/")
 }
 
+/// How many bytes of a file [`may_be_configuration`] looks at.
+pub const CONFIGURATION_HEAD_BYTES: usize = 4 << 10;
+
+/// Whether a file that begins like this could be configuration that git takes: its first line that
+/// is no comment opens a section. So it is where the beginning has comments only and may go on.
+pub fn may_be_configuration(beginning: &[u8]) -> bool {
+    let beginning = beginning.strip_prefix("\u{feff}".as_bytes()).unwrap_or(beginning);
+    let mut lines = beginning.split(|byte| *byte == b'\n').map(|line| line.trim_ascii());
+    let first =
+        lines.find(|line| !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(b";"));
+    match first {
+        Some(line) => line.starts_with(b"["),
+        None => beginning.len() >= CONFIGURATION_HEAD_BYTES - 3,
+    }
+}
+
 /// The files and directories that a repository's configuration names, as it writes them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Named {
@@ -224,6 +240,26 @@ mod tests {
         }
         assert!(is_head(format!("{commit}0123456789abcdef01234567\n").as_bytes()));
         assert!(is_head_link("refs/heads/main") && !is_head_link("other/HEAD"));
+    }
+
+    #[test]
+    fn configuration_begins_with_a_section() {
+        for (text, wanted) in [
+            ("[core]\n", true),
+            ("\u{feff}[core]\n", true),
+            ("# note\r\n; note\n\n\t [core] x = 1", true),
+            ("core = 1\n[core]\n", false),
+            ("# note\n", false),
+            ("", false),
+            ("fn main() {}\n", false),
+        ] {
+            assert_eq!(may_be_configuration(text.as_bytes()), wanted, "{text:?}");
+        }
+        // What comes after the beginning is not known.
+        let comments = "# note\n".repeat(1000);
+        assert!(may_be_configuration(&comments.as_bytes()[..CONFIGURATION_HEAD_BYTES]));
+        let cut = format!("#{}", "x".repeat(CONFIGURATION_HEAD_BYTES - 1));
+        assert!(may_be_configuration(cut.as_bytes()));
     }
 
     #[test]

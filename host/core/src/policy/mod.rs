@@ -34,6 +34,7 @@ pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
 pub use role::Role;
+pub use scope::folded;
 pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,

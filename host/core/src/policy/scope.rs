@@ -114,7 +114,7 @@ pub fn protected(path: &str) -> Option<&'static str> {
 
 /// A name without case, without characters that HFS+ ignores, and without the trailing dots,
 /// spaces and stream names that NTFS ignores.
-pub(super) fn folded(name: &str) -> String {
+pub fn folded(name: &str) -> String {
     let name = name.split(':').next().unwrap_or_default();
     name.chars()
         .filter(|character| {

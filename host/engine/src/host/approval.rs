@@ -11,13 +11,13 @@ use super::ended::Performed;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
-use cofferdam_workspace::{Fingerprint, FingerprintError, Transaction};
+use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
 /// What the user has approved.
 #[derive(Default)]
 pub(super) struct Approved {
-    /// What the call may change, where that was shown.
-    pub(super) diff: Option<Vec<u8>>,
+    /// The digest of what the call may change, where that was shown.
+    pub(super) change: Option<[u8; 32]>,
     /// What the workspace has to be, from before the call until after it.
     tree: Option<Fingerprint>,
 }
@@ -42,14 +42,15 @@ impl Host {
             return Err(Failure::new(Status::Denied, "ApprovalNeeded", message));
         };
         let ask = async {
-            let diff = self.preview(active, call).await?;
-            let tree = match diff {
+            let preview = self.preview(active, call).await?;
+            let tree = match preview {
                 None if !approver.was_asked() => Some(self.fingerprint(&tool).await?),
                 _ => None,
             };
-            let proposal = Proposal { tool, args: call.call().args().clone(), diff, tree };
+            let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
+            let proposal = Proposal { tool, args: call.call().args().clone(), diff, change, tree };
             let tree = approver.approve(&proposal).await?;
-            Ok(Approved { diff: proposal.diff, tree })
+            Ok(Approved { change, tree })
         };
         tokio::select! {
             approved = ask => approved,
@@ -108,21 +109,22 @@ impl Host {
     /// Returns the transaction, if it changes what the user has seen and nothing else.
     pub(super) async fn as_shown(
         transaction: Transaction,
-        shown: Vec<u8>,
+        shown: [u8; 32],
     ) -> Result<Transaction, Failure> {
-        let compared = blocking(move || Ok((transaction.diff()? == shown, transaction))).await;
+        let compared =
+            blocking(move || Ok((transaction.preview()?.digest == shown, transaction))).await;
         match compared.map_err(|error| dispatch::not_committed(&error))? {
             (true, transaction) => Ok(transaction),
             (false, _) => Err(outdated("")),
         }
     }
 
-    /// What a call would change, as a diff; `None` where running it would do something else as well.
+    /// What a call would change; `None` where running it would do something else as well.
     async fn preview(
         &self,
         active: &ActiveCall<'_>,
         call: &GrantedCall,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<Preview>, Failure> {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
@@ -136,8 +138,8 @@ impl Host {
         if let Outcome::Failed(failure) = tried {
             return Err(failure);
         }
-        let diff = blocking(move || transaction.diff()).await;
-        diff.map(Some).map_err(|error| dispatch::not_committed(&error))
+        let preview = blocking(move || transaction.preview()).await;
+        preview.map(Some).map_err(|error| dispatch::not_committed(&error))
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Proposal {
     /// What it would change, as a unified diff, where that can be found out without doing more
     /// than changing files.
     pub diff: Option<Vec<u8>>,
+    /// The digest of that change ([`Preview::digest`](cofferdam_workspace::Preview::digest)): a diff
+    /// does not show all of it.
+    pub change: Option<[u8; 32]>,
     /// The workspace when the user is asked, where there is no diff: what the call does may depend
     /// on anything in it.
     pub tree: Option<Fingerprint>,
@@ -27,9 +30,13 @@ pub struct Proposal {
 impl Proposal {
     /// A digest of what was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, tree: _ } = self;
+        let Self { tool, args, diff, change, tree: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
-        shown.extend(diff.iter().flatten());
+        // How a change is shown depends on the time that there is.
+        match change {
+            Some(change) => shown.extend(change),
+            None => shown.extend(diff.iter().flatten()),
+        }
         Digest::of(&shown).hex()
     }
 }

@@ -135,7 +135,7 @@ impl Host {
         let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
         let performed = self.as_approved(&approved, asks_agents, run).await?;
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
-        let transaction = match approved.diff {
+        let transaction = match approved.change {
             Some(shown) => Self::as_shown(transaction, shown).await?,
             None => transaction,
         };

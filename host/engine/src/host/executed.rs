@@ -11,7 +11,7 @@ use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_core::policy::Executed;
 use cofferdam_text::neutralise;
-use cofferdam_workspace::{ExecutedFile, Transaction};
+use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
 /// How many files an answer names at most.
 const NAMED: usize = 20;
@@ -52,14 +52,16 @@ impl Host {
         // Otherwise the user has approved the call already.
         let Some(call) = asks else { return Ok((transaction, Duration::ZERO)) };
         let Some(approver) = &run.options.approver else { return Err(not_written(mode, written)) };
-        let shown = blocking(move || transaction.diff().map(|diff| (diff, transaction))).await;
-        let (diff, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
+        let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
+        let (Preview { diff, digest }, transaction) =
+            shown.map_err(|error| dispatch::not_committed(&error))?;
         // What stands before a diff's first header is a remark.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
         let (tool, args) = (call.call().tool().qualified_name(), call.call().args().clone());
-        let proposal = Proposal { tool, args, diff: Some(remarks), tree: None };
+        let proposal =
+            Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
         let asked = Instant::now();
         tokio::select! {
             approved = approver.approve(&proposal) => drop(approved?),

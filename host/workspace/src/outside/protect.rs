@@ -36,13 +36,13 @@ impl Workspace {
         while let Some(directory) = waiting.pop() {
             let entries = tree.list(&directory)?;
             let is_repository = tree.has_repository(&directory, &entries);
-            if is_repository
-                && !directory.is_empty()
-                && !has_working_trees(tree, &directory, &entries)
-            {
+            let trees =
+                if is_repository { working_trees(tree, &directory, &entries) } else { Vec::new() };
+            if is_repository && !directory.is_empty() && trees.is_empty() {
                 found.git.push(directory);
                 continue;
             }
+            let holds_tree = |place: &str| trees.iter().any(|tree| is_within(tree, place));
             for Listed { name, kind, .. } in &entries {
                 // What is no text can't be named to the sandbox, and nothing in it is kept.
                 let Some(name) = name.to_str() else { continue };
@@ -53,7 +53,7 @@ impl Workspace {
                     found.git.push(place);
                 } else if is_own(name) {
                     found.own.extend((place != OWN).then_some(place));
-                } else if is_repository && !(is_directory && is_working_tree(tree, &place)) {
+                } else if is_repository && !(is_directory && holds_tree(&place)) {
                     found.git.push(place);
                 } else if is_directory {
                     waiting.push(place);
@@ -70,15 +70,23 @@ impl Workspace {
     }
 }
 
-/// Whether working trees lie in a repository: nothing of theirs is the repository's.
-fn has_working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> bool {
-    let directories = entries.iter().filter(|entry| entry.kind == FileType::Directory);
-    let mut names = directories.filter_map(|entry| entry.name.to_str());
-    names.any(|name| is_working_tree(tree, &join(directory, name)))
+/// The working trees that lie in a repository, and so hold nothing of the repository's: those that
+/// it lists, at any depth, and those beside its own files.
+fn working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> Vec<String> {
+    let names = entries.iter().filter_map(|entry| entry.name.to_str());
+    let beside = names.map(|name| join(directory, name));
+    let listed = tree.linked_working_trees(directory).into_iter();
+    let is_tree = |place: &String| {
+        is_within(place, directory) && place != directory && tree.stat(&join(place, GIT)).is_ok()
+    };
+    beside.chain(listed).filter(is_tree).collect()
 }
 
-fn is_working_tree(tree: &Overlay, place: &str) -> bool {
-    tree.stat(&join(place, GIT)).is_ok()
+fn is_within(place: &str, directory: &str) -> bool {
+    directory.is_empty()
+        || place
+            .strip_prefix(directory)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]

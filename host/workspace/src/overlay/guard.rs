@@ -6,9 +6,10 @@
 //! places once more before they are committed: several changes, or what is written to a file that
 //! is open, can make a repository that none of them makes alone.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, OFlags};
@@ -18,13 +19,13 @@ use super::super::disk::{self, Listed, Spot};
 use super::super::path::{MAX_PATH, join, link_target};
 use super::{Entry, Found, Overlay, Savepoint};
 use cofferdam_core::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
-use cofferdam_core::policy::{executed_by, protected};
+use cofferdam_core::policy::{executed_by, folded, is_own, protected};
 
 /// The largest file of git's configuration that is looked at, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
 
 /// How many files of one repository's configuration are looked at.
-const MAX_CONFIGS: usize = 32;
+const MAX_CONFIGS: usize = 64;
 
 /// How many words of its commands are looked at.
 const MAX_COMMANDS: usize = 1000;
@@ -63,6 +64,34 @@ struct Control {
     hooks: BTreeSet<String>,
     /// Words of commands in its configuration, as places.
     commands: BTreeSet<String>,
+    /// There is more configuration than is looked at, so any file may be a part of it.
+    is_partial: bool,
+}
+
+/// How git runs a file.
+enum Run {
+    Hook,
+    Command,
+}
+
+impl Control {
+    /// How git runs a file of the tree, if it does.
+    fn runs(&self, place: &str) -> Option<Run> {
+        let (place, parent) = (folded(place), folded(disk::split(place).0));
+        let is_hook = |hook: &String| {
+            let hook = folded(hook);
+            hook == place || !parent.is_empty() && hook == parent
+        };
+        if self.hooks.iter().any(is_hook) {
+            return Some(Run::Hook);
+        }
+        self.commands.iter().any(|command| folded(command) == place).then_some(Run::Command)
+    }
+
+    /// Whether a place is, or is in, something that is configuration or on the way to some.
+    fn configures(&self, place: &str) -> bool {
+        self.configs.iter().any(|config| is_within(&folded(place), &folded(config)))
+    }
 }
 
 impl Guard {
@@ -121,9 +150,35 @@ impl Overlay {
         if let Some((directory, name)) = made.next() {
             return Some((join(directory, name), repository(directory, "would be")));
         }
-        let mut held =
-            places.filter_map(|place| Some((place.to_owned(), self.held(place, "would be")?)));
-        held.next()
+        let mut held = places
+            .clone()
+            .filter_map(|place| Some((place.to_owned(), self.held(place, "would be")?)));
+        held.next().or_else(|| self.included_elsewhere(places))
+    }
+
+    /// The first of the places that belong to a repository elsewhere in the tree, and why it may
+    /// not be changed. Only what could be configuration or a hook is looked for, since that takes a
+    /// walk through the whole tree.
+    fn included_elsewhere<'a>(
+        &self,
+        places: impl Iterator<Item = &'a str>,
+    ) -> Option<(String, String)> {
+        let mut suspects = places.filter(|place| self.may_be_control(place)).peekable();
+        suspects.peek()?;
+        let all = self.named_anywhere();
+        let why = |place: &str| {
+            let leads_to = |config: &String| is_within(&folded(config), &folded(place));
+            if all.configures(place) || all.configs.iter().any(leads_to) {
+                return Some("part of the configuration of a git repository");
+            }
+            if all.roots.iter().any(|root| is_within(place, root)) {
+                return Some("git's control files, to which a .git elsewhere leads");
+            }
+            all.is_partial.then_some(
+                "perhaps git's configuration: a repository includes more of that than is looked at",
+            )
+        };
+        suspects.find_map(|place| Some((place.to_owned(), why(place)?.to_owned())))
     }
 
     /// Why a place is one that is protected already.
@@ -140,13 +195,15 @@ impl Overlay {
             }
             let Some(control) = &known.control else { continue };
             has_git = true;
-            if control.roots.iter().any(|root| is_within(place, root)) {
+            // A working tree may lie in its own repository.
+            let holds = |root: &&String| is_within(place, root) && !is_within(directory, root);
+            if control.roots.iter().find(holds).is_some() {
                 return Some(format!(
                     "git's control files, to which {} leads",
                     join(directory, GIT)
                 ));
             }
-            if control.configs.iter().any(|config| is_within(place, config)) {
+            if control.configures(place) {
                 return Some(format!("part of git's configuration in {}", join(directory, GIT)));
             }
         }
@@ -175,8 +232,21 @@ impl Overlay {
         };
         let entries = self.entries();
         let written = entries.iter().filter(|(place, entry)| is_new(place, entry));
+        let anywhere = OnceCell::new();
+        let run_elsewhere = |place: &str| {
+            let named = || anywhere.get_or_init(|| self.named_anywhere());
+            let control = self.may_be_executed(place).then(named)?;
+            Some(match control.runs(place)? {
+                Run::Hook => "git runs as a hook (of a repository in another directory)".to_owned(),
+                Run::Command => {
+                    "git runs (by the configuration of a repository in another directory)"
+                        .to_owned()
+                }
+            })
+        };
         let found = written.filter_map(|(place, _)| {
-            let by = executed_by(place).map(str::to_owned).or_else(|| self.run_by_git(place))?;
+            let by = executed_by(place).map(str::to_owned);
+            let by = by.or_else(|| self.run_by_git(place)).or_else(|| run_elsewhere(place))?;
             Some(ExecutedFile { path: place.clone(), by })
         });
         found.collect()
@@ -186,17 +256,11 @@ impl Overlay {
     fn run_by_git(&self, place: &str) -> Option<String> {
         above(place).find_map(|directory| {
             let known = self.guard.known(self, directory);
-            let control = known.control.as_ref()?;
-            let parent = disk::split(place).0;
-            let is_hook = control.hooks.contains(place)
-                || !parent.is_empty() && control.hooks.contains(parent);
             let git = join(directory, GIT);
-            if is_hook {
-                Some(format!("git runs as a hook (by {git})"))
-            } else {
-                let is_named = control.commands.contains(place);
-                is_named.then(|| format!("git runs (by the configuration in {git})"))
-            }
+            Some(match known.control.as_ref()?.runs(place)? {
+                Run::Hook => format!("git runs as a hook (by {git})"),
+                Run::Command => format!("git runs (by the configuration in {git})"),
+            })
         })
     }
 
@@ -209,6 +273,20 @@ impl Overlay {
         places.extend(control.configs);
         places.retain(|place| self.stat(place).is_ok());
         places
+    }
+
+    /// The working trees in this tree that a repository lists (`worktrees/*/gitdir`).
+    pub(crate) fn linked_working_trees(&self, repository: &str) -> Vec<String> {
+        let list = join(repository, "worktrees");
+        let entries = self.list(&list).unwrap_or_default();
+        let names = entries.iter().filter_map(|entry| entry.name.to_str());
+        let trees = names.filter_map(|name| {
+            let directory = join(&list, name);
+            let git = self.text(&join(&directory, "gitdir"), MAX_PATH as u64)?;
+            let git = self.named(&directory, &git).pop()?;
+            Some(disk::split(&git).0.to_owned())
+        });
+        trees.collect()
     }
 
     /// Whether git takes a directory, in which this is, for a repository.
@@ -288,75 +366,174 @@ impl Overlay {
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// The place that a path means which one of git's files names. None for one elsewhere.
-    fn named(&self, directory: &str, path: &str) -> Option<String> {
-        let (directory, path) = match path.strip_prefix('/') {
-            None => (directory, path.to_owned()),
-            Some(_) => {
-                let inside = std::path::Path::new(path).strip_prefix(&self.guard.top).ok()?;
-                ("", inside.to_str()?.to_owned())
+    /// The places that a path stands for which one of git's files names: each link on the way, the
+    /// path as it is written and, last, what it leads to. Empty for a path outside of the tree.
+    fn named(&self, directory: &str, path: &str) -> Vec<String> {
+        let path = path.trim();
+        let paths = if path.starts_with('/') {
+            self.inside(path).into_iter().collect()
+        } else if let Some(path) = path.strip_prefix('~') {
+            self.below_home(path)
+        } else {
+            return self.on_the_way(directory, path);
+        };
+        paths.iter().flat_map(|path| self.on_the_way("", path)).collect()
+    }
+
+    /// What [`named`](Self::named) returns for a relative path.
+    fn on_the_way(&self, directory: &str, path: &str) -> Vec<String> {
+        let written = link_target(&join(directory, GIT), path).ok();
+        let mut places = Vec::new();
+        let end = self.resolve_noting(directory, path, true, |link| places.push(link.to_owned()));
+        places.extend(written);
+        places.extend(end.ok().filter(|end| places.last() != Some(end)));
+        places
+    }
+
+    /// An absolute path, relative to the tree: by whatever name the tree is called, or a link
+    /// elsewhere leads into it.
+    #[expect(clippy::disallowed_methods, reason = "git's files name places by absolute paths")]
+    fn inside(&self, path: &str) -> Option<String> {
+        let (top, path) = (&self.guard.top, Path::new(path));
+        let real = |path: &Path| path.canonicalize().ok();
+        let by_name =
+            path.ancestors().find(|above| *above == top || real(above).as_ref() == Some(top));
+        let inside = match by_name {
+            Some(above) => path.strip_prefix(above).ok()?.to_owned(),
+            None => {
+                let (above, real) =
+                    path.ancestors().find_map(|above| Some((above, real(above)?)))?;
+                let real = real.join(path.strip_prefix(above).ok()?);
+                real.strip_prefix(top).ok()?.to_owned()
             }
         };
-        let place = link_target(&join(directory, GIT), path.trim()).ok()?;
-        if place.is_empty() {
-            return Some(place);
-        }
-        Some(self.resolve("", &place, true).unwrap_or(place))
+        Some(inside.to_str()?.to_owned())
+    }
+
+    /// What `~` and this may be, relative to the tree. The home that git takes is the user's; here
+    /// each directory above the tree may be it, and the tree itself.
+    fn below_home(&self, path: &str) -> Vec<String> {
+        // `~user/` is another home.
+        let Some((_, path)) = path.split_once('/') else { return Vec::new() };
+        let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+        let ends = |count: &usize| self.guard.top.ends_with(names[..*count].join("/"));
+        (0..names.len()).filter(ends).map(|count| names[count..].join("/")).collect()
     }
 
     /// What the `.git` of a directory leads to, if there is one.
     fn control(&self, directory: &str, kind: FileType) -> Option<Control> {
         let git = join(directory, GIT);
-        let repository = match kind {
-            FileType::Directory => Some(git.clone()),
-            FileType::Symlink => self.resolve("", &git, true).ok(),
-            _ => self
-                .text(&git, MAX_PATH as u64)
-                .and_then(|text| self.named(directory, text.strip_prefix(LEADS_TO)?.trim())),
-        };
-        // It leads out of the workspace: nothing here can be changed by a call.
-        let Some(repository) = repository else { return Some(Control::default()) };
-        let shared = self.text(&join(&repository, "commondir"), MAX_PATH as u64);
-        let shared = shared.and_then(|path| self.named(&repository, path.trim()));
         let mut control = Control::default();
-        for root in [Some(&repository), shared.as_ref()].into_iter().flatten() {
-            for name in ["config", "config.worktree"] {
-                self.add_config(directory, &join(root, name), &mut control);
+        let mut repository = match kind {
+            FileType::Directory => vec![git.clone()],
+            FileType::Symlink => self.on_the_way(directory, GIT),
+            _ => {
+                let text = self.text(&git, MAX_PATH as u64);
+                let path = text.as_deref().and_then(|text| text.strip_prefix(LEADS_TO));
+                path.map(|path| self.named(directory, path)).unwrap_or_default()
             }
-            self.add_hooks(&join(root, "hooks"), &mut control);
-            if !root.is_empty() && *root != git {
-                control.roots.push(root.clone());
-            }
+        };
+        // Where it leads out of the workspace, nothing here can be changed by a call.
+        if let Some(end) = repository.pop() {
+            control.configs.append(&mut repository);
+            self.add_repository(directory, end, &mut control);
         }
+        control.roots.retain(|root| !root.is_empty() && *root != git);
         control.configs.retain(|config| !is_within(config, &git));
         Some(control)
+    }
+
+    /// Adds a repository whose working tree is `top`, and the one that it shares with others.
+    fn add_repository(&self, top: &str, repository: String, control: &mut Control) {
+        let shared = self.text(&join(&repository, "commondir"), MAX_PATH as u64);
+        let mut shared = shared.map(|path| self.named(&repository, &path)).unwrap_or_default();
+        let roots = [Some(repository), shared.pop()];
+        control.configs.append(&mut shared);
+        for root in roots.into_iter().flatten() {
+            for name in ["config", "config.worktree"] {
+                self.add_config(top, &join(&root, name), control);
+            }
+            self.add_hooks(&join(&root, "hooks"), control);
+            control.roots.push(root);
+        }
+    }
+
+    /// What all repositories of the tree name, wherever they lie. This lists the whole tree.
+    fn named_anywhere(&self) -> Control {
+        let mut all = Control::default();
+        let mut add = |top: &str, mut control: Control| {
+            // What is in a repository around its own working tree is found by its content.
+            all.roots.extend(control.roots.into_iter().filter(|root| !is_within(top, root)));
+            all.is_partial |= control.is_partial;
+            all.configs.append(&mut control.configs);
+            all.hooks.append(&mut control.hooks);
+            all.commands.append(&mut control.commands);
+        };
+        let mut waiting = vec![String::new()];
+        while let Some(directory) = waiting.pop() {
+            // One that can't be listed holds nothing that git could read.
+            let Ok(entries) = self.list(&directory) else { continue };
+            if self.has_repository(&directory, &entries) {
+                let mut control = Control::default();
+                self.add_repository(&directory, directory.clone(), &mut control);
+                add(&directory, control);
+            }
+            for Listed { name, kind, .. } in &entries {
+                let Some(name) = name.to_str() else { continue };
+                if name == GIT {
+                    add(&directory, self.control(&directory, *kind).unwrap_or_default());
+                } else if *kind == FileType::Directory && !is_own(name) {
+                    waiting.push(join(&directory, name));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether what is staged at a place could be git's configuration or a hook, or lead to some.
+    fn may_be_control(&self, place: &str) -> bool {
+        match self.find(place) {
+            Ok(Found::Staged(_, FileType::Symlink)) => true,
+            Ok(Found::Staged(_, FileType::RegularFile)) => {
+                let beginning = self.content(place, git::CONFIGURATION_HEAD_BYTES as u64);
+                beginning.is_ok_and(|beginning| git::may_be_configuration(&beginning))
+                    || self.may_be_executed(place)
+            }
+            _ => false,
+        }
+    }
+
+    fn may_be_executed(&self, place: &str) -> bool {
+        self.stat(place).is_ok_and(|stat| stat.st_mode & 0o111 != 0)
     }
 
     /// Adds what a file of configuration names, and what those name that it includes.
     fn add_config(&self, top: &str, config: &str, control: &mut Control) {
         let mut waiting = vec![config.to_owned()];
         while let Some(config) = waiting.pop() {
-            if control.configs.len() >= MAX_CONFIGS || control.configs.contains(&config) {
+            if control.configs.contains(&config) {
                 continue;
             }
-            // Only one that is no plain file, or is not there, may be a link.
-            let (real, text) = match self.text(&config, MAX_CONFIG) {
-                Some(text) => (config.clone(), Some(text)),
-                None => {
-                    let real = self.resolve("", &config, true).unwrap_or_else(|_| config.clone());
-                    let text = self.text(&real, MAX_CONFIG);
-                    control.configs.push(config);
-                    (real, text)
-                }
-            };
-            control.configs.push(real.clone());
-            let named = text.map(|text| git::named_by(&text)).unwrap_or_default();
+            if control.configs.len() >= MAX_CONFIGS {
+                control.is_partial = true;
+                return;
+            }
+            let mut places = self.on_the_way("", &config);
+            let real = places.last().cloned().unwrap_or(config);
+            control.configs.append(&mut places);
+            let text = self.text(&real, MAX_CONFIG).unwrap_or_default();
+            control.is_partial |= text.len() as u64 >= MAX_CONFIG;
+            let named = git::named_by(&text);
             let above = disk::split(&real).0;
-            waiting.extend(named.includes.iter().filter_map(|path| self.named(above, path)));
-            control.hooks.extend(named.hooks.iter().filter_map(|path| self.named(top, path)));
+            for path in &named.includes {
+                let mut places = self.named(above, path);
+                waiting.extend(places.pop());
+                control.configs.append(&mut places);
+            }
+            control.hooks.extend(named.hooks.iter().flat_map(|path| self.named(top, path)));
             let left = MAX_COMMANDS.saturating_sub(control.commands.len());
             let words = named.words.iter().take(left);
-            control.commands.extend(words.filter_map(|path| self.named(top, path)));
+            control.commands.extend(words.flat_map(|path| self.named(top, path)));
         }
     }
 

@@ -18,6 +18,18 @@ impl Overlay {
     /// # Errors
     /// Missing parents, links that leave the tree, malformed paths.
     pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<String> {
+        self.resolve_noting(base, path, follow, |_| {})
+    }
+
+    /// As [`resolve`](Self::resolve); `note` is called with the place of each link on the way, also
+    /// where resolving fails later.
+    pub(super) fn resolve_noting(
+        &self,
+        base: &str,
+        path: &str,
+        follow: bool,
+        mut note: impl FnMut(&str),
+    ) -> io::Result<String> {
         path::check(path)?;
         let mut place: Vec<String> =
             base.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -39,6 +51,7 @@ impl Overlay {
                     let looks = !is_last || follow || !rest.is_empty();
                     match if looks { self.kind(&here)? } else { None } {
                         Some(FileType::Symlink) => {
+                            note(&here);
                             links += 1;
                             if links > MAX_LINKS {
                                 return Err(Errno::LOOP.into());
