@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::extent::{Extent, place};
+use super::extent::Extent;
 use super::invariant::Invariant;
 use super::work_order::{Lint, NAME, Step};
 use super::{Blocked, Command, EDIT_TOOLS, VERIFICATION_TOOL, Verification, problem};
@@ -199,6 +199,14 @@ fn unknown_tool(at: &str, name: &str, allowed: &[&str], blocked: &mut Blocked) {
     let mut problem = problem(format!("{at}/tool"), expected, format!("'{name}'"));
     problem.did_you_mean = nearest(name, allowed.iter().copied());
     blocked.add(format!("unknown tool: {name}"), problem);
+}
+
+/// A path by its names alone: without `.`, doubled slashes and a slash at the end. `None` for one
+/// that is absolute or has a `..`, which only looking could follow.
+pub(super) fn place(path: &str) -> Option<String> {
+    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    let is_outside = path.starts_with('/') || names.contains(&"..");
+    (!is_outside).then(|| names.join("/"))
 }
 
 /// Where a text has more than one sentence: the second one. A sentence ends with a line, or with

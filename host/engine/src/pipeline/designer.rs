@@ -102,7 +102,7 @@ impl DesignerOutput {
 /// What differs between the files that are said to be touched and those that are.
 fn touched_files(said: &[String], edits: &Edits) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let named: Vec<Option<String>> = said.iter().map(|path| super::extent::place(path)).collect();
+    let named: Vec<Option<String>> = said.iter().map(|path| super::check::place(path)).collect();
     for (index, (path, place)) in said.iter().zip(&named).enumerate() {
         if !place.as_ref().is_some_and(|place| edits.touched.contains(place)) {
             problems.push(problem(

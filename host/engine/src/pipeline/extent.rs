@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::check::place;
 use super::work_order::Lint;
 
 /// What `lint_backend` lints where it is given no path. Source: S0, "lint_backend".
@@ -39,14 +40,6 @@ impl fmt::Display for Extent {
         let path = if self.path.is_empty() { "." } else { &self.path };
         write!(f, "path '{path}' with check_all {}", self.check_all)
     }
-}
-
-/// A path by its names alone: without `.`, doubled slashes and a slash at the end. `None` for one
-/// that is absolute or has a `..`, which only looking could follow.
-pub(super) fn place(path: &str) -> Option<String> {
-    let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-    let is_outside = path.starts_with('/') || names.contains(&"..");
-    (!is_outside).then(|| names.join("/"))
 }
 
 #[cfg(test)]
