@@ -357,7 +357,7 @@ impl Campaign {
                 let options = if kind == "honest" { &RunOptions::default() } else { &options };
                 match timers.block_on(host.call(&tool, "{}", options)) {
                     Err(_) => count(format!("{kind}: call not taken")),
-                    Ok(single) => match single.answer.outcome {
+                    Ok((answer, _)) => match answer.outcome {
                         Outcome::Executed(_) => count(format!("{kind}: executed")),
                         Outcome::Failed(failure) => {
                             assert!(!failure.message.contains("host failed"), "{failure:?}");

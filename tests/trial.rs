@@ -141,7 +141,7 @@ impl Trial {
     ) -> Result<Outcome, Refusal> {
         let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
         let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), &options));
-        answer.map(|single| single.answer.outcome)
+        answer.map(|(answer, _)| answer.outcome)
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {

@@ -152,9 +152,9 @@ impl CliError {
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Registry(RegistryError::Changed { .. } | RegistryError::Lie { .. }) => {
-                Self::Denied(error.to_string())
-            }
+            OpenError::Registry(
+                RegistryError::Changed { .. } | RegistryError::LockMismatch { .. },
+            ) => Self::Denied(error.to_string()),
             OpenError::Workspace(_)
             | OpenError::Policy(_)
             | OpenError::Registry(_)
@@ -183,7 +183,7 @@ impl From<InstallError> for CliError {
             | InstallError::OtherDigest { .. }
             | InstallError::NoSignature { .. }
             | InstallError::Signature { .. }
-            | InstallError::Concern { .. }
+            | InstallError::TrustChange { .. }
             | InstallError::Fetch(FetchError::Digest { .. })
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 Self::Denied(words)

@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::slot::Slot;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use cofferdam_workspace::Fingerprint;
 
 /// What the question is called in a result that needs input.
@@ -258,7 +258,7 @@ fn message(proposal: &Proposal) -> String {
         0 => String::new(),
         rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
     };
-    format!("May {tool} be called? {what}:\n\n{}{rest}", neutralise(shown))
+    format!("May {tool} be called? {what}:\n\n{}{rest}", escape_control(shown))
 }
 
 #[cfg(test)]

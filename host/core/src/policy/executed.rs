@@ -1,14 +1,14 @@
-//! Files of a tree that programs of the person execute by their names alone: when a directory is
-//! entered or opened, on a commit, or whenever the program is started there. What building or
-//! testing a project runs is not meant: running that is what a person asks for.
-//! `docs/executed-files.md` says what is left out, and why.
+//! Files that other programs of the user execute because of their names alone: when a directory is
+//! entered or opened, on a commit, or when the program is started there. Files that building or
+//! testing a project executes are not included, since the user runs those. `docs/executed-files.md`
+//! lists what is left out, and why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scope::folded;
 
-/// What becomes of a call that writes a file which other programs execute by its name.
+/// What happens to a call that writes a file which other programs execute by its name.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -17,14 +17,14 @@ pub enum Executed {
     /// It is written, and named in the answer and the journal.
     #[default]
     Named,
-    /// A person is asked first, with what the call changes.
+    /// The user is asked first, with the changes of the call.
     Ask,
     /// The call is denied.
     Refused,
 }
 
-/// Names, and which program executes what has them and when. The end of a path, name by name; a
-/// slash at the end: everything in that directory; `*`: anything at that end of a name.
+/// Path suffixes, and which program executes matching files and when. Suffixes match whole names; a
+/// slash at the end means everything in that directory; `*` matches anything within a name.
 const FILES: &[(&str, &str)] = &[
     (".envrc", "direnv runs when the directory is entered"),
     (".autoenv.zsh", "zsh-autoenv runs when the directory is entered"),
@@ -131,10 +131,11 @@ const LEFTHOOK: &str = "lefthook runs on a commit and the like";
 const AGENT: &str = "agents and editors read commands from that they start";
 const SHELL: &str = "a shell runs when it is started, in a home directory";
 
-/// Which program executes a file of this place, and when; a clause that goes on after "which".
+/// Which program executes a file at this path, and when; a clause that follows "which".
 pub fn executed_by(place: &str) -> Option<&'static str> {
     let could = |name: &str| {
-        name.starts_with(|c: char| c == '.' || !c.is_ascii()) || ENDS.iter().any(|end| end(name))
+        name.starts_with(|c: char| c == '.' || !c.is_ascii())
+            || QUICK_CHECKS.iter().any(|end| end(name))
     };
     if !place.split('/').any(could) {
         return None;
@@ -144,8 +145,8 @@ pub fn executed_by(place: &str) -> Option<&'static str> {
     FILES.iter().find(is_it).map(|(_, what)| *what)
 }
 
-/// Quick looks at names that don't begin with a dot.
-const ENDS: [fn(&str) -> bool; 5] = [
+/// Cheap checks for names that don't begin with a dot.
+const QUICK_CHECKS: [fn(&str) -> bool; 5] = [
     |name| ends(name, ".code-workspace") || ends(name, ".sublime-project"),
     |name| begins(name, "rust-toolchain") || begins(name, "bazel"),
     |name| begins(name, "lefthook") || begins(name, "lint-staged.config"),
@@ -174,7 +175,7 @@ fn fits(pattern: &str, names: &[String]) -> bool {
         })
     };
     if pattern.ends_with('/') {
-        // What is itself of that name may be a link to such a directory.
+        // An entry with that name itself may be a link to such a directory.
         names.windows(parts.len()).any(same)
     } else {
         names.len() >= parts.len() && same(&names[names.len() - parts.len()..])
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// The page for people lists what is listed here.
+    /// The documentation lists the same names.
     #[test]
     fn every_name_is_documented() {
         let page = include_str!("../../../../docs/executed-files.md");

@@ -20,6 +20,7 @@ mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::name::RoleName;
 use pattern::Pattern;
 
 pub use agents::{
@@ -45,7 +46,7 @@ pub use settings::{
 #[derive(Debug, Clone)]
 pub struct Policy {
     grants: BTreeMap<String, GrantSettings>,
-    roles: BTreeMap<String, Role>,
+    roles: BTreeMap<RoleName, Role>,
     limits: Limits,
     retention: Retention,
     choices: Choices,
@@ -123,7 +124,7 @@ impl Policy {
         if let Some(agent) = policy.agents().find(roles) {
             return Err(PolicyError {
                 place: format!("agents.{}.role", agent.name()),
-                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
+                message: format!("there is no role '{}'", agent.role().map_or("", |role| role)),
             });
         }
         Ok(policy)
@@ -152,12 +153,12 @@ impl Policy {
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
             for (name, settings) in &layer.roles {
-                policy.roles.insert(name.clone(), Role::new(name, settings)?);
+                policy.roles.insert(name.as_str().into(), Role::new(name, settings)?);
             }
             for text in &layer.ask {
                 policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
                     place: "ask".to_owned(),
-                    message: Pattern::complaint(text),
+                    message: Pattern::invalid_message(text),
                 })?);
             }
             policy.executed = policy.executed.max(layer.executed);
@@ -175,7 +176,7 @@ impl Policy {
     /// The same policy with one more role, which replaces one of its name.
     #[must_use]
     pub fn with_role(mut self, role: Role) -> Self {
-        self.roles.insert(role.name().to_owned(), role);
+        self.roles.insert(role.name().clone(), role);
         self
     }
 

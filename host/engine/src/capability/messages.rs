@@ -10,7 +10,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::call::Observer;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
 /// How much a plugin may write to a stream at once, in bytes.
 const WRITE_PERMIT: usize = 64 << 10;
@@ -85,7 +85,7 @@ impl Messages {
         }
         let kept = shorten(text, state.left);
         state.left = state.left.saturating_sub(text.len());
-        let mut text = neutralise(&kept);
+        let mut text = escape_control(&kept);
         if level == Level::WARN {
             state.last.push_str(&text);
             state.last.push('\n');

@@ -33,7 +33,7 @@ impl Host {
             return Ok(Approved::default());
         }
         let options = active.run.options;
-        let tool = call.call().tool().qualified_name();
+        let tool = call.call().tool().qualified_name().to_string();
         let Some(approver) = &options.approver else {
             let message = format!(
                 "each call of '{tool}' needs the yes of a person (`ask` in the settings), and \

@@ -10,7 +10,7 @@ use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_core::policy::Executed;
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
 /// How many files an answer names at most.
@@ -18,7 +18,7 @@ const NAMED: usize = 20;
 
 /// The lines about the files in the answer and the journal.
 pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
-    let line = |file: &ExecutedFile| neutralise(&format!("wrote {file}"));
+    let line = |file: &ExecutedFile| escape_control(&format!("wrote {file}"));
     let mut lines: Vec<String> = written.iter().take(NAMED).map(line).collect();
     if written.len() > lines.len() {
         let more = written.len() - lines.len();
@@ -59,7 +59,7 @@ impl Host {
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
-        let (tool, args) = (call.call().tool().qualified_name(), call.call().args().clone());
+        let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
         let proposal =
             Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
         let asked = Instant::now();
@@ -74,7 +74,7 @@ impl Host {
 /// The failure of a call whose changes are discarded since it has written such files.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
     let files: Vec<String> = written.iter().take(NAMED).map(ExecutedFile::to_string).collect();
-    let files = neutralise(&files.join("; "));
+    let files = escape_control(&files.join("; "));
     if mode == Executed::Refused {
         let message = format!(
             "nothing was changed: other programs execute what it writes by its name, which \

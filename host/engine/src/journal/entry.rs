@@ -13,7 +13,7 @@ use crate::call::Used;
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::executed_by;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 use cofferdam_workspace::{KeptOutput, Manifest, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
@@ -237,7 +237,7 @@ impl CommitRecord {
         };
         let executed = |(path, change): &(&str, &str)| {
             let by = executed_by(path).filter(|_| *change != "removed")?;
-            Some(neutralise(&format!("wrote {path}, which {by}")))
+            Some(escape_control(&format!("wrote {path}, which {by}")))
         };
         let conflicts = first(manifest.conflicts.iter().cloned());
         Self {
@@ -402,7 +402,7 @@ impl Record {
 
 /// What S4's format has of a call's arguments: the name and the id of the library that it is about.
 pub fn library(args: &Value) -> (Option<String>, Option<String>) {
-    let text = |name| args.get(name)?.as_str().map(|text| neutralise(&shorten(text, MAX_NAME)));
+    let text = |name| args.get(name)?.as_str().map(|text| escape_control(&shorten(text, MAX_NAME)));
     (text("libraryName"), text("libraryId"))
 }
 

@@ -18,7 +18,7 @@ use super::super::ExecutedFile;
 use super::super::disk::{self, Listed, Spot};
 use super::super::path::{MAX_PATH, join, link_target};
 use super::{Entry, Found, Overlay, Savepoint};
-use cofferdam_core::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
+use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
 use cofferdam_core::policy::{executed_by, folded, is_own, protected};
 
 /// The largest file of git's configuration that is looked at, in bytes.
@@ -336,9 +336,9 @@ impl Overlay {
             FileType::Symlink => {
                 self.read_link(place).map_or(true, |target| git::is_head_link(&target))
             }
-            FileType::RegularFile => {
-                self.content(place, HEAD_SIZE as u64).map_or(true, |content| git::is_head(&content))
-            }
+            FileType::RegularFile => self
+                .content(place, HEAD_BYTES as u64)
+                .map_or(true, |content| git::is_head(&content)),
             _ => false,
         }
     }
@@ -429,7 +429,7 @@ impl Overlay {
             FileType::Symlink => self.on_the_way(directory, GIT),
             _ => {
                 let text = self.text(&git, MAX_PATH as u64);
-                let path = text.as_deref().and_then(|text| text.strip_prefix(LEADS_TO));
+                let path = text.as_deref().and_then(|text| text.strip_prefix(GITFILE_PREFIX));
                 path.map(|path| self.named(directory, path)).unwrap_or_default()
             }
         };

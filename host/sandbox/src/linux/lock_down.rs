@@ -1,4 +1,4 @@
-//! How a worker gives up everything but computing.
+//! Confines a worker process to computing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,21 +15,21 @@ use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, Seccom
 use super::syscalls::{Argument, bits, is, masked, rule};
 use super::{confine, rules};
 
-/// Takes everything from this process but its three streams, its memory and its threads, of
-/// which it has one by now.
+/// Takes everything from this process except its three standard streams, its memory and its
+/// threads. It has one thread at this point.
 ///
-/// Where the kernel has no Landlock or no seccomp, the rest still holds.
+/// If the kernel has no Landlock or no seccomp, the other restrictions still apply.
 ///
 /// # Errors
-/// A limit that the system refuses.
-pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
+/// Returns an error if the system refuses a limit.
+pub(crate) fn lock_down(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     confine::forget_the_caller();
     let set = |resource, most: u64| {
         let known = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let most = Some(most.min(known));
         setrlimit(resource, Rlimit { current: most, maximum: most })
     };
-    // Not address space: allocators and thread stacks reserve more of it than they use.
+    // Not the address space: allocators and thread stacks reserve more of it than they use.
     set(Resource::Data, memory)?;
     set(Resource::Cpu, cpu_seconds)?;
     set(Resource::Fsize, 0)?;
@@ -49,7 +49,7 @@ pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Landlock without a single rule.
+/// Landlock without any rule.
 fn no_files() -> Result<(), landlock::RulesetError> {
     Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V9))?
@@ -60,8 +60,8 @@ fn no_files() -> Result<(), landlock::RulesetError> {
         .map(drop)
 }
 
-/// What a computation with threads uses. Everything else does not exist for it, so that the C
-/// library takes older calls in place of newer ones.
+/// The calls that a computation with threads needs. All other calls fail with ENOSYS, so that the C
+/// library falls back from newer calls to older ones.
 const ALLOWED: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -100,12 +100,12 @@ fn filter() -> Result<BpfProgram, BackendError> {
         allowed.insert(call, vec![rule(arguments)?]);
         Ok(())
     };
-    // Threads, and no processes.
+    // Threads, but no processes.
     if_fits(libc::SYS_clone, &[bits(0, (libc::CLONE_THREAD | libc::CLONE_VM) as u64)])?;
-    // Its own threads, which is how it aborts.
+    // Signals to its own threads, which is how it aborts.
     if_fits(libc::SYS_tgkill, &[is(0, getpid().as_raw_pid() as u64)])?;
     if_fits(libc::SYS_prctl, &[is(0, libc::PR_SET_NAME as u64)])?;
-    // No new code: what it makes, it does not run.
+    // No new executable memory.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         if_fits(call, &[masked(2, libc::PROT_EXEC as u64, 0)])?;
     }
