@@ -27,7 +27,7 @@ pub(super) use wasi::add_to_linker;
 pub(crate) struct FileState {
     workspace: Arc<Workspace>,
     tree: Arc<Overlay>,
-    /// `/tmp`, once somebody asked for directories.
+    /// `/tmp`, once the plugin has asked for directories.
     private: Option<Arc<Overlay>>,
     access: Files,
     sight: Scope,
@@ -35,7 +35,7 @@ pub(crate) struct FileState {
     quota: Arc<Quota>,
     open: HashMap<u32, Open>,
     latest: Option<Latest>,
-    /// Why the last operation was refused, if it was the host that refused it.
+    /// Why the host refused the last operation, if it did.
     refused: Option<Refused>,
 }
 
@@ -51,15 +51,32 @@ struct Open {
     object: (u64, u64),
 }
 
-/// What a call wants to do at a path.
+/// How a call accesses a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// See whether something is there; a directory above the scope will do.
+    /// Read the metadata; also of a directory above the scope.
     Look,
     Read,
     Change,
-    /// Make a directory, which may be one on the way to the scope.
+    /// Make a directory, which may be above the scope.
     Lead,
+}
+
+/// A path as a plugin writes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PathAt<'a> {
+    /// The place of the directory that the path is relative to.
+    base: &'a str,
+    path: &'a str,
+    /// Whether a link at the end of the path is followed.
+    follow: bool,
+}
+
+impl<'a> PathAt<'a> {
+    /// A path relative to the top of its tree.
+    pub(super) fn new(path: &'a str, follow: bool) -> Self {
+        Self { base: "", path, follow }
+    }
 }
 
 impl Access {
@@ -93,25 +110,25 @@ impl FileState {
         &self.workspace
     }
 
-    /// The workspace with what was changed so far.
+    /// The workspace with the changes so far.
     pub(super) fn tree(&self) -> &Arc<Overlay> {
         &self.tree
     }
 
-    /// What it may read.
+    /// The paths that it may read.
     pub(super) fn sight(&self) -> &Scope {
         &self.sight
     }
 
-    /// What counts what is written.
+    /// Counts what is written.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota
     }
 
-    /// Whether a program that the call runs may have changed what is at `place`.
+    /// Checks whether a program that the call runs may have changed `place`.
     ///
     /// # Errors
-    /// [`Refused`], saying why not.
+    /// [`Refused`], with the reason.
     pub(super) fn allow_change(&self, place: &str) -> io::Result<()> {
         self.allow(&self.tree, place, place, Access::Change)
     }
@@ -126,22 +143,21 @@ impl FileState {
         self.quota.exceeded()
     }
 
-    /// Does something at the place that `path`, beneath a directory of one of the call's trees,
-    /// stands for, if the call may go there.
+    /// Runs `act` at the place that a path in one of the call's trees stands for, if the call may
+    /// access it. Returns the place as well.
     ///
     /// # Errors
     /// [`Refused`], and those of `act`.
     pub(super) fn at<T>(
         &self,
         tree: &Overlay,
-        base: &str,
-        path: &str,
-        follow: bool,
+        at: PathAt<'_>,
         access: Access,
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> io::Result<(String, T)> {
-        // Most paths mean what their names say: whatever is done at a place fails where a link
-        // is on the way, and only then the links have to be looked at.
+        let PathAt { base, path, follow } = at;
+        // Most paths mean what their names say: an operation at a place fails if a link is on the
+        // way, and only then the links have to be resolved.
         if let Some(place) = by_names(base, path)?
             && self.allow(tree, path, &place, access).is_ok()
         {
@@ -156,7 +172,7 @@ impl FileState {
         Ok((place, done))
     }
 
-    /// Remembers why the host refused something, should the plugin want to know.
+    /// Remembers why the host refused an operation, in case the plugin asks.
     fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
         self.refused = done.as_ref().err().and_then(Refused::of).cloned();
         if done.as_ref().is_err_and(is_full) {
@@ -165,11 +181,11 @@ impl FileState {
         done
     }
 
-    /// Whether the call may go to `place`, which is what `path` stands for. Its own `/tmp` is
-    /// all its own.
+    /// Checks whether the call may access `place`, which `path` stands for. It may access all of
+    /// its own `/tmp`.
     ///
     /// # Errors
-    /// [`Refused`], saying why.
+    /// [`Refused`], with the reason.
     fn allow(&self, tree: &Overlay, path: &str, place: &str, access: Access) -> io::Result<()> {
         if !std::ptr::eq(tree, &*self.tree) {
             return Ok(());
@@ -207,7 +223,7 @@ impl FileState {
         }
     }
 
-    /// Whether a new link at `place` may point to `target`: not out of the workspace or the
+    /// Checks whether a new link at `place` may point to `target`: not out of the workspace or the
     /// scope, and not to what is protected. Its names are taken as they are: what is opened
     /// through the link later is decided on then.
     fn allow_target(&self, tree: &Overlay, place: &str, target: &str) -> io::Result<()> {

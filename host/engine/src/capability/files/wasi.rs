@@ -22,7 +22,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 
 use super::listing::{Listing, descriptor_type};
 use super::writer::{Counted, count_write};
-use super::{Access, FileState, Open};
+use super::{Access, FileState, Open, PathAt};
 use crate::capability::state::CallState;
 use cofferdam_core::policy::{Files, is_own};
 use cofferdam_workspace::path::{Ending, ending};
@@ -69,13 +69,12 @@ impl<'a> FilesView<'a> {
     fn at<T>(
         &mut self,
         fd: &Resource<Descriptor>,
-        path: &str,
-        follow: bool,
+        at: PathAt<'_>,
         access: Access,
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> FsResult<(String, T)> {
         let (tree, base) = self.directory(fd)?;
-        let done = self.state.at(&tree, &base, path, follow, access, act);
+        let done = self.state.at(&tree, PathAt { base: &base, ..at }, access, act);
         self.noted(done)
     }
 
@@ -88,7 +87,7 @@ impl<'a> FilesView<'a> {
     ) -> FsResult<Stat> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
         let look = |tree: &Overlay, place: &str| tree.look(place, follow);
-        Ok(self.at(fd, path, follow, Access::Look, look)?.1)
+        Ok(self.at(fd, PathAt::new(path, follow), Access::Look, look)?.1)
     }
 
     fn noted<T>(&mut self, done: io::Result<T>) -> FsResult<T> {
@@ -124,18 +123,15 @@ impl<'a> FilesView<'a> {
 
     fn push_file(
         &mut self,
-        tree: Arc<Overlay>,
-        place: String,
-        (file, stat): (std::fs::File, Stat),
+        file: std::fs::File,
         flags: types::DescriptorFlags,
-        perms: FsPerms,
+        open: Open,
     ) -> FsResult<Resource<Descriptor>> {
+        let perms = if open.is_writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let mut mode = OpenMode::empty();
         mode.set(OpenMode::READ, flags.contains(types::DescriptorFlags::READ));
         mode.set(OpenMode::WRITE, flags.contains(types::DescriptorFlags::WRITE));
-        let is_writable = perms == FsPerms::ReadWrite;
         let fd = self.wasi.table.push(Descriptor::File(File::new(file, perms, mode, true)))?;
-        let open = Open { tree, place, is_directory: false, is_writable, object: object(&stat) };
         self.state.open.insert(fd.rep(), open);
         Ok(fd)
     }
@@ -363,7 +359,8 @@ impl types::HostDescriptor for FilesView<'_> {
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let (tree, _) = self.directory(&fd)?;
-        let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
+        let (place, mut entries) =
+            self.at(&fd, PathAt::new(".", true), Access::Read, Overlay::list)?;
         if Arc::ptr_eq(&tree, self.state.tree()) {
             entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
         }
@@ -388,10 +385,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let quota = Arc::clone(&self.state.quota);
         let Open { tree, place, object: opened, .. } = open;
         let path = if place.is_empty() { "." } else { &place };
-        let set = self.state.at(&tree, "", path, false, Access::Change, |tree, place| {
+        let set = self.state.at(&tree, PathAt::new(path, false), Access::Change, |tree, place| {
             match tree.stat(place) {
                 Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
-                // Nobody sees any more what was opened.
+                // What was opened has no name any more.
                 _ => Ok(()),
             }
         });
@@ -410,14 +407,19 @@ impl types::HostDescriptor for FilesView<'_> {
         let wants_directory = create.contains(types::OpenFlags::DIRECTORY);
         let (tree, _) = self.directory(&fd)?;
         if !changes(create, flags) {
-            let (place, opened) = self.at(&fd, &path, follow, Access::Read, Overlay::open_read)?;
+            let (place, opened) =
+                self.at(&fd, PathAt::new(&path, follow), Access::Read, Overlay::open_read)?;
             return match FileType::from_raw_mode(opened.1.st_mode) {
                 FileType::Directory => {
                     Ok(self.push_directory(tree, place, opened).map_err(FsError::trap)?)
                 }
                 _ if wants_directory => Err(ErrorCode::NotDirectory.into()),
                 FileType::RegularFile => {
-                    self.push_file(tree, place, opened, flags, FsPerms::ReadOnly)
+                    let (file, stat) = opened;
+                    let object = object(&stat);
+                    let open =
+                        Open { tree, place, is_directory: false, is_writable: false, object };
+                    self.push_file(file, flags, open)
                 }
                 // A FIFO, device or socket could make the host wait.
                 _ => {
@@ -441,11 +443,17 @@ impl types::HostDescriptor for FilesView<'_> {
         // What must not exist is not followed either.
         let follow = follow && !opening.exclusive;
         let quota = Arc::clone(&self.state.quota);
-        let (place, file) = self.at(&fd, &path, follow, Access::Change, |tree, place| {
-            tree.open_write(place, opening, &quota)
-        })?;
+        let (place, file) =
+            self.at(&fd, PathAt::new(&path, follow), Access::Change, |tree, place| {
+                tree.open_write(place, opening, &quota)
+            })?;
         let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
-        self.push_file(tree, place, (file, stat), flags, FsPerms::ReadWrite)
+        let object = object(&stat);
+        self.push_file(
+            file,
+            flags,
+            Open { tree, place, is_directory: false, is_writable: true, object },
+        )
     }
 
     fn stat_at(
@@ -478,8 +486,9 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
-        let (_, target) = self.at(&fd, &path, false, Access::Read, Overlay::read_link)?;
-        // Where things are outside is nobody's business.
+        let (_, target) =
+            self.at(&fd, PathAt::new(&path, false), Access::Read, Overlay::read_link)?;
+        // A plugin must not learn where things outside are.
         if target.starts_with('/') { Err(ErrorCode::NotPermitted.into()) } else { Ok(target) }
     }
 
@@ -494,7 +503,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
         let times = timestamps(accessed, modified)?;
         let quota = Arc::clone(&self.state.quota);
-        self.at(&fd, &path, follow, Access::Change, |tree, place| {
+        self.at(&fd, PathAt::new(&path, follow), Access::Change, |tree, place| {
             tree.look(place, follow)?;
             tree.set_times(place, &times, &quota)
         })?;
@@ -503,7 +512,7 @@ impl types::HostDescriptor for FilesView<'_> {
 
     fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let quota = Arc::clone(&self.state.quota);
-        self.at(&fd, &path, false, Access::Lead, |tree, place| {
+        self.at(&fd, PathAt::new(&path, false), Access::Lead, |tree, place| {
             tree.create_directory(place, &quota)
         })?;
         Ok(())
@@ -515,12 +524,12 @@ impl types::HostDescriptor for FilesView<'_> {
             Ending::DotDot => return Err(ErrorCode::NotEmpty.into()),
             Ending::Slash | Ending::Name => {}
         }
-        self.at(&fd, &path, false, Access::Change, Overlay::remove_directory)?;
+        self.at(&fd, PathAt::new(&path, false), Access::Change, Overlay::remove_directory)?;
         Ok(())
     }
 
     fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
-        self.at(&fd, &path, false, Access::Change, Overlay::remove_file)?;
+        self.at(&fd, PathAt::new(&path, false), Access::Change, Overlay::remove_file)?;
         Ok(())
     }
 
@@ -543,8 +552,8 @@ impl types::HostDescriptor for FilesView<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             stat => Ok(Some(FileType::from_raw_mode(stat?.st_mode))),
         };
-        let (source, kind) = self.at(&fd, &path, false, Access::Change, look)?;
-        let (target, _) = self.at(&new_fd, &new_path, false, Access::Change, look)?;
+        let (source, kind) = self.at(&fd, PathAt::new(&path, false), Access::Change, look)?;
+        let (target, _) = self.at(&new_fd, PathAt::new(&new_path, false), Access::Change, look)?;
         let is_file = kind.is_some_and(|kind| kind != FileType::Directory);
         if is_file && endings.contains(&Ending::Slash) {
             return Err(ErrorCode::NotDirectory.into());
@@ -584,7 +593,8 @@ impl types::HostDescriptor for FilesView<'_> {
         let (tree, base) = self.directory(&fd)?;
         let is_name = ending(&path) == Ending::Name;
         let state = &self.state;
-        let made = state.at(&tree, &base, &path, false, Access::Change, |tree, place| {
+        let at = PathAt { base: &base, ..PathAt::new(&path, false) };
+        let made = state.at(&tree, at, Access::Change, |tree, place| {
             if !is_name && tree.stat(place).is_err() {
                 // What is not there is no directory either.
                 return Err(Errno::NOENT.into());

@@ -24,6 +24,7 @@ use super::service::Refused;
 use crate::call::CallUsage;
 use crate::capability::context::{CallContext, Services};
 use crate::capability::messages::Messages;
+use cofferdam_core::policy::Origin;
 use cofferdam_plugin::http::{CONNECT_TIMEOUT, MAX_RESPONSE_HEAD_BYTES, Reach, http1};
 
 /// How many requests of a call are under way at a time, unread answers included.
@@ -196,17 +197,7 @@ impl Sending {
             self.connected_by,
             "was not reached",
         ))??;
-        let broken = |error: hyper::Error| {
-            // The plugin hears again what its own body said.
-            let kind = if error.is_incomplete_message() {
-                Error::HttpResponseIncomplete
-            } else if error.is_parse_too_large() {
-                Error::HttpResponseHeaderSectionSize(u32::try_from(MAX_RESPONSE_HEAD_BYTES).ok())
-            } else {
-                Error::HttpProtocolError
-            };
-            Refused::new(kind, format!("{origin}: {error}"))
-        };
+        let broken = |error| broken(origin, &error);
         let handshake = http1().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
         // Ends with the answer that it belongs to.
@@ -232,4 +223,16 @@ impl Sending {
         };
         Ok((answer, Box::new(driver)))
     }
+}
+
+/// Why the connection to `origin` ended. The plugin is told again what its own body said.
+fn broken(origin: &Origin, error: &hyper::Error) -> Refused {
+    let kind = if error.is_incomplete_message() {
+        Error::HttpResponseIncomplete
+    } else if error.is_parse_too_large() {
+        Error::HttpResponseHeaderSectionSize(u32::try_from(MAX_RESPONSE_HEAD_BYTES).ok())
+    } else {
+        Error::HttpProtocolError
+    };
+    Refused::new(kind, format!("{origin}: {error}"))
 }

@@ -17,7 +17,7 @@ use super::tree::Found;
 use crate::call::Control;
 use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
 use crate::capability::cores;
-use crate::capability::files::{Access, FileState};
+use crate::capability::files::{Access, FileState, PathAt};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
@@ -33,7 +33,7 @@ pub(super) fn list(
 ) -> Result<Vec<Found>, Error> {
     let root = if query.root.is_empty() { "." } else { &query.root };
     let (root, kind) = files
-        .at(files.tree(), "", root, true, Access::Look, |tree, place| {
+        .at(files.tree(), PathAt::new(root, true), Access::Look, |tree, place| {
             Ok(FileType::from_raw_mode(tree.look(place, true)?.st_mode))
         })
         .map_err(|error| root_error(query, &error))?;
@@ -65,8 +65,8 @@ fn walk_merged(
     root: &str,
     follow: bool,
 ) -> Result<Vec<PathBuf>, Error> {
-    let (globs, types) = filters(query, &files.workspace().path().join(root))?;
-    Walk::new(files, control, query, follow, &globs, &types)
+    let filters = filters(query, &files.workspace().path().join(root))?;
+    Walk::new(files, control, query, follow, &filters)
         .from(root)
         .map_err(|Problem(problem)| Error::Invalid(problem))
 }
@@ -84,8 +84,6 @@ fn walk_disk(
     // beneath the workspace's handle, so a directory swapped for a link meanwhile gives nothing.
     let start = workspace.path().join(root);
     let found = Mutex::new(Vec::new());
-    let count = AtomicUsize::new(0);
-    let is_short = AtomicBool::new(false);
     let mut walker = walker(query, &start, follow)?;
     let rules = Rules::new(workspace);
     if query.ignore_files {
@@ -96,45 +94,67 @@ fn walk_disk(
     if let Some(problem) = rules.problem() {
         return Err(Error::Invalid(problem));
     }
+    let (count, is_short) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let walk = DiskWalk { files, control, query, follow, count, is_short };
     walker.build_parallel().run(|| {
         let mut batch = Batch { paths: Vec::new(), found: &found };
-        let (count, is_short, control) = (&count, &is_short, control);
-        Box::new(move |entry| {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) if lacks_descriptors(&error.to_string()) => {
-                    is_short.store(true, Ordering::Relaxed);
-                    return WalkState::Quit;
-                }
-                Err(_) => return WalkState::Continue,
-            };
-            if entry.path_is_symlink() && !follow {
-                return WalkState::Skip;
-            }
-            let Some(path) = relative(workspace, &entry) else { return WalkState::Continue };
-            // Where there are links on the way, it is not where its path says.
-            let Some(place) = place(files, &path, follow).filter(|place| !is_own(place)) else {
-                return WalkState::Skip;
-            };
-            if entry.file_type().is_some_and(|kind| kind.is_file())
-                && files.sight().allows(&place)
-                && !is_too_large(query, &entry)
-            {
-                batch.paths.push(path);
-                let count = count.fetch_add(1, Ordering::Relaxed);
-                // Looking at the clock for every file would cost as much as listing it.
-                if count > MAX_FILES || (count % 1024 == 0 && control.stop().is_some()) {
-                    return WalkState::Quit;
-                }
-            }
-            WalkState::Continue
-        })
+        let walk = &walk;
+        Box::new(move |entry| walk.visit(entry, &mut batch.paths))
     });
     match rules.problem() {
         // What was found is not all.
-        _ if is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
+        _ if walk.is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
         Some(problem) => Err(Error::Invalid(problem)),
         None => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// A walk of the disk, as its threads share it.
+struct DiskWalk<'a> {
+    files: &'a FileState,
+    control: &'a Control,
+    query: &'a Query,
+    follow: bool,
+    /// How many files were found so far.
+    count: AtomicUsize,
+    /// Whether the host has no file descriptor left for it.
+    is_short: AtomicBool,
+}
+
+impl DiskWalk<'_> {
+    /// Adds an entry to `paths` if the query means it.
+    fn visit(&self, entry: Result<DirEntry, ignore::Error>, paths: &mut Vec<PathBuf>) -> WalkState {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) if lacks_descriptors(&error.to_string()) => {
+                self.is_short.store(true, Ordering::Relaxed);
+                return WalkState::Quit;
+            }
+            Err(_) => return WalkState::Continue,
+        };
+        if entry.path_is_symlink() && !self.follow {
+            return WalkState::Skip;
+        }
+        let Some(path) = relative(self.files.workspace(), &entry) else {
+            return WalkState::Continue;
+        };
+        // Where there are links on the way, it is not where its path says.
+        let place = place(self.files, &path, self.follow);
+        let Some(place) = place.filter(|place| !is_own(place)) else {
+            return WalkState::Skip;
+        };
+        if entry.file_type().is_some_and(|kind| kind.is_file())
+            && self.files.sight().allows(&place)
+            && !is_too_large(self.query, &entry)
+        {
+            paths.push(path);
+            let count = self.count.fetch_add(1, Ordering::Relaxed);
+            // Looking at the clock for every file would cost as much as listing it.
+            if count > MAX_FILES || (count % 1024 == 0 && self.control.stop().is_some()) {
+                return WalkState::Quit;
+            }
+        }
+        WalkState::Continue
     }
 }
 

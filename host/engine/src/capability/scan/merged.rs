@@ -55,8 +55,7 @@ impl<'a> Walk<'a> {
         control: &'a Control,
         query: &'a Query,
         follow: bool,
-        globs: &'a Override,
-        types: &'a Types,
+        (globs, types): &'a (Override, Types),
     ) -> Self {
         let (rules, found) = (Vec::new(), Vec::new());
         let tree = files.tree();
