@@ -30,7 +30,7 @@ use cofferdam_engine::telemetry;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock;
 use cofferdam_plugin::store::Pinned;
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 use cofferdam_workspace::{Secret, Workspace};
 
 /// Sends the host's own messages to standard error.
@@ -192,8 +192,8 @@ pub fn agent(role: &str) -> Result<Option<CheckedDefinition>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
     }
-    let text =
-        text::read(Path::new(role)).map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
+    let text = bounded_text::read(Path::new(role))
+        .map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
     CheckedDefinition::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 

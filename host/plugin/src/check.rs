@@ -16,7 +16,7 @@ use super::pack::{self, PackError};
 use super::typed::{self, Derived, LeftOut, TypedError};
 use cofferdam_core::policy::BackendKind;
 use cofferdam_core::schema::{Problem, Schema};
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 /// The interface that a component with tools exports.
 pub const TOOLS: &str = "cofferdam:tool/tools@0.1.0";
@@ -137,7 +137,7 @@ pub struct Checked {
 /// Checks `plugin.toml` and the schemas that it names.
 pub fn manifest_file(path: &Path) -> Checked {
     let place = Place::file(path.display().to_string());
-    let text = match text::read(path) {
+    let text = match bounded_text::read(path) {
         Ok(text) => text,
         Err(error) => {
             let cure = "write one: `cofferdam plugin new` creates a project that has it, and \
@@ -463,7 +463,7 @@ enum ReadError {
 }
 
 fn read_schema(file: &Path) -> Result<Value, ReadError> {
-    let text = text::read(file).map_err(ReadError::Unreadable)?;
+    let text = bounded_text::read(file).map_err(ReadError::Unreadable)?;
     serde_json::from_str(&text).map_err(ReadError::Malformed)
 }
 

@@ -11,7 +11,7 @@ use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
 use super::typed::{self, TypedError};
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 /// The size of a component's magic number and version in bytes.
 const HEADER_BYTES: usize = 8;
@@ -75,13 +75,13 @@ pub enum PackError {
 /// Returns an error if a file can't be read or is malformed, or if the manifest is invalid.
 pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
     let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
-    let text = text::read(path).map_err(|source| io(path, source))?;
+    let text = bounded_text::read(path).map_err(|source| io(path, source))?;
     let file: ManifestFile = toml::from_str(&text)
         .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let schema = |name: &Path| -> Result<Value, PackError> {
         let path = folder.join(name);
-        let text = text::read(&path).map_err(|source| io(&path, source))?;
+        let text = bounded_text::read(&path).map_err(|source| io(&path, source))?;
         serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
     };
     let tools = file.tools.iter().map(|tool| {

@@ -32,7 +32,7 @@ use cofferdam_engine::call::{Control, Permissions, PluginGrant, Quiet};
 use cofferdam_engine::capability::{CallContext, Http, Programs, Services};
 use cofferdam_engine::runtime::{self, BackendRunner, CallRequest, Prepared, Runtime};
 use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Purpose, Secret, Transaction, Workspace};
 use serde_json::{Value, json};
 

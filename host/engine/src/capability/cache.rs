@@ -7,7 +7,7 @@ use super::bindings::cofferdam::host::cache::{Error, Host};
 use super::context::CallContext;
 use super::state::CallState;
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::Shelf;
+use cofferdam_workspace::CacheKind;
 
 /// How long a key may be, in bytes.
 const KEY: usize = 200;
@@ -20,7 +20,7 @@ impl Host for CallState {
         let name = self.name(&key);
         let CallContext { permissions, services, .. } = &*self.context;
         let plugin = permissions.plugin();
-        let kept = services.workspace.kept(Shelf::CACHE, plugin, &name);
+        let kept = services.workspace.cached(CacheKind::VALUES, plugin, &name);
         let kept = kept.unwrap_or_else(|error| {
             tracing::debug!("the cache of '{}' can't be read: {error}", plugin);
             None
@@ -42,14 +42,14 @@ impl CallState {
             return Err(Error::Failed(message));
         }
         check(key)?;
-        let most = Shelf::CACHE.size();
+        let most = CacheKind::VALUES.max_file_bytes();
         if value.len() as u64 > most {
             let message = format!("a value has at most {most} bytes, not {}", value.len());
             return Err(Error::Invalid(message));
         }
         services
             .workspace
-            .keep(Shelf::CACHE, plugin, &self.name(key), value)
+            .store_cached(CacheKind::VALUES, plugin, &self.name(key), value)
             .map_err(|error| Error::Failed(error.to_string()))
     }
 

@@ -11,7 +11,7 @@ use super::context::CallContext;
 use super::programs::failure;
 use super::spill::ABOVE;
 use cofferdam_workspace::path::by_names;
-use cofferdam_workspace::{Protected, Shown};
+use cofferdam_workspace::{Protected, ViewKind};
 
 /// How much of each of a program's streams its plugin gets, in bytes.
 const KEPT: usize = 8 << 20;
@@ -34,7 +34,7 @@ pub(super) struct ProgramRun<'a> {
     pub(super) context: &'a CallContext,
     pub(super) command: &'a Command,
     /// How the call's tree is shown to the program.
-    pub(super) shown: &'a Shown,
+    pub(super) shown: &'a ViewKind,
     /// The directory that the program sees as the workspace.
     pub(super) top: &'a Path,
     /// The plugin's cache.
@@ -71,7 +71,7 @@ impl ProgramRun<'_> {
         match by_names("", directory) {
             _ if directory.is_empty() => Ok(self.top.to_owned()),
             Ok(Some(place)) if place.is_empty() => Ok(self.top.to_owned()),
-            Ok(Some(place)) => Ok(self.top.join(place)),
+            Ok(Some(place)) => Ok(self.top.join(&*place)),
             _ => Err(Error::Invalid(format!("{directory} leaves the workspace"))),
         }
     }
@@ -109,7 +109,7 @@ impl ProgramRun<'_> {
         described.readable.extend(services.programs.settings.readable.iter().cloned());
         described.writable.extend(cache.map(Path::to_owned));
         match shown {
-            Shown::Workspace => {
+            ViewKind::Workspace => {
                 described.readable.push((*top).to_owned());
                 if let Some(own) = services.workspace.path_of_own() {
                     // It keeps git and linters from looking at caches.
@@ -117,21 +117,21 @@ impl ProgramRun<'_> {
                     described.masked.push(own);
                 }
             }
-            Shown::Mount { upper, work } => {
+            ViewKind::Mount { upper, work } => {
                 described.overlay = Some(sandbox::Overlay {
                     lower: (*top).to_owned(),
                     upper: upper.clone(),
                     work: work.clone(),
                 });
             }
-            Shown::Copy(copy) => {
+            ViewKind::Copy(copy) => {
                 described.writable.push(copy.clone());
                 // The `.git` of the copy leads there.
                 described.readable.push(services.workspace.path().join(".git"));
             }
         }
         // In a copy, nothing is git's own; and what is new there would not be kept.
-        if command.changes == Changes::Keep && !matches!(shown, Shown::Copy(_)) {
+        if command.changes == Changes::Keep && !matches!(shown, ViewKind::Copy(_)) {
             let protected = services.workspace.protected();
             let Protected { git, own } =
                 protected.map_err(|error| failure(&"looking for what is protected", &error))?;

@@ -23,7 +23,7 @@ use super::spill::Streams;
 use super::state::CallState;
 use crate::call::{Control, Stop};
 use cofferdam_core::policy::Files;
-use cofferdam_workspace::{Cache, FULL, Means, Overlay, Shown, View, is_full};
+use cofferdam_workspace::{Cache, FULL, NativeView, Overlay, ViewKind, ViewOptions, is_full};
 
 /// Where the workspace is copied to, if it can't be shown otherwise. Not `/tmp`, which many
 /// systems keep in memory.
@@ -55,14 +55,14 @@ impl CallState {
         let cache = self.cache(command)?;
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
         let room = Room::new(&view, cache.as_ref(), limits, plugin);
-        let top = match view.shown() {
-            Shown::Workspace | Shown::Mount { .. } => workspace.path(),
-            Shown::Copy(copy) => copy,
+        let top = match view.kind() {
+            ViewKind::Workspace | ViewKind::Mount { .. } => workspace.path(),
+            ViewKind::Copy(copy) => copy,
         };
         let run = ProgramRun {
             context: &self.context,
             command,
-            shown: view.shown(),
+            shown: view.kind(),
             top,
             cache: cache.as_ref().map(Cache::path),
         };
@@ -112,15 +112,16 @@ impl CallState {
         command: &Command,
         sandbox: &Sandbox,
         tree: &Arc<Overlay>,
-    ) -> std::result::Result<View, Error> {
-        View::show(
-            &self.context.services.workspace,
-            tree,
-            Means { mounts: sandbox.tier() == Tier::A, scratch: Path::new(SCRATCH) },
-            command.changes != Changes::None,
-            &|| self.control().stop().is_some(),
-        )
-        .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))
+    ) -> std::result::Result<NativeView, Error> {
+        let options = ViewOptions {
+            mounts: sandbox.tier() == Tier::A,
+            scratch: Path::new(SCRATCH),
+            may_change: command.changes != Changes::None,
+        };
+        let workspace = &self.context.services.workspace;
+        let stop = || self.control().stop().is_some();
+        NativeView::create(workspace, tree, options, &stop)
+            .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))
     }
 
     /// Runs a program until it ends, its time is over, or the call is cancelled, and keeps what it
@@ -144,7 +145,7 @@ impl CallState {
     }
 
     /// Takes what a program changed into the call's transaction.
-    fn keep(&self, view: View, tree: &Overlay) -> std::result::Result<(), Error> {
+    fn keep(&self, view: NativeView, tree: &Overlay) -> std::result::Result<(), Error> {
         let files = &self.files;
         let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
         kept.map_err(|error| {

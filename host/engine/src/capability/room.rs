@@ -7,7 +7,7 @@ use cofferdam_sandbox::{Bounded, Limit};
 
 use crate::call::Stop;
 use cofferdam_core::policy::Limits;
-use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, View};
+use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, NativeView};
 
 /// What the directories are that a run writes to, in the order in which they are watched.
 pub(super) struct Room<'a> {
@@ -26,7 +26,7 @@ enum Place {
 
 impl<'a> Room<'a> {
     pub(super) fn new(
-        view: &View,
+        view: &NativeView,
         cache: Option<&Cache<'_>>,
         limits: &'a Limits,
         plugin: &'a str,

@@ -8,7 +8,7 @@ use super::approver::Approver;
 use crate::call::{CallUsage, Observer};
 use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How an envelope is run.
 #[derive(Debug, Clone, Default)]

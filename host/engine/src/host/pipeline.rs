@@ -31,7 +31,7 @@ use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// The largest file that is compared with invariants, in bytes.
@@ -275,7 +275,7 @@ impl RunningRound<'_> {
         step: &Step,
     ) -> Result<(), Stopped> {
         let Approval { output, edits, verifying } = approval;
-        self.round.touched_files = edits.touched.iter().cloned().collect();
+        self.round.touched_files = edits.touched.iter().map(ToString::to_string).collect();
         self.round.reasons.clone_from(&output.reasons);
         self.round.spot_checks.clone_from(&output.spot_checks);
 

@@ -14,7 +14,7 @@ use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::executed_by;
 use cofferdam_text::{escape_control, shorten};
-use cofferdam_workspace::{KeptOutput, Manifest, summary};
+use cofferdam_workspace::{Commit, KeptOutput, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
@@ -229,8 +229,8 @@ pub struct PathChange {
 
 impl CommitRecord {
     /// The record of a commit.
-    pub fn new(manifest: &Manifest, recovered: bool) -> Self {
-        let summary = summary(&manifest.changes);
+    pub fn new(commit: &Commit, recovered: bool) -> Self {
+        let summary = summary(&commit.changes);
         let change = |(path, change): &(&str, &str)| PathChange {
             path: (*path).to_owned(),
             change: (*change).to_owned(),
@@ -239,16 +239,16 @@ impl CommitRecord {
             let by = executed_by(path).filter(|_| *change != "removed")?;
             Some(escape_control(&format!("wrote {path}, which {by}")))
         };
-        let conflicts = first(manifest.conflicts.iter().cloned());
+        let conflicts = first(commit.conflicts.iter().cloned());
         Self {
-            timestamp: manifest.time,
-            commit: manifest.id.clone(),
-            calls: manifest.calls.clone(),
-            undoes: manifest.undoes.clone(),
+            timestamp: commit.time,
+            commit: commit.id.to_string(),
+            calls: commit.calls.clone(),
+            undoes: commit.undoes.as_ref().map(ToString::to_string),
             recovered,
             paths: summary.len(),
             changes: first(summary.iter().take(MAX_CHANGES).map(change)),
-            more_conflicts: (manifest.conflicts.len() - conflicts.len()) as u64,
+            more_conflicts: (commit.conflicts.len() - conflicts.len()) as u64,
             conflicts,
             executed: first(summary.iter().filter_map(executed).take(MAX_CHANGES)),
         }

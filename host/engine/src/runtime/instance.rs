@@ -14,7 +14,7 @@ use crate::capability::{CallContext, CallState};
 use cofferdam_core::outcome::lacks_descriptors;
 use cofferdam_core::policy::Files;
 use cofferdam_workspace::FULL;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// One call of a tool.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
         call_id: context.id.clone(),
         workspace: context.services.workspace.name().to_owned(),
         deadline_ms: remaining_ms(&context.control),
-        scope: context.permissions.scope.paths().to_vec(),
+        scope: context.permissions.scope.paths().iter().map(ToString::to_string).collect(),
     };
     let ended = in_instance(prepared, context, |store, lane| match lane.tools()? {
         Tools::Json(plugin) => {

@@ -17,7 +17,7 @@ use super::instance::{Answer, CallRequest, call};
 use super::queue::Queue;
 use crate::call::{Control, Stop};
 use crate::capability::cores;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How long a call may stay away after its deadline before its thread is given up.
 const GRACE: Duration = Duration::from_millis(500);

@@ -1,129 +1,86 @@
-//! What git would take for its own, asked of a tree: repositories wherever they lie, and the files
-//! that a repository's configuration names. Which names and contents count is decided by
-//! [`cofferdam_core::policy::git`]; here they are looked at.
+//! The places of a tree that git controls: repositories at any depth, and the files that their
+//! configuration names. [`cofferdam_core::policy::git`] decides which names and contents matter;
+//! this module looks them up.
 //!
-//! A place is asked about before it is changed, so that the tool hears why not, and all changed
-//! places once more before they are committed: several changes, or what is written to a file that
-//! is open, can make a repository that none of them makes alone.
+//! A place is checked before it is changed, so that the tool gets the reason, and all changed places
+//! are checked again before a commit: several changes, or writes to a file that was open before, can
+//! create a repository that none of them creates alone.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
+use cofferdam_core::policy::place::is_within;
+use cofferdam_core::policy::{executed_by, folded, is_own, protected};
 use rustix::fs::{AtFlags, FileType, OFlags};
 
-use super::super::ExecutedFile;
-use super::super::disk::{self, Listed, Spot};
-use super::super::path::{MAX_PATH, join, link_target};
-use super::{Entry, Found, Overlay, Savepoint};
-use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
-use cofferdam_core::policy::{executed_by, folded, is_own, protected};
+use super::repositories::{Control, GitDirectory, Run};
+use super::state::{Entry, Location, Savepoint};
+use super::tree::Overlay;
+use crate::disk::{self, Listed, Spot};
+use crate::path::{MAX_PATH, above, join, link_target};
 
-/// The largest file of git's configuration that is looked at, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
+/// How much of a file of git's configuration is read, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// How many files of one repository's configuration are looked at.
+/// How many files of one repository's configuration are read.
 const MAX_CONFIGS: usize = 64;
 
-/// How many words of its commands are looked at.
+/// How many words of commands in one repository's configuration are considered.
 const MAX_COMMANDS: usize = 1000;
 
-/// How many spellings of `HEAD` in a directory are read; more of them are taken for one.
+/// How many spellings of `HEAD` in a directory are read; further ones are assumed to be valid.
 const MAX_HEADS: usize = 16;
 
 const GIT: &str = ".git";
 
-/// What is known of the directories of one tree.
-#[derive(Default)]
-pub(super) struct Guard {
-    /// The tree's absolute path, since git's files may name places by theirs.
-    top: PathBuf,
-    known: Mutex<HashMap<String, Arc<Known>>>,
+/// A file that another program of the user executes without being asked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutedFile {
+    /// Relative to the workspace.
+    pub path: String,
+    /// The program and the occasion, as the end of a sentence.
+    pub by: String,
 }
 
-/// A directory as git sees it.
-#[derive(Default)]
-struct Known {
-    /// It is a repository by its content.
-    is_repository: bool,
-    /// What its `.git` leads to, if it has one.
-    control: Option<Control>,
-}
-
-/// What a `.git` in the directory above leads to.
-#[derive(Debug, Default)]
-struct Control {
-    /// The repository, and the one that it shares with other working trees, where they are not
-    /// `.git` itself.
-    roots: Vec<String>,
-    /// Files that are part of its configuration.
-    configs: Vec<String>,
-    /// Directories of hooks, and files that links in one lead to.
-    hooks: BTreeSet<String>,
-    /// Words of commands in its configuration, as places.
-    commands: BTreeSet<String>,
-    /// There is more configuration than is looked at, so any file may be a part of it.
-    is_partial: bool,
-}
-
-/// How git runs a file.
-enum Run {
-    Hook,
-    Command,
-}
-
-impl Control {
-    /// How git runs a file of the tree, if it does.
-    fn runs(&self, place: &str) -> Option<Run> {
-        let (place, parent) = (folded(place), folded(disk::split(place).0));
-        let is_hook = |hook: &String| {
-            let hook = folded(hook);
-            hook == place || !parent.is_empty() && hook == parent
-        };
-        if self.hooks.iter().any(is_hook) {
-            return Some(Run::Hook);
-        }
-        self.commands.iter().any(|command| folded(command) == place).then_some(Run::Command)
-    }
-
-    /// Whether a place is, or is in, something that is configuration or on the way to some.
-    fn configures(&self, place: &str) -> bool {
-        self.configs.iter().any(|config| is_within(&folded(place), &folded(config)))
-    }
-}
-
-impl Guard {
-    fn known(&self, tree: &Overlay, directory: &str) -> Arc<Known> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().get(directory) {
-            return Arc::clone(found);
-        }
-        let (has_head, git) = tree.head_and_git(directory);
-        let found = Arc::new(Known {
-            is_repository: has_head
-                && tree
-                    .list(directory)
-                    .is_ok_and(|entries| tree.has_repository(directory, &entries)),
-            control: git.and_then(|kind| tree.control(directory, kind)),
-        });
-        // A tree that can't be changed may stay for long.
-        if tree.is_writable() {
-            known().insert(directory.to_owned(), Arc::clone(&found));
-        }
-        found
+impl fmt::Display for ExecutedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, which {}", self.path, self.by)
     }
 }
 
 impl Overlay {
-    /// The tree of a workspace with this absolute path.
+    /// Sets the absolute path of the tree.
     pub(crate) fn at(mut self, top: PathBuf) -> Self {
-        self.guard.top = top;
+        self.repositories.top = top;
         self
     }
 
-    /// Why nothing may be changed at a place, if that is so.
+    /// Returns what is known of a directory; looks it up the first time.
+    fn git_directory(&self, directory: &str) -> Arc<GitDirectory> {
+        if let Some(found) = self.repositories.known().get(directory) {
+            return Arc::clone(found);
+        }
+        let (has_head, git) = self.head_and_git(directory);
+        let found = Arc::new(GitDirectory {
+            is_repository: has_head
+                && self
+                    .list(directory)
+                    .is_ok_and(|entries| self.has_repository(directory, &entries)),
+            control: git.and_then(|kind| self.control(directory, kind)),
+        });
+        // The entries of a tree for reading would become outdated.
+        if self.is_writable() {
+            self.repositories.known().insert(directory.to_owned(), Arc::clone(&found));
+        }
+        found
+    }
+
+    /// Returns why a place may not be changed, if it may not.
     pub fn refusal(&self, place: &str) -> Option<String> {
         self.held(place, "is").or_else(|| {
             let (directory, name) = disk::split(place);
@@ -132,18 +89,15 @@ impl Overlay {
         })
     }
 
-    /// The first of the places that may not be changed as they are now, and why.
+    /// Returns the first of the places that may not be changed, as the tree is now, and why.
     pub(crate) fn refused<'a>(
         &self,
         places: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(String, String)> {
-        // What was looked at before may be something else by now, where a mark was changed.
+        // Forget what is known of directories in which a file of a repository was changed.
         let marked = places.clone().map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
         let marked: BTreeMap<&str, &str> = marked.collect();
-        {
-            let mut known = self.guard.known.lock().unwrap_or_else(PoisonError::into_inner);
-            marked.keys().for_each(|directory| drop(known.remove(*directory)));
-        }
+        marked.keys().for_each(|directory| drop(self.repositories.known().remove(*directory)));
         let mut made = marked.iter().filter(|(directory, _)| {
             self.list(directory).is_ok_and(|entries| self.has_repository(directory, &entries))
         });
@@ -181,21 +135,21 @@ impl Overlay {
         suspects.find_map(|place| Some((place.to_owned(), why(place)?.to_owned())))
     }
 
-    /// Why a place is one that is protected already.
+    /// Returns why a place is protected, regardless of a change there.
     fn held(&self, place: &str, is: &str) -> Option<String> {
         if let Some(why) = protected(place) {
             return Some(why.to_owned());
         }
-        // Between the place and a repository may be a working tree with a `.git` of its own.
+        // Between the place and a repository, there may be a working tree with its own `.git`.
         let mut has_git = false;
         for directory in above(place) {
-            let known = self.guard.known(self, directory);
+            let known = self.git_directory(directory);
             if known.is_repository && !has_git {
                 return Some(repository(directory, is));
             }
             let Some(control) = &known.control else { continue };
             has_git = true;
-            // A working tree may lie in its own repository.
+            // A working tree may be inside of its own repository.
             let holds = |root: &&String| is_within(place, root) && !is_within(directory, root);
             if control.roots.iter().find(holds).is_some() {
                 return Some(format!(
@@ -210,8 +164,8 @@ impl Overlay {
         None
     }
 
-    /// Whether a directory is a repository once it has this mark as well. Other spellings of names
-    /// wait for the commit: to look for those takes a listing.
+    /// Whether a directory becomes a repository with this file. Other spellings of names are checked
+    /// before the commit, since that needs a listing.
     fn completes(&self, directory: &str, mark: Mark) -> bool {
         let has = |name: &str| self.stat(&join(directory, name)).is_ok();
         let is_rest_here = match mark {
@@ -223,8 +177,8 @@ impl Overlay {
         is_rest_here && has("HEAD") && self.is_head(&join(directory, "HEAD"))
     }
 
-    /// What was written since the savepoint, or at all, that other programs execute by its name or
-    /// because git's configuration says so.
+    /// Returns the files written since the savepoint (without one: all) that other programs execute,
+    /// by their names or because git's configuration names them.
     pub(crate) fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
         let is_new = |place: &str, entry: &Entry| {
             matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory)
@@ -255,7 +209,7 @@ impl Overlay {
     /// Whether git's configuration or a link of its hooks names a file.
     fn run_by_git(&self, place: &str) -> Option<String> {
         above(place).find_map(|directory| {
-            let known = self.guard.known(self, directory);
+            let known = self.git_directory(directory);
             let git = join(directory, GIT);
             Some(match known.control.as_ref()?.runs(place)? {
                 Run::Hook => format!("git runs as a hook (by {git})"),
@@ -264,8 +218,8 @@ impl Overlay {
         })
     }
 
-    /// The places that the `.git` of a directory leads to, and the files that are part of git's
-    /// configuration by it, where they are not in the `.git` itself.
+    /// Returns the places that the `.git` of a directory refers to, and the files of the repository's
+    /// configuration, if they are not in `.git` itself.
     pub(crate) fn led_to(&self, directory: &str) -> Vec<String> {
         let (_, git) = self.head_and_git(directory);
         let control = git.and_then(|kind| self.control(directory, kind)).unwrap_or_default();
@@ -289,22 +243,22 @@ impl Overlay {
         trees.collect()
     }
 
-    /// Whether git takes a directory, in which this is, for a repository.
+    /// Whether git considers a directory with these entries a repository.
     pub(crate) fn has_repository(&self, directory: &str, entries: &[Listed]) -> bool {
         git::is_repository(&self.marks(directory, entries))
     }
 
-    /// Whether a directory has a `HEAD`, of whatever kind, and what its `.git` is.
+    /// Returns whether a directory has a `HEAD` of any type, and the type of its `.git`.
     fn head_and_git(&self, directory: &str) -> (bool, Option<FileType>) {
         let places = ["HEAD", GIT].map(|name| join(directory, name));
-        let found = places.each_ref().map(|place| self.find(place).unwrap_or(Found::Nothing));
-        let on_disk = |found: &Found| matches!(found, Found::Disk);
-        // Only a file system that folds case has other spellings, and there these are found.
+        let found = places.each_ref().map(|place| self.find(place).unwrap_or(Location::Nothing));
+        let on_disk = |found: &Location| matches!(found, Location::Disk);
+        // Only a file system that folds case has other spellings, and it finds these names, too.
         let spot = Spot::of(&*self.disk, &places[0]).ok().filter(|_| found.iter().any(on_disk));
-        let kind = |found: &Found, name: &str| match found {
-            Found::Nothing => None,
-            Found::Staged(_, kind) => Some(*kind),
-            Found::Disk => {
+        let kind = |found: &Location, name: &str| match found {
+            Location::Nothing => None,
+            Location::Staged(_, kind) => Some(*kind),
+            Location::Disk => {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 let stat = rustix::fs::statat(spot.as_ref()?.directory(), name, flags).ok()?;
                 Some(disk::file_type(&stat))
@@ -313,7 +267,7 @@ impl Overlay {
         (kind(&found[0], "HEAD").is_some(), kind(&found[1], GIT))
     }
 
-    /// What of a repository is in a directory with these entries.
+    /// Returns which files of a repository are among the entries of a directory.
     fn marks(&self, directory: &str, entries: &[Listed]) -> Vec<Mark> {
         let names = entries.iter().filter_map(|entry| entry.name.to_str());
         let mut heads = 0;
@@ -322,14 +276,14 @@ impl Overlay {
             if *mark != Mark::Head {
                 return true;
             }
-            // Spellings of one name are without number.
+            // There can be any number of spellings of one name.
             heads += 1;
             heads > MAX_HEADS || self.is_head(&join(directory, name))
         };
         marks.filter(counts).map(|(_, mark)| mark).collect()
     }
 
-    /// Whether git takes what is at a place for a `HEAD`. So it is where nobody can say.
+    /// Whether git considers the file at a place a valid `HEAD`. True if it can't be read.
     fn is_head(&self, place: &str) -> bool {
         let Ok(stat) = self.stat(place) else { return true };
         match disk::file_type(&stat) {
@@ -343,14 +297,14 @@ impl Overlay {
         }
     }
 
-    /// The beginning of a file. Nothing is noted as seen by the transaction.
+    /// Reads the beginning of a file, without noting it as seen by the transaction.
     fn content(&self, place: &str, most: u64) -> io::Result<Vec<u8>> {
         let file = match self.find(place)? {
-            Found::Nothing => return Err(io::ErrorKind::NotFound.into()),
-            Found::Staged(id, _) => {
+            Location::Nothing => return Err(io::ErrorKind::NotFound.into()),
+            Location::Staged(id, _) => {
                 disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?
             }
-            Found::Disk => disk::open(&*self.disk, place, OFlags::RDONLY)?,
+            Location::Disk => disk::open(&*self.disk, place, OFlags::RDONLY)?,
         };
         let file = std::fs::File::from(file);
         if !file.metadata()?.is_file() {
@@ -382,11 +336,14 @@ impl Overlay {
 
     /// What [`named`](Self::named) returns for a relative path.
     fn on_the_way(&self, directory: &str, path: &str) -> Vec<String> {
-        let written = link_target(&join(directory, GIT), path).ok();
+        let written = link_target(&join(directory, GIT), path).ok().map(String::from);
         let mut places = Vec::new();
-        let end = self.resolve_noting(directory, path, true, |link| places.push(link.to_owned()));
+        let end = self.resolve_noting(directory, path, true, |link| {
+            places.push(link.to_owned());
+        });
         places.extend(written);
-        places.extend(end.ok().filter(|end| places.last() != Some(end)));
+        let end = end.ok().map(String::from);
+        places.extend(end.filter(|end| places.last() != Some(end)));
         places
     }
 
@@ -394,7 +351,7 @@ impl Overlay {
     /// elsewhere leads into it.
     #[expect(clippy::disallowed_methods, reason = "git's files name places by absolute paths")]
     fn inside(&self, path: &str) -> Option<String> {
-        let (top, path) = (&self.guard.top, Path::new(path));
+        let (top, path) = (&self.repositories.top, Path::new(path));
         let real = |path: &Path| path.canonicalize().ok();
         let by_name =
             path.ancestors().find(|above| *above == top || real(above).as_ref() == Some(top));
@@ -416,7 +373,7 @@ impl Overlay {
         // `~user/` is another home.
         let Some((_, path)) = path.split_once('/') else { return Vec::new() };
         let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-        let ends = |count: &usize| self.guard.top.ends_with(names[..*count].join("/"));
+        let ends = |count: &usize| self.repositories.top.ends_with(names[..*count].join("/"));
         (0..names.len()).filter(ends).map(|count| names[count..].join("/")).collect()
     }
 
@@ -493,8 +450,8 @@ impl Overlay {
     /// Whether what is staged at a place could be git's configuration or a hook, or lead to some.
     fn may_be_control(&self, place: &str) -> bool {
         match self.find(place) {
-            Ok(Found::Staged(_, FileType::Symlink)) => true,
-            Ok(Found::Staged(_, FileType::RegularFile)) => {
+            Ok(Location::Staged(_, FileType::Symlink)) => true,
+            Ok(Location::Staged(_, FileType::RegularFile)) => {
                 let beginning = self.content(place, git::CONFIGURATION_HEAD_BYTES as u64);
                 beginning.is_ok_and(|beginning| git::may_be_configuration(&beginning))
                     || self.may_be_executed(place)
@@ -521,8 +478,8 @@ impl Overlay {
             let mut places = self.on_the_way("", &config);
             let real = places.last().cloned().unwrap_or(config);
             control.configs.append(&mut places);
-            let text = self.text(&real, MAX_CONFIG).unwrap_or_default();
-            control.is_partial |= text.len() as u64 >= MAX_CONFIG;
+            let text = self.text(&real, MAX_CONFIG_BYTES).unwrap_or_default();
+            control.is_partial |= text.len() as u64 >= MAX_CONFIG_BYTES;
             let named = git::named_by(&text);
             let above = disk::split(&real).0;
             for path in &named.includes {
@@ -537,38 +494,28 @@ impl Overlay {
         }
     }
 
-    /// Adds what the directory of hooks, or links in it, lead to.
+    /// Adds the directory of hooks, if it is a link, and the targets of links in it.
     fn add_hooks(&self, hooks: &str, control: &mut Control) {
         let (real, entries) = match self.list(hooks) {
             Ok(entries) => (hooks.to_owned(), entries),
             Err(_) => {
                 let Ok(real) = self.resolve("", hooks, true) else { return };
                 let entries = self.list(&real).unwrap_or_default();
-                (real, entries)
+                (real.into(), entries)
             }
         };
         let links = entries.iter().filter(|entry| entry.kind == FileType::Symlink);
         let links = links
             .filter_map(|entry| self.resolve("", &join(&real, entry.name.to_str()?), true).ok());
-        control.hooks.extend(links);
+        control.hooks.extend(links.map(String::from));
         if real != hooks {
             control.hooks.insert(real);
         }
     }
 }
 
-/// The directories above a place, the nearest first.
-fn above(place: &str) -> impl Iterator<Item = &str> {
-    let ends = place.rmatch_indices('/').map(|(end, _)| &place[..end]);
-    ends.chain([""]).filter(move |_| !place.is_empty())
-}
-
 fn repository(directory: &str, is: &str) -> String {
     let shown =
         if directory.is_empty() { "the workspace".to_owned() } else { format!("{directory}/") };
     format!("{shown} {is} a git repository (HEAD, objects, refs)")
-}
-
-fn is_within(place: &str, directory: &str) -> bool {
-    place.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

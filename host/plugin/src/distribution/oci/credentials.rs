@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 /// A user name and a password, which are never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Credentials {
     /// Those of [`CredentialsError`].
     pub fn find(file: &Path, registry: &str) -> Result<Option<Self>, CredentialsError> {
         let error = |message: String| CredentialsError::File { path: file.to_owned(), message };
-        let text = match text::read(file) {
+        let text = match bounded_text::read(file) {
             Ok(text) => text,
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(error(source.to_string())),

@@ -1,5 +1,5 @@
-//! What a program is shown, and what comes back of what it does. No program runs here: the tests
-//! do to an upper directory what overlayfs would.
+//! Creating views and keeping changes. No program runs here: the tests change an upper directory as
+//! overlayfs would.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -8,7 +8,7 @@
     reason = "tests"
 )]
 
-mod kept;
+mod merged;
 mod random;
 mod refused;
 
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 
-use super::super::path::join;
-use super::super::tests::{Tree, begin, open, populate, read, tree, tree_with_times, write};
-use super::super::{CommitError, History, OWN, Overlay, Purpose, Quota, Refused};
-use super::*;
+use crate::layout::RUNS;
+use crate::path::join;
+use crate::tests::{Tree, begin, open, populate, read, tree, tree_with_times, write};
+use crate::*;
 
-/// What can be done to files, natively and in other ways.
+/// Changes of files, natively or simulated.
 trait Files {
     fn put(&self, place: &str, content: &str);
     fn remove(&self, place: &str);
@@ -33,7 +33,7 @@ trait Files {
     fn allow_to_run(&self, place: &str);
 }
 
-/// A tree on the disk: a copy that a program works on, or what there should be.
+/// A tree on the disk: a copy for a program, or the expected result.
 impl Files for PathBuf {
     fn put(&self, place: &str, content: &str) {
         fs::write(self.join(place), content).unwrap();
@@ -61,7 +61,7 @@ impl Files for PathBuf {
     }
 }
 
-/// A transaction.
+/// The tree of a transaction.
 impl Files for Overlay {
     fn put(&self, place: &str, content: &str) {
         write(self, place, content);
@@ -91,7 +91,7 @@ impl Files for Overlay {
     }
 }
 
-/// What overlayfs does to its upper directory.
+/// Simulates the changes that overlayfs makes to its upper directory.
 struct Mounted {
     lower: PathBuf,
     upper: PathBuf,
@@ -107,7 +107,7 @@ impl Mounted {
         rustix::fs::getxattr(path, "user.overlay.opaque", &mut [0_u8; 8][..]).is_ok()
     }
 
-    /// Whether the workspace has something at a place that would show through.
+    /// Whether a file in the lower directory would be visible at a place.
     fn shows(&self, place: &str) -> bool {
         let is_hidden = place.match_indices('/').any(|(end, _)| {
             let above = self.upper.join(&place[..end]);
@@ -117,14 +117,14 @@ impl Mounted {
         !is_hidden && fs::symlink_metadata(self.lower.join(place)).is_ok()
     }
 
-    /// Makes the directories on the way, and says where the place is.
+    /// Creates the parent directories, and returns the path of the place.
     fn reach(&self, place: &str) -> PathBuf {
         let path = self.upper.join(place);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     }
 
-    /// Takes away what is in the way of something new; answers whether it was a whiteout.
+    /// Removes a whiteout; returns whether there was one.
     fn clear(&self, path: &Path) -> bool {
         let was_whiteout = Self::is_whiteout(path);
         if was_whiteout {
@@ -186,7 +186,7 @@ impl Files for Mounted {
     }
 }
 
-/// A workspace with a transaction, and a place for copies.
+/// A workspace, and a directory for copies.
 struct Scene {
     _directory: tempfile::TempDir,
     root: PathBuf,
@@ -206,35 +206,36 @@ impl Scene {
         Self { _directory: directory, root, scratch, workspace }
     }
 
-    fn show(&self, tree: &Overlay, way: Way) -> View {
-        let means = Means { mounts: way == Way::Mount, scratch: &self.scratch };
-        View::show(&self.workspace, tree, means, true, &|| false).unwrap()
+    fn show(&self, tree: &Overlay, way: Way) -> NativeView {
+        let mounts = way == Way::Mount;
+        let options = ViewOptions { mounts, scratch: &self.scratch, may_change: true };
+        NativeView::create(&self.workspace, tree, options, &|| false).unwrap()
     }
 
-    /// What a program would change.
-    fn files(&self, view: &View) -> Box<dyn Files> {
-        match view.shown() {
-            Shown::Workspace => panic!("nothing can be changed"),
-            Shown::Mount { upper, .. } => {
+    /// The files of a view, which a program would change.
+    fn files(&self, view: &NativeView) -> Box<dyn Files> {
+        match view.kind() {
+            ViewKind::Workspace => panic!("nothing can be changed"),
+            ViewKind::Mount { upper, .. } => {
                 Box::new(Mounted { lower: self.root.clone(), upper: upper.clone() })
             }
-            Shown::Copy(copy) => Box::new(copy.clone()),
+            ViewKind::Copy(copy) => Box::new(copy.clone()),
         }
     }
 
-    /// Where a program's files are, whatever of the tree is there.
-    fn raw(view: &View) -> PathBuf {
-        match view.shown() {
-            Shown::Workspace => panic!("nothing can be changed"),
-            Shown::Mount { upper, .. } => upper.clone(),
-            Shown::Copy(copy) => copy.clone(),
+    /// The directory that a program would change.
+    fn raw(view: &NativeView) -> PathBuf {
+        match view.kind() {
+            ViewKind::Workspace => panic!("nothing can be changed"),
+            ViewKind::Mount { upper, .. } => upper.clone(),
+            ViewKind::Copy(copy) => copy.clone(),
         }
     }
 
-    /// The directories that are there for runs.
+    /// The number of run directories.
     fn runs(&self) -> usize {
         let count = |path: PathBuf| fs::read_dir(path).map_or(0, Iterator::count);
-        count(self.root.join(OWN).join(DIRECTORY)) + count(self.scratch.clone())
+        count(self.root.join(OWN).join(RUNS)) + count(self.scratch.clone())
     }
 }
 
@@ -246,17 +247,17 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Mount, Way::Copy];
 
-fn keep(view: View, tree: &Overlay) -> io::Result<()> {
+fn keep(view: NativeView, tree: &Overlay) -> io::Result<()> {
     view.keep(tree, &Quota::unlimited(), &|_| Ok(()))
 }
 
-/// A bit of everything, on what `populate` makes.
+/// Changes of all kinds to the files that `populate` creates.
 fn work(files: &dyn Files) {
     files.put("a.txt", "new a\n");
     files.put("src/new.txt", "new\n");
     files.allow_to_run("src/c.txt");
     files.remove("b.txt");
-    // A directory becomes a file, a file a directory, a link another one, a directory a new one.
+    // A directory becomes a file, a file a directory, a link and a directory are replaced.
     files.remove("src/old");
     files.put("src/old", "now a file\n");
     files.remove("e.txt");

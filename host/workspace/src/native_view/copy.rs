@@ -1,43 +1,45 @@
-//! Copies a tree for a program, where nothing can be mounted. Letting files share their blocks
-//! until one of them is written is the system's business: where it can, `copy_file_range` does
-//! that.
+//! Copies a tree for a program, if no overlayfs can be mounted. On file systems that support it,
+//! `copy_file_range` lets files share their blocks until one of them is written.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 
+use cofferdam_core::policy::is_own;
 use rustix::fs::{AtFlags, FileType, OFlags};
 
-use super::super::copying::{copy_file, copy_permissions};
-use super::super::disk::{self, Listed, Spot};
-use super::super::overlay::Overlay;
-use super::super::path::join;
-use super::super::{Refused, Workspace};
-use super::{Record, Records, about, check};
-use cofferdam_core::policy::is_own;
+use super::shown::{ShownFile, ShownFiles, check};
+use crate::copying::{copy_file, copy_permissions};
+use crate::disk::{self, Listed, Spot};
+use crate::error::{Refused, about};
+use crate::overlay::Overlay;
+use crate::path::{MAX_PATH, join};
+use crate::workspace::Workspace;
 
-/// How much is copied at most. A run waits for it.
+/// The largest number of files that is copied. The run waits for the copy.
 const MAX_FILES: usize = 200_000;
+
+/// The largest size of all files that is copied, in bytes.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Git's directory, or the file that leads to it.
+/// Git's directory, or the file that refers to it.
 const GIT: &str = ".git";
 
-/// How such a file begins (gitrepository-layout(5)).
+/// The prefix of such a file (gitrepository-layout(5)).
 const LEADS_TO: &str = "gitdir: ";
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// Copies the tree beneath `root`. What can't be read by this user, is not a file, directory or
-/// link, or has a name that is not text is left out.
+/// Copies the tree into `root`, except what this user can't read, what is not a file, directory or
+/// link, and what has a name that is not UTF-8.
 pub(super) fn write(
     workspace: &Workspace,
     tree: &Overlay,
     root: &OwnedFd,
     stop: &dyn Fn() -> bool,
-) -> io::Result<Records> {
-    let records = Records::new();
-    let mut copy = Copy { workspace, tree, root, records, bytes: 0, directories: Vec::new() };
+) -> io::Result<ShownFiles> {
+    let shown = ShownFiles::new();
+    let mut copy = TreeCopy { workspace, tree, root, shown, bytes: 0, directories: Vec::new() };
     copy.directories.push(String::new());
     let mut next = 0;
     while let Some(place) = copy.directories.get(next).cloned() {
@@ -47,17 +49,17 @@ pub(super) fn write(
     copy.finish()
 }
 
-struct Copy<'a> {
+struct TreeCopy<'a> {
     workspace: &'a Workspace,
     tree: &'a Overlay,
     root: &'a OwnedFd,
-    records: Records,
+    shown: ShownFiles,
     bytes: u64,
-    /// Each comes after the one that it is in.
+    /// Each after its parent.
     directories: Vec<String>,
 }
 
-impl Copy<'_> {
+impl TreeCopy<'_> {
     fn directory(&mut self, place: &str, stop: &dyn Fn() -> bool) -> io::Result<()> {
         let entries = match self.tree.list(place) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
@@ -71,11 +73,11 @@ impl Copy<'_> {
             if is_own(name) {
                 continue;
             }
-            let record = self.entry(&to, name, &below, kind);
-            if let Some(record) = record.map_err(|error| about(&below, error))? {
-                self.records.insert(below, record);
+            let file = self.entry(&to, name, &below, kind);
+            if let Some(file) = file.map_err(|error| about(&below, error))? {
+                self.shown.insert(below, file);
             }
-            if self.records.len() > MAX_FILES {
+            if self.shown.len() > MAX_FILES {
                 return Err(too_large(format!("{MAX_FILES} files")));
             }
         }
@@ -88,21 +90,21 @@ impl Copy<'_> {
         name: &str,
         place: &str,
         kind: FileType,
-    ) -> io::Result<Option<Record>> {
+    ) -> io::Result<Option<ShownFile>> {
         if name == GIT && self.substitute(to, place, kind)? {
-            return Ok(Some(Record::Substitute));
+            return Ok(Some(ShownFile::Substitute));
         }
         match kind {
             FileType::Directory => {
                 disk::create_directory(to, name, disk::OWNER_ONLY)?;
                 self.directories.push(place.to_owned());
-                Ok(Some(Record::Directory))
+                Ok(Some(ShownFile::Directory))
             }
             FileType::Symlink => {
                 disk::create_link(to, name, &self.tree.read_link(place)?)?;
                 let times = disk::times(&self.tree.stat(place)?);
                 rustix::fs::utimensat(to, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-                Ok(Some(Record::of(&Spot::of(to, name)?.stat()?)))
+                Ok(Some(ShownFile::of(&Spot::of(to, name)?.stat()?)))
             }
             FileType::RegularFile => {
                 let (from, stat) = match self.tree.open_read(place) {
@@ -117,20 +119,20 @@ impl Copy<'_> {
                 }
                 let file = disk::create(to, name)?;
                 copy_file(&from, &file, &stat, true)?;
-                Ok(Some(Record::of(&rustix::fs::fstat(&file)?)))
+                Ok(Some(ShownFile::of(&rustix::fs::fstat(&file)?)))
             }
             _ => Ok(None),
         }
     }
 
-    /// Puts a file that leads to the workspace's repository in the place of what is there; not
-    /// where that is a file which does as well wherever it is.
+    /// Creates a `.git` that refers to the workspace's repository. Returns false if the original is a
+    /// file that can be copied.
     fn substitute(&self, to: &OwnedFd, place: &str, kind: FileType) -> io::Result<bool> {
         let real = self.workspace.path().join(place);
         let target = if kind == FileType::RegularFile {
             let mut text = String::new();
             let file = self.tree.open_read(place)?.0;
-            file.take(super::super::path::MAX_PATH as u64).read_to_string(&mut text)?;
+            file.take(MAX_PATH as u64).read_to_string(&mut text)?;
             let target = text.strip_prefix(LEADS_TO).map(str::trim_end);
             match (target, real.parent()) {
                 (Some(target), Some(parent)) => parent.join(target),
@@ -144,8 +146,8 @@ impl Copy<'_> {
         Ok(true)
     }
 
-    /// Gives the directories their permissions and times, from the deepest up.
-    fn finish(self) -> io::Result<Records> {
+    /// Sets the permissions and times of the directories, children before parents.
+    fn finish(self) -> io::Result<ShownFiles> {
         for place in self.directories.iter().rev() {
             let set = || -> io::Result<()> {
                 let stat = self.tree.stat(place)?;
@@ -155,7 +157,7 @@ impl Copy<'_> {
             };
             set().map_err(|error| about(place, error))?;
         }
-        Ok(self.records)
+        Ok(self.shown)
     }
 }
 

@@ -6,18 +6,21 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use cofferdam_core::policy::OWN;
 use rustix::fs::{AtFlags, FileType, FsWord, Mode, OFlags};
 
-use super::super::copying::{copy_file, copy_permissions};
-use super::super::disk::{self, Spot};
-use super::super::overlay::{Entry, Overlay};
-use super::super::{OWN, own};
-use super::{Record, Records, about, attributes, check};
+use super::attributes;
+use super::shown::{ShownFile, ShownFiles, check};
+use crate::copying::{copy_file, copy_permissions};
+use crate::disk::{self, Spot};
+use crate::error::about;
+use crate::overlay::{Entry, Overlay};
+use crate::own;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// File systems that can't be an upper directory, or only in part (`linux/magic.h`).
-const UNFIT: [FsWord; 9] = [
+/// File systems that do not fully support an upper directory (`linux/magic.h`).
+const UNSUPPORTED: [FsWord; 9] = [
     0x794c_7630, // overlayfs
     0x6573_5546, // FUSE
     0x0102_1997, // 9p
@@ -31,7 +34,7 @@ const UNFIT: [FsWord; 9] = [
 
 /// Whether an overlayfs can have its upper directory on the file system of a directory.
 pub(super) fn is_possible(directory: &OwnedFd) -> bool {
-    rustix::fs::fstatfs(directory).is_ok_and(|found| !UNFIT.contains(&found.f_type))
+    rustix::fs::fstatfs(directory).is_ok_and(|found| !UNSUPPORTED.contains(&found.f_type))
 }
 
 /// Writes everything that is staged beneath `upper`.
@@ -39,11 +42,11 @@ pub(super) fn write(
     tree: &Overlay,
     upper: &OwnedFd,
     stop: &dyn Fn() -> bool,
-) -> io::Result<Records> {
-    // The directories of runs are in there: a program that walks the tree would come to its own.
+) -> io::Result<ShownFiles> {
+    // It contains the run directories: a program that walks the tree would find its own.
     let hidden = own::directory(upper, OWN).and_then(attributes::set_opaque);
     hidden.map_err(|error| about(OWN, error))?;
-    let mut writer = Writer { tree, upper, records: Records::new(), parents: BTreeSet::new() };
+    let mut writer = Writer { tree, upper, shown: ShownFiles::new(), parents: BTreeSet::new() };
     for (place, entry) in tree.entries() {
         check(stop)?;
         writer.add(&place, entry).map_err(|error| about(&place, error))?;
@@ -54,22 +57,22 @@ pub(super) fn write(
 struct Writer<'a> {
     tree: &'a Overlay,
     upper: &'a OwnedFd,
-    records: Records,
-    /// Directories of the disk in which something is staged.
+    shown: ShownFiles,
+    /// Directories on the disk that contain staged files.
     parents: BTreeSet<String>,
 }
 
 impl Writer<'_> {
     fn add(&mut self, place: &str, entry: Entry) -> io::Result<()> {
         let is_hidden =
-            place.match_indices('/').any(|(end, _)| self.records.contains_key(&place[..end]));
+            place.match_indices('/').any(|(end, _)| self.shown.contains_key(&place[..end]));
         if entry == Entry::Gone && is_hidden {
             return Ok(());
         }
         self.add_parents(place)?;
         let spot = Spot::of(self.upper, place)?;
         let (directory, name) = (spot.directory(), disk::split(place).1);
-        let record = match entry {
+        let file = match entry {
             Entry::Gone => {
                 let kind = FileType::CharacterDevice;
                 rustix::fs::mknodat(directory, name, kind, Mode::empty(), 0)?;
@@ -78,31 +81,31 @@ impl Writer<'_> {
             Entry::Staged(_, FileType::Directory) => {
                 disk::create_directory(directory, name, disk::OWNER_ONLY)?;
                 attributes::set_opaque(disk::open(directory, name, OPEN)?)?;
-                Record::Directory
+                ShownFile::Directory
             }
             Entry::Staged(_, FileType::Symlink) => {
                 disk::create_link(directory, name, &self.tree.read_link(place)?)?;
                 let times = disk::times(&self.tree.stat(place)?);
                 rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-                Record::of(&spot.stat()?)
+                ShownFile::of(&spot.stat()?)
             }
             Entry::Staged(..) => {
                 let (from, stat) = self.tree.open_read(place)?;
                 let to = disk::create(directory, name)?;
                 copy_file(&from, &to, &stat, true)?;
                 attributes::strip(&to)?;
-                Record::of(&rustix::fs::fstat(&to)?)
+                ShownFile::of(&rustix::fs::fstat(&to)?)
             }
         };
-        self.records.insert(place.to_owned(), record);
+        self.shown.insert(place.to_owned(), file);
         Ok(())
     }
 
-    /// Makes the directories on the way that are the disk's.
+    /// Creates the parent directories that are on the disk.
     fn add_parents(&mut self, place: &str) -> io::Result<()> {
         for (end, _) in place.match_indices('/') {
             let parent = &place[..end];
-            if self.records.contains_key(parent) || self.parents.contains(parent) {
+            if self.shown.contains_key(parent) || self.parents.contains(parent) {
                 continue;
             }
             let spot = Spot::of(self.upper, parent)?;
@@ -113,10 +116,10 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives the directories their permissions, from the deepest up, and those of the
-    /// transaction their times.
-    fn finish(self) -> io::Result<Records> {
-        let own = self.records.iter().filter(|(_, record)| **record == Record::Directory);
+    /// Sets the permissions of the directories, children before parents, and the times of those of
+    /// the transaction.
+    fn finish(self) -> io::Result<ShownFiles> {
+        let own = self.shown.iter().filter(|(_, file)| **file == ShownFile::Directory);
         let mut directories: Vec<(&str, bool)> = own.map(|(place, _)| (&**place, true)).collect();
         directories.extend(self.parents.iter().map(|place| (&**place, false)));
         directories.push(("", true));
@@ -133,6 +136,6 @@ impl Writer<'_> {
             };
             set().map_err(|error| about(place, error))?;
         }
-        Ok(self.records)
+        Ok(self.shown)
     }
 }

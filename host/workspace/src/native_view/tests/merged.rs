@@ -1,4 +1,4 @@
-//! What comes back of a run, and what is shown before it.
+//! Views, and changes that are kept.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ fn what_a_program_changes_is_committed_and_undone() {
 }
 
 #[test]
-fn what_is_staged_is_shown_and_can_be_changed_again() {
+fn staged_changes_are_shown_and_can_be_changed_again() {
     let again: fn(&dyn Files) = |files| {
         files.put("a.txt", "newer a\n");
         files.remove("src/new.txt");
@@ -54,14 +54,14 @@ fn what_is_staged_is_shown_and_can_be_changed_again() {
         let overlay = transaction.overlay();
         work(&**overlay);
         let staged = overlay.entries();
-        // One that nobody wants first.
+        // First, a view that is discarded.
         let view = scene.show(overlay, way);
         again(&*scene.files(&view));
         drop(view);
         assert_eq!(overlay.entries(), staged);
         assert_eq!(read(overlay, "a.txt"), "new a\n");
         let view = scene.show(overlay, way);
-        if let Shown::Copy(copy) = view.shown() {
+        if let ViewKind::Copy(copy) = view.kind() {
             assert_eq!(tree(copy), expected(&[work]));
         }
         again(&*scene.files(&view));
@@ -72,7 +72,7 @@ fn what_is_staged_is_shown_and_can_be_changed_again() {
 }
 
 #[test]
-fn nothing_changed_is_nothing_staged() {
+fn a_run_without_changes_stages_nothing() {
     for way in WAYS {
         let scene = Scene::new();
         let (transaction, _) = begin(&scene.workspace);
@@ -82,7 +82,7 @@ fn nothing_changed_is_nothing_staged() {
         keep(scene.show(overlay, way), overlay).unwrap();
         assert_eq!(overlay.entries(), staged, "{way:?}");
         drop(transaction);
-        // Copied by the overlayfs, since it was opened for writing.
+        // The overlayfs copied it, since it was opened for writing.
         let (transaction, _) = begin(&scene.workspace);
         let view = scene.show(transaction.overlay(), way);
         let path = Scene::raw(&view).join("a.txt");
@@ -91,7 +91,7 @@ fn nothing_changed_is_nothing_staged() {
         fs::File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
         keep(view, transaction.overlay()).unwrap();
         assert!(!transaction.overlay().is_changed(), "{way:?}");
-        // Touched: programs that build decide by times.
+        // Only its time was changed, by which build tools decide.
         let view = scene.show(transaction.overlay(), way);
         let path = Scene::raw(&view).join("a.txt");
         fs::copy(scene.root.join("a.txt"), &path).unwrap();
@@ -104,29 +104,29 @@ fn nothing_changed_is_nothing_staged() {
 }
 
 #[test]
-fn the_workspace_itself_is_shown_where_that_will_do() {
+fn the_workspace_itself_is_shown_to_a_call_that_only_reads() {
     let scene = Scene::new();
     let show = |tree: &Overlay, may_change| {
-        let means = Means { mounts: true, scratch: &scene.scratch };
-        View::show(&scene.workspace, tree, means, may_change, &|| false).unwrap()
+        let options = ViewOptions { mounts: true, scratch: &scene.scratch, may_change };
+        NativeView::create(&scene.workspace, tree, options, &|| false).unwrap()
     };
     let view = show(scene.workspace.plain(), false);
-    assert_eq!(*view.shown(), Shown::Workspace);
+    assert_eq!(*view.kind(), ViewKind::Workspace);
     assert!(!scene.root.join(OWN).exists());
-    // Several calls that only read, each with changes that nobody wants.
+    // Several calls that only read, whose changes are discarded.
     let views = [show(scene.workspace.plain(), true), show(scene.workspace.plain(), true)];
-    assert_ne!(views[0].shown(), views[1].shown());
+    assert_ne!(views[0].kind(), views[1].kind());
     assert_eq!(scene.runs(), 2);
     let (transaction, _) = begin(&scene.workspace);
     assert_eq!(scene.runs(), 2);
     write(transaction.overlay(), "a.txt", "staged");
-    let Shown::Mount { upper, work } = show(transaction.overlay(), false).shown().clone() else {
+    let ViewKind::Mount { upper, work } = show(transaction.overlay(), false).kind().clone() else {
         panic!("it has to be mounted")
     };
     assert!(upper.starts_with(scene.root.join(OWN)) && work.starts_with(scene.root.join(OWN)));
     drop(views);
     assert_eq!(scene.runs(), 0);
-    // Nothing of such a call can be kept.
+    // Such a call can't keep changes.
     let view = show(scene.workspace.plain(), true);
     scene.files(&view).put("a.txt", "changed");
     assert!(keep(view, scene.workspace.plain()).is_err());
@@ -220,7 +220,7 @@ fn each_changed_place_is_asked_for() {
         };
         view.keep(transaction.overlay(), &Quota::unlimited(), &allow).unwrap();
         let mut wanted: Vec<&str> = wanted.to_vec();
-        // The directory is the same one, with other things in it.
+        // The directory is the same, with different contents.
         wanted.retain(|place| *place != "bin");
         assert_eq!(asked.into_inner().into_iter().collect::<Vec<_>>(), wanted, "{way:?}");
     }
@@ -252,7 +252,7 @@ fn a_repository_is_led_to_and_never_taken_in() {
     let nothing = |place: &str| Err(Refused::denied(place.to_owned()));
     view.keep(transaction.overlay(), &Quota::unlimited(), &nothing).unwrap();
     assert!(!transaction.overlay().is_changed());
-    // A new one is a change like any other, and so not allowed.
+    // A new one is an ordinary change, which is not allowed.
     let view = scene.show(transaction.overlay(), Way::Copy);
     fs::create_dir_all(Scene::raw(&view).join("src/.git/hooks")).unwrap();
     let error = view.keep(transaction.overlay(), &Quota::unlimited(), &nothing).unwrap_err();
@@ -277,21 +277,21 @@ fn the_hosts_own_directory_is_hidden() {
 fn what_a_dead_host_left_is_removed_and_what_is_in_use_is_not() {
     let scene = Scene::new();
     let used = [Way::Mount, Way::Copy].map(|way| scene.show(scene.workspace.plain(), way));
-    for parent in [scene.root.join(OWN).join(DIRECTORY), scene.scratch.clone()] {
+    for parent in [scene.root.join(OWN).join(RUNS), scene.scratch.clone()] {
         let left = parent.join("cofferdam-run-0/upper/d");
         fs::create_dir_all(&left).unwrap();
         fs::write(left.join(OsStr::from_bytes(b"\xff")), "").unwrap();
         fs::create_dir(left.join("closed")).unwrap();
         fs::set_permissions(left.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
         symlink("/", left.join("link")).unwrap();
-        // Names that are numbers, as another directory would get while they are removed.
+        // Numbers as names, which entries also get while a directory is removed.
         for name in ["1/2/1", "1/1/3/2", "2/1/2", "3/1"] {
             fs::create_dir_all(parent.join("cofferdam-run-0").join(name)).unwrap();
         }
-        fs::write(parent.join("somebody-elses"), "").unwrap();
+        fs::write(parent.join("another-users"), "").unwrap();
     }
     begin(&scene.workspace);
-    assert!(!scene.root.join(OWN).join(DIRECTORY).join("cofferdam-run-0").exists());
+    assert!(!scene.root.join(OWN).join(RUNS).join("cofferdam-run-0").exists());
     drop(scene.show(scene.workspace.plain(), Way::Copy));
     assert!(!scene.scratch.join("cofferdam-run-0").exists());
     assert_eq!(scene.runs(), 4);

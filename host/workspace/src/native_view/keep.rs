@@ -1,42 +1,45 @@
-//! Reading back what a program did: every difference between what it was shown and what is there
-//! now becomes a change of the transaction.
+//! Reading back the program's changes: every difference from the files that it was shown becomes a
+//! change of the transaction.
 //!
-//! A place is taken in where it is not what the program was shown. An overlayfs holds only what was
-//! staged or changed, with marks for what is gone; a copy holds everything. Either way, what was
-//! shown there and is not there any more was removed.
+//! An overlayfs contains only staged and changed files, with marks for removed ones; a copy contains
+//! all files. In both, a file that was shown and does not exist any more was removed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 
+use cofferdam_core::policy::is_own;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
-use super::super::disk::{self, Listed, Spot};
-use super::super::path::{self, MAX_PATH, join};
-use super::super::{Overlay, Quota, Refused};
-use super::{Record, Records, about, attributes};
-use cofferdam_core::policy::is_own;
+use super::attributes;
+use super::shown::{ShownFile, ShownFiles};
+use crate::disk::{self, Listed, Spot};
+use crate::error::{Refused, about};
+use crate::file_fingerprint::is_same_content;
+use crate::overlay::Overlay;
+use crate::path::{self, MAX_PATH, join};
+use crate::quota::Quota;
 
-/// Permissions that a program can give.
+/// The permission bits that a program can set.
 const PERMISSIONS: u32 = 0o777;
 
-/// What has to be done with a run.
+/// Adds the changes of a run to a tree.
 pub(super) struct Keep<'a> {
     pub(super) tree: &'a Overlay,
     pub(super) quota: &'a Quota,
     pub(super) allow: &'a dyn Fn(&str) -> io::Result<()>,
-    /// What the program has worked on.
+    /// The directory that the program has changed.
     pub(super) root: &'a OwnedFd,
-    /// What it was shown there.
-    pub(super) records: &'a Records,
+    /// The files that the program was shown in it.
+    pub(super) shown: &'a ShownFiles,
 }
 
 impl Keep<'_> {
-    /// Takes in everything.
+    /// Adds all changes of the run.
     pub(super) fn all(&self) -> io::Result<()> {
         rustix::fs::fchmod(self.root, Mode::RWXU)?;
-        // No recursion, and no directory stays open: a program can make them very deep.
+        // No recursion, and no directory stays open: a program can nest them very deeply.
         let mut waiting = vec![String::new()];
         while let Some(place) = waiting.pop() {
             self.directory(&place, &mut waiting).map_err(|error| about(&place, error))?;
@@ -44,21 +47,21 @@ impl Keep<'_> {
         Ok(())
     }
 
-    /// Takes in what is in a directory that is in the tree by now as well.
+    /// Adds the changes in a directory, which exists in the tree as well.
     fn directory(&self, place: &str, waiting: &mut Vec<String>) -> io::Result<()> {
         let directory = disk::open(self.root, place, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let is_opaque = self.is_opaque(&directory, place)?;
         let names = names(&directory, place)?;
         let before = match self.tree.list(place) {
-            // Nobody has seen what is in there.
+            // The program could not see its contents.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
             before => before?,
         };
         for Listed { name, .. } in before {
             let Some(name) = name.to_str().filter(|name| !names.contains(*name)) else { continue };
             let below = join(place, name);
-            let was_shown = match self.records.get(&below) {
-                Some(record) => *record != Record::Substitute,
+            let was_shown = match self.shown.get(&below) {
+                Some(shown) => *shown != ShownFile::Substitute,
                 None => is_opaque && !is_own(&below),
             };
             if was_shown {
@@ -74,10 +77,10 @@ impl Keep<'_> {
         Ok(())
     }
 
-    /// Takes in one entry of a directory; answers whether it is a directory itself.
+    /// Adds the changes of one entry of a directory. Returns whether it is a directory itself.
     fn entry(&self, directory: &OwnedFd, name: &str, place: &str) -> io::Result<bool> {
-        let record = self.records.get(place);
-        if is_own(place) || record == Some(&Record::Substitute) {
+        let shown = self.shown.get(place);
+        if is_own(place) || shown == Some(&ShownFile::Substitute) {
             return Ok(false);
         }
         path::check_length(place).map_err(|_| {
@@ -87,20 +90,20 @@ impl Keep<'_> {
         let stat = spot.stat()?;
         let kind = disk::file_type(&stat);
         if kind == FileType::Directory {
-            // The program may have closed it to its owner, too.
+            // The program may have removed the owner's permissions.
             let opened = Mode::from_raw_mode(stat.st_mode & PERMISSIONS) | Mode::RWXU;
             rustix::fs::chmodat(directory, name, opened, AtFlags::empty())?;
             self.enter(place, &stat)?;
             return Ok(true);
         }
-        if record == Some(&Record::of(&stat)) {
+        if shown == Some(&ShownFile::of(&stat)) {
             return Ok(false);
         }
         let before = self.before(place)?;
         match kind {
             FileType::RegularFile => self.file(directory, name, place, &stat, before)?,
             FileType::Symlink => self.link(&spot, place, &stat, before)?,
-            // That nothing is here any more, or something of a kind that is not kept.
+            // A mark for a removed file, or a file of a kind that is not kept.
             _ if before.is_some() => self.remove(place)?,
             _ => {}
         }
@@ -114,7 +117,7 @@ impl Keep<'_> {
         }
     }
 
-    /// Sees to it that the tree has a directory.
+    /// Creates a directory in the tree, unless it exists.
     fn enter(&self, place: &str, stat: &Stat) -> io::Result<()> {
         match self.before(place)? {
             Some(before) if disk::file_type(&before) == FileType::Directory => return Ok(()),
@@ -122,7 +125,7 @@ impl Keep<'_> {
             None => (self.allow)(place)?,
         }
         self.tree.create_directory(place, self.quota)?;
-        // Else nothing could be put into it.
+        // Without the owner's permissions, no file could be created in it.
         self.tree.set_mode(place, stat.st_mode & PERMISSIONS | 0o700)?;
         self.tree.set_modified(place, disk::modified(stat))
     }
@@ -135,7 +138,7 @@ impl Keep<'_> {
         stat: &Stat,
         before: Option<Stat>,
     ) -> io::Result<()> {
-        // Whatever is kept has to be read sooner or later.
+        // The host has to read the file later.
         let mode = stat.st_mode & PERMISSIONS | 0o400;
         let lifted = Mode::from_raw_mode(mode | 0o600);
         rustix::fs::chmodat(directory, name, lifted, AtFlags::empty())?;
@@ -150,7 +153,7 @@ impl Keep<'_> {
         }
         let file = self.tree.adopt(place, &Spot::of(directory, name)?, &content, self.quota)?;
         if let Some(before) = before {
-            // Only root gives files away; the group can be one of the user's.
+            // Only root can change the owner; the group may be one of the user's.
             let group = Some(Gid::from_raw(before.st_gid));
             let _ = rustix::fs::fchown(&file, Some(Uid::from_raw(before.st_uid)), group)
                 .or_else(|_| rustix::fs::fchown(&file, None, group));
@@ -159,8 +162,7 @@ impl Keep<'_> {
         Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
     }
 
-    /// Whether a file was written or touched at all. An overlayfs copies one that is only opened
-    /// for writing.
+    /// Whether a file is unchanged. An overlayfs copies a file that is only opened for writing.
     fn is_same(
         &self,
         place: &str,
@@ -173,7 +175,7 @@ impl Keep<'_> {
             && before.st_mode & PERMISSIONS == mode
             && before.st_size == now.st_size
             && disk::modified(before) == disk::modified(now)
-            && equal(self.tree.open_read(place)?.0, content)?)
+            && is_same_content(self.tree.open_read(place)?.0, content)?)
     }
 
     fn link(
@@ -205,7 +207,7 @@ impl Keep<'_> {
         self.tree.set_modified(place, disk::modified(stat))
     }
 
-    /// Removes what the tree has at a place, with everything below.
+    /// Removes a file or directory from the tree, recursively.
     fn remove(&self, place: &str) -> io::Result<()> {
         let mut waiting = vec![(place.to_owned(), false)];
         while let Some((place, is_empty)) = waiting.pop() {
@@ -222,7 +224,7 @@ impl Keep<'_> {
                             let name = name.to_str().ok_or_else(|| no_text(&place, &name))?;
                             Ok((join(&place, name), false))
                         });
-                    // The directory itself comes after what is in it.
+                    // The directory itself is removed after its contents.
                     let own = Ok((place.clone(), true));
                     return [own].into_iter().chain(below).collect::<io::Result<Vec<_>>>();
                 }
@@ -244,7 +246,7 @@ impl Keep<'_> {
     }
 }
 
-/// The names in a directory, which have to be text.
+/// Returns the names in a directory, which have to be UTF-8.
 fn names(directory: &OwnedFd, place: &str) -> io::Result<BTreeSet<String>> {
     let text =
         |entry: io::Result<Listed>| entry?.name.into_string().map_err(|name| no_text(place, &name));
@@ -253,22 +255,4 @@ fn names(directory: &OwnedFd, place: &str) -> io::Result<BTreeSet<String>> {
 
 fn no_text(place: &str, name: &std::ffi::OsStr) -> io::Error {
     Refused::unsupported(format!("the name {} is no UTF-8", join(place, &name.to_string_lossy())))
-}
-
-/// Whether two files have the same content.
-fn equal(left: File, right: &File) -> io::Result<bool> {
-    const PIECE: u64 = 64 << 10;
-    let (mut one, mut other) = (Vec::new(), Vec::new());
-    loop {
-        one.clear();
-        other.clear();
-        (&left).take(PIECE).read_to_end(&mut one)?;
-        (&mut &*right).take(PIECE).read_to_end(&mut other)?;
-        if one != other {
-            return Ok(false);
-        }
-        if one.is_empty() {
-            return Ok(true);
-        }
-    }
 }

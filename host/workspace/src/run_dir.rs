@@ -1,5 +1,5 @@
-//! A directory that belongs to one run. It is locked as long as the run goes on, so that what a
-//! dead host left can be told from what another one works with.
+//! The directory of one run of a native program. It is locked during the run, so that what a dead
+//! host left can be distinguished from what another one uses.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,41 +8,43 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::{OWN, Workspace, disk, own};
+use cofferdam_core::policy::OWN;
 
-/// Where runs have their directories, in the host's own directory.
-pub(crate) const DIRECTORY: &str = "runs";
+use crate::error::about;
+use crate::layout::RUNS;
+use crate::workspace::Workspace;
+use crate::{disk, own};
 
-/// What the name of a run's directory begins with. In a directory for everybody's temporary
-/// files, nothing else does.
+/// The prefix of the directory's name. In a directory for temporary files of all users, only run
+/// directories have it.
 const PREFIX: &str = "cofferdam-run-";
 
-/// How often a new directory may be swept away before it is locked.
+/// How often a new directory may be removed by another process before it is locked.
 const ATTEMPTS: usize = 100;
 
 const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// The directory of a run, removed when it is dropped.
-pub(crate) struct Run {
+/// The directory of a run, which is removed when this is dropped.
+pub(crate) struct RunDir {
     parent: OwnedFd,
     name: String,
     path: PathBuf,
-    /// Holds the lock.
+    /// Open, and holds the lock.
     directory: OwnedFd,
 }
 
-impl Run {
-    /// A directory on the workspace's file system.
+impl RunDir {
+    /// Creates a directory on the workspace's file system.
     pub(crate) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
-        let parent = own::directory(&workspace.own()?, DIRECTORY)?;
-        Self::new(parent, &workspace.path().join(OWN).join(DIRECTORY))
+        let parent = own::directory(&workspace.own()?, RUNS)?;
+        Self::new(parent, &workspace.path().join(OWN).join(RUNS))
     }
 
-    /// A directory beneath another one, which others may use as well.
-    pub(super) fn in_scratch(scratch: &Path) -> io::Result<Self> {
+    /// Creates a directory in `scratch`, which other hosts may use as well.
+    pub(crate) fn in_scratch(scratch: &Path) -> io::Result<Self> {
         let flags = OPEN | OFlags::CLOEXEC;
         let parent = rustix::fs::open(scratch, flags, Mode::empty())
-            .map_err(|error| super::about(&scratch.display().to_string(), error.into()))?;
+            .map_err(|error| about(&scratch.display().to_string(), error.into()))?;
         Self::new(parent, scratch)
     }
 
@@ -58,19 +60,19 @@ impl Run {
         Err(Errno::AGAIN.into())
     }
 
-    /// The directory, open.
+    /// The handle of the directory.
     pub(crate) fn handle(&self) -> &OwnedFd {
         &self.directory
     }
 
-    /// Makes a directory in this one.
-    pub(super) fn directory(&self, name: &str) -> io::Result<(PathBuf, OwnedFd)> {
+    /// Creates a subdirectory; returns its path and its handle.
+    pub(crate) fn directory(&self, name: &str) -> io::Result<(PathBuf, OwnedFd)> {
         disk::create_directory(&self.directory, name, disk::OWNER_ONLY)?;
         Ok((self.path.join(name), disk::open(&self.directory, name, OPEN)?))
     }
 }
 
-impl Drop for Run {
+impl Drop for RunDir {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.parent, &self.name, &self.directory) {
             tracing::warn!("{} is left for later: {error}", self.path.display());
@@ -78,7 +80,7 @@ impl Drop for Run {
     }
 }
 
-/// Removes the directories of runs whose host is gone.
+/// Removes the directories of runs whose host has died.
 pub(crate) fn sweep(parent: &OwnedFd) {
     let swept = || -> io::Result<()> {
         for entry in disk::entries(parent)? {
@@ -99,8 +101,8 @@ pub(crate) fn sweep(parent: &OwnedFd) {
     }
 }
 
-/// Locks the directory of a run, if it is this user's, nobody else has locked it, and it is
-/// still there.
+/// Locks the directory of a run, if it is this user's, no other process has locked it, and it still
+/// exists.
 fn lock(parent: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let directory = match disk::open(parent, name, OPEN) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

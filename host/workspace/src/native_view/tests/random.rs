@@ -1,8 +1,8 @@
-//! Whatever is done, natively or through a view, comes to the same.
+//! Random changes have the same result natively and through a view.
 
 use super::*;
 
-/// Numbers that look random, the same ones in each run.
+/// Reproducible pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -13,7 +13,7 @@ impl Numbers {
     }
 }
 
-/// Something that can be done to the tree in `root`, done there and elsewhere.
+/// Makes a random change to the tree in `root` and to another one.
 fn act_at_random(numbers: &mut Numbers, root: &PathBuf, elsewhere: &dyn Files) {
     const NAMES: [&str; 4] = ["src", "a.txt", "old", "x"];
     let depth = 1 + numbers.below(3);
@@ -52,7 +52,7 @@ fn act_at_random(numbers: &mut Numbers, root: &PathBuf, elsewhere: &dyn Files) {
 }
 
 #[test]
-fn whatever_is_done_the_tree_is_the_same_as_natively() {
+fn random_changes_have_the_same_result_as_natively() {
     for way in WAYS {
         for seed in 0..25 {
             let mut numbers = Numbers(seed);

@@ -1,11 +1,11 @@
-//! What can't be kept, what somebody else changes as well, what can't be shown.
+//! Changes that can't be kept, conflicts with other processes, trees that can't be shown.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::*;
 
-/// What a program does, and what is said about it.
+/// Changes by a program, and the expected error messages.
 #[test]
 fn what_can_not_be_kept_changes_nothing() {
     type Act = fn(&dyn Files, &Path);
@@ -123,7 +123,7 @@ fn what_can_not_be_kept_changes_nothing() {
     }
 }
 
-/// What somebody else does while a program runs, and whether that is noticed.
+/// Changes by another process while a program runs, and whether they are detected.
 #[test]
 fn changes_by_somebody_else_are_conflicts() {
     type Ours = fn(&dyn Files);
@@ -174,7 +174,7 @@ fn changes_by_somebody_else_are_conflicts() {
             });
             if *conflicts {
                 let error = done.expect_err(name);
-                assert!(error.contains("by somebody else"), "{name}, {way:?}: {error}");
+                assert!(error.contains("by another process"), "{name}, {way:?}: {error}");
                 assert_eq!(tree_with_times(&scene.root), found, "{name}, {way:?}");
             } else {
                 done.unwrap();
@@ -201,19 +201,21 @@ fn what_was_committed_just_now_is_no_conflict() {
 }
 
 #[test]
-fn a_call_that_is_over_gets_no_copy() {
+fn a_stopped_call_gets_no_copy() {
     let scene = Scene::new();
-    let means = Means { mounts: false, scratch: &scene.scratch };
-    let shown = View::show(&scene.workspace, scene.workspace.plain(), means, true, &|| true);
+    let options = ViewOptions { mounts: false, scratch: &scene.scratch, may_change: true };
+    let shown = NativeView::create(&scene.workspace, scene.workspace.plain(), options, &|| true);
     assert_eq!(shown.err().unwrap().kind(), io::ErrorKind::TimedOut);
     assert_eq!(scene.runs(), 0);
-    let means = Means { mounts: false, scratch: Path::new("/nowhere") };
-    View::show(&scene.workspace, scene.workspace.plain(), means, true, &|| false).err().unwrap();
-    // Too large a tree.
+    let options = ViewOptions { mounts: false, scratch: Path::new("/nowhere"), may_change: true };
+    NativeView::create(&scene.workspace, scene.workspace.plain(), options, &|| false)
+        .err()
+        .unwrap();
+    // The tree is too large.
     let large = fs::File::create(scene.root.join("large")).unwrap();
     large.set_len(5 << 30).unwrap();
-    let means = Means { mounts: false, scratch: &scene.scratch };
-    let shown = View::show(&scene.workspace, scene.workspace.plain(), means, true, &|| false);
+    let options = ViewOptions { mounts: false, scratch: &scene.scratch, may_change: true };
+    let shown = NativeView::create(&scene.workspace, scene.workspace.plain(), options, &|| false);
     let error = shown.err().unwrap().to_string();
     assert!(error.contains("more than 4 GiB"), "{error}");
 }

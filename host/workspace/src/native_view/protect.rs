@@ -1,31 +1,32 @@
-//! What a native program finds read-only, or empty, in a workspace that it may change.
+//! The parts of a workspace that are read-only, or empty, for a native program that may change it.
 
 use std::io;
 
+use cofferdam_core::policy::place::is_within;
+use cofferdam_core::policy::{OWN, is_own};
 use rustix::fs::FileType;
 
-use super::super::disk::Listed;
-use super::super::path::join;
-use super::super::{OWN, Overlay, Workspace};
-use cofferdam_core::policy::is_own;
+use crate::disk::Listed;
+use crate::overlay::Overlay;
+use crate::path::join;
+use crate::workspace::Workspace;
 
 const GIT: &str = ".git";
 
-/// Places of a workspace that programs do not change. What lies in one is protected with it.
+/// Places of a workspace that programs can't change, with everything beneath them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Protected {
-    /// What git takes for its own: each `.git`, at any depth, be it a directory, a file or a link;
-    /// what such a file or link leads to; repositories that lie open; files that are part of their
-    /// configuration. A repository is protected as a whole, since more in it than `hooks` and
-    /// `config` decides what git executes (`commondir`, `config.worktree`, `modules/*/config`:
-    /// gitrepository-layout(5)).
+    /// Each `.git` at any depth, whether it is a directory, a file or a link, and what it refers to;
+    /// bare repositories; the files of their configuration. A repository is protected as a whole,
+    /// since more in it than `hooks` and `config` controls what git executes (`commondir`,
+    /// `config.worktree`, `modules/*/config`: gitrepository-layout(5)).
     pub git: Vec<String>,
-    /// The hosts' own directories of nested workspaces.
+    /// The hosts' own directories in nested workspaces.
     pub own: Vec<String>,
 }
 
 impl Workspace {
-    /// Looks through the whole workspace for what programs must not change.
+    /// Searches the whole workspace for places that programs must not change.
     ///
     /// # Errors
     /// A directory that can't be listed.
@@ -44,7 +45,7 @@ impl Workspace {
             }
             let holds_tree = |place: &str| trees.iter().any(|tree| is_within(tree, place));
             for Listed { name, kind, .. } in &entries {
-                // What is no text can't be named to the sandbox, and nothing in it is kept.
+                // The sandbox can't be given a name that is not UTF-8, and changes there are not kept.
                 let Some(name) = name.to_str() else { continue };
                 let place = join(&directory, name);
                 let is_directory = *kind == FileType::Directory;
@@ -61,32 +62,22 @@ impl Workspace {
             }
         }
         found.git.sort();
-        found.git.dedup_by(|place, above| {
-            place
-                .strip_prefix(&**above)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
+        found.git.dedup_by(|place, above| is_within(place, above));
         Ok(found)
     }
 }
 
-/// The working trees that lie in a repository, and so hold nothing of the repository's: those that
-/// it lists, at any depth, and those beside its own files.
+/// Returns the working trees inside of a repository, whose files do not belong to it: those that it
+/// lists, at any depth, and those among its entries.
 fn working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> Vec<String> {
     let names = entries.iter().filter_map(|entry| entry.name.to_str());
-    let beside = names.map(|name| join(directory, name));
-    let listed = tree.linked_working_trees(directory).into_iter();
+    let among = names.map(|name| join(directory, name));
     let is_tree = |place: &String| {
-        is_within(place, directory) && place != directory && tree.stat(&join(place, GIT)).is_ok()
+        (directory.is_empty() || is_within(place, directory))
+            && place != directory
+            && tree.stat(&join(place, GIT)).is_ok()
     };
-    beside.chain(listed).filter(is_tree).collect()
-}
-
-fn is_within(place: &str, directory: &str) -> bool {
-    directory.is_empty()
-        || place
-            .strip_prefix(directory)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    among.chain(tree.linked_working_trees(directory)).filter(is_tree).collect()
 }
 
 #[cfg(test)]
@@ -96,8 +87,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::super::Secret;
     use super::*;
+    use crate::own::Secret;
 
     #[test]
     fn repositories_are_found_at_any_depth_and_in_any_form() {

@@ -1,44 +1,47 @@
-//! The extended attributes in which overlayfs keeps what a directory has no words for.
+//! The extended attributes of overlayfs.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-/// What all of overlayfs's attributes begin with, where it is mounted by an ordinary user.
+#[cfg(target_os = "linux")]
+use crate::error::Refused;
+
+/// The prefix of all attributes of an overlayfs that is mounted with `userxattr`.
 #[cfg(target_os = "linux")]
 const PREFIX: &[u8] = b"user.overlay.";
 
-/// Set to `y` on a directory that hides what is below it.
+/// Set to `y` on a directory that hides the lower directory.
 #[cfg(target_os = "linux")]
 const OPAQUE: &str = "user.overlay.opaque";
 
-/// What says that the content is elsewhere, or that a file stands for nothing. The mount that is
-/// made for a run never sets them.
+/// Attributes of a file whose content is elsewhere, or that represents a removed file. The mount of
+/// a run never sets them.
 #[cfg(target_os = "linux")]
-const ELSEWHERE: [&str; 3] =
+const UNSUPPORTED: [&str; 3] =
     ["user.overlay.redirect", "user.overlay.metacopy", "user.overlay.whiteout"];
 
-/// Lets a directory hide what the lower one has at its place.
+/// Makes a directory hide the lower one at its place.
 #[cfg(target_os = "linux")]
 pub(super) fn set_opaque(directory: impl AsFd) -> io::Result<()> {
     let flags = rustix::fs::XattrFlags::empty();
     Ok(rustix::fs::fsetxattr(directory, OPAQUE, b"y", flags)?)
 }
 
-/// Whether a directory hides what is below, as far as that is all that there is to it.
+/// Whether a directory hides the lower one.
 ///
 /// # Errors
-/// A directory or file that is not what it seems.
+/// [`Refused`] for a file with other attributes of overlayfs that affect its content.
 #[cfg(target_os = "linux")]
 pub(super) fn is_opaque(file: impl AsFd) -> io::Result<bool> {
-    if let Some(name) = ELSEWHERE.iter().find(|name| get(&file, name).is_some()) {
+    if let Some(name) = UNSUPPORTED.iter().find(|name| get(&file, name).is_some()) {
         let why = format!("has the attribute {name}, which nothing here should have set");
-        return Err(super::super::Refused::unsupported(why));
+        return Err(Refused::unsupported(why));
     }
     match get(&file, OPAQUE).as_deref() {
         None => Ok(false),
         Some(b"y") => Ok(true),
-        Some(_) => Err(super::super::Refused::unsupported(format!(
+        Some(_) => Err(Refused::unsupported(format!(
             "has the attribute {OPAQUE} with a value that nothing here should have set"
         ))),
     }
@@ -49,13 +52,13 @@ fn get(file: impl AsFd, name: &str) -> Option<Vec<u8>> {
     let mut value = [0; 256];
     match rustix::fs::fgetxattr(file, name, &mut value[..]) {
         Ok(length) => Some(value[..length].to_vec()),
-        // It is there, and longer than any that could be meant.
+        // It exists, and is longer than any valid value.
         Err(rustix::io::Errno::RANGE) => Some(Vec::new()),
         Err(_) => None,
     }
 }
 
-/// Removes overlayfs's attributes: outside of a run they mean nothing.
+/// Removes the attributes of overlayfs: they have no meaning outside of a run.
 #[cfg(target_os = "linux")]
 pub(super) fn strip(file: &File) -> io::Result<()> {
     let mut names = [0_u8; 4096];
