@@ -26,8 +26,8 @@ pub use refusal::{CallProblem, Refusal, RefusalCode};
 /// The code of a call for which the host had no file descriptor.
 const SHORTAGE: &str = "DescriptorShortage";
 
-/// How long the code of a failure may be, in bytes.
-const CODE: usize = 64;
+/// How long the code of a plugin's failure may be, in bytes.
+const MAX_CODE_BYTES: usize = 64;
 
 /// How many tools a refusal shows the schemas of.
 const MAX_WRONG_TOOLS: usize = 2;
@@ -206,7 +206,7 @@ fn check_arguments<'a>(
     Err(InvalidCall { code, name: call.tool, problems, tool: Some(tool) })
 }
 
-/// What of the arguments does not fit what the role says of them, besides the tool's own schema.
+/// Checks the arguments against the role's own schema for the tool, if it has one.
 fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Problem> {
     match role.and_then(|role| role.parameters(&tool.qualified_name())) {
         None => Vec::new(),
@@ -258,7 +258,7 @@ pub fn grant(
     Ok(GrantedCall { valid, permissions, limits, path_argument, ask })
 }
 
-/// An answer of the tool, if it is one that its schema allows.
+/// Checks the answer of a tool against its output schema.
 pub(crate) fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     let invalid = |what: String| {
         let message =
@@ -284,7 +284,7 @@ pub(crate) fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
         ErrorKind::Limit => Status::Limit,
         _ => Status::Error,
     };
-    // A detail that is not JSON is the plugin's slip; the message still says what happened.
+    // A detail that is not JSON is left out; the message still says what happened.
     let detail = error.detail.and_then(|detail| envelope::parse_answer(&detail).ok());
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
@@ -292,11 +292,10 @@ pub(crate) fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
     Failure { status, code: name(error.code), message: error.message, detail }
 }
 
-/// A plugin's word for its failure, if it is a name: it goes to the journal, and people and
-/// programs look for it there.
+/// A plugin's code for its failure, if it is a name: people and programs search the journal for it.
 fn name(code: String) -> String {
     let is_name = !code.is_empty()
-        && code.len() <= CODE
+        && code.len() <= MAX_CODE_BYTES
         && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
     if is_name { code } else { "UnnamedError".to_owned() }
 }
@@ -369,12 +368,12 @@ pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     }
 }
 
-/// What a cancelled call answers.
+/// The failure of a cancelled call.
 pub fn cancelled() -> Failure {
     Failure::new(Status::Skipped, "Cancelled", "the call was cancelled")
 }
 
-/// What a call that could not begin to change the workspace answers.
+/// The failure of a call that could not begin to change the workspace.
 pub fn not_begun(error: &BeginError) -> Failure {
     let status = match error {
         BeginError::Busy(_) => Status::Error,
@@ -386,10 +385,10 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
-/// The code of a call that changes what no call may change, which is also that of tools.
+/// The code of a call that changes a protected file; tools use it as well.
 const PROTECTED: &str = "PermissionError";
 
-/// What a call whose changes were not committed answers.
+/// The failure of a call whose changes were not committed.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
@@ -407,15 +406,15 @@ pub fn not_committed(error: &CommitError) -> Failure {
     }
 }
 
-/// What a call that gives tasks to agents answers within a transaction: what they change could not
-/// be taken back with it.
+/// The failure of a call within a transaction that gives tasks to agents: their changes could not be
+/// rolled back with it.
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";
     Failure::new(Status::Denied, "NotInTransaction", message)
 }
 
-/// What a denied call answers.
+/// The failure of a denied call.
 pub fn denied(denial: &Denial) -> Failure {
     Failure::new(Status::Denied, denial.code, denial.message.clone())
 }

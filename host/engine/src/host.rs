@@ -252,7 +252,7 @@ impl Host {
         self.shared.telemetry.as_ref()
     }
 
-    /// The contracts of agents' answers: the built-in ones, and those that the host was opened with.
+    /// The output contracts: the built-in ones, and those that the host was opened with.
     pub fn contracts(&self) -> &Contracts {
         &self.contracts
     }

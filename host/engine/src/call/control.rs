@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::NO_DESCRIPTOR;
 
-/// Why a call was stopped from outside of the plugin's own logic.
+/// Why the host stopped a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// It reached a limit: the limit's stable name.
+    /// It exceeded a limit: the limit's stable name.
     Limit(&'static str),
     /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
     Room(&'static str, String),
-    /// It crashed, or answered what can't be read.
+    /// It crashed, or its answer can't be read.
     Trap(String),
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// The host has no free file descriptor.
     Descriptors,
@@ -49,9 +49,9 @@ mod stage {
     /// No thread has taken it yet.
     pub(super) const WAITS: u8 = 0;
     pub(super) const RUNS: u8 = 1;
-    /// No thread will take it.
+    /// It was cancelled before a thread took it.
     pub(super) const WITHDRAWN: u8 = 2;
-    /// It did not come back in time: its thread is not waited for any more.
+    /// It did not end in time: its thread was abandoned.
     pub(super) const GIVEN_UP: u8 = 3;
     pub(super) const ENDED: u8 = 4;
 }
@@ -69,7 +69,7 @@ impl Control {
         }
     }
 
-    /// How long the call has been under way.
+    /// How long the call has been running.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -79,7 +79,7 @@ impl Control {
         self.deadline
     }
 
-    /// Makes the call fail with this, also if its tool or a backend reports a success.
+    /// Makes the call fail with `stop`, even if its tool or a backend reports success.
     pub(crate) fn note(&self, stop: Stop) {
         self.noted.get_or_init(|| stop);
     }
@@ -88,18 +88,18 @@ impl Control {
         self.noted.get()
     }
 
-    /// Ends the call as soon as it looks at the clock.
+    /// Cancels the call: it ends at its next check.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Takes the call, unless it was withdrawn.
+    /// Begins the call, unless it was withdrawn. Returns whether it may run.
     pub(crate) fn begin(&self) -> bool {
         self.pass(stage::WAITS, stage::RUNS)
     }
 
-    /// Takes back a call that no thread has taken yet. Says whether that was so: then it does
-    /// nothing any more, and nothing is to be waited for.
+    /// Withdraws a call that no thread has taken yet, so that none will. Returns whether it was
+    /// withdrawn.
     pub fn withdraw(&self) -> bool {
         self.pass(stage::WAITS, stage::WITHDRAWN)
     }
@@ -109,13 +109,12 @@ impl Control {
         self.stage.load(Ordering::Acquire) == stage::WAITS
     }
 
-    /// Gives up a call that did not come back in time: its thread is not waited for any more. Says
-    /// whether that was so.
+    /// Abandons a call that did not end in time, with its thread. Returns whether it was running.
     pub(crate) fn give_up(&self) -> bool {
         self.pass(stage::RUNS, stage::GIVEN_UP)
     }
 
-    /// Ends the call, unless it was given up.
+    /// Ends the call, unless it was abandoned. Returns whether it was running.
     pub(crate) fn end(&self) -> bool {
         self.pass(stage::RUNS, stage::ENDED)
     }
@@ -124,12 +123,12 @@ impl Control {
         self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether somebody wants the call to end now.
+    /// Whether the call was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Why the call has to stop now, if it has to.
+    /// The reason if the call has to stop now.
     pub(crate) fn stop(&self) -> Option<Stop> {
         if self.cancelled.load(Ordering::Relaxed) {
             Some(Stop::Cancelled)

@@ -4,7 +4,7 @@
 pub trait Observer: Send + Sync {
     /// A message of the plugin, with control characters escaped and within its budget.
     fn message(&self, call: &str, level: tracing::Level, message: &str);
-    /// How far the call is.
+    /// The progress of the call.
     fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str);
 }
 

@@ -1,5 +1,5 @@
-//! Tasks for the operator's agents: which of them a call may ask, and until when. How one is run
-//! and its answer read is [`crate::agent`]'s business.
+//! `cofferdam:host/agents`: which of the operator's agents a call may give tasks to, and until when.
+//! [`crate::agent`] runs them and reads their answers.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::agent::{self, AgentError, TaskError};
 use cofferdam_core::contract;
 use cofferdam_text::shorten;
 
-/// How long before the end of its call an agent is ended: it may take a second to do so, and the
-/// plugin has to answer.
+/// How long before the deadline of its call an agent is killed: that may take a second, and the
+/// plugin needs time to return.
 const RESERVE: Duration = Duration::from_secs(2);
 
 impl Host for CallState {
@@ -86,7 +86,7 @@ fn action(action: contract::Action) -> Action {
         contract::Action::Proceed => Action::Proceed,
         contract::Action::Review => Action::Review,
         contract::Action::Fix => Action::Fix,
-        // An agent that has been asked for the last time is not asked again.
+        // No attempt is left.
         contract::Action::Blocked | contract::Action::Retry => Action::Blocked,
     }
 }

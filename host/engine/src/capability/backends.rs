@@ -78,7 +78,7 @@ impl builders::Host for CallState {
     }
 }
 
-/// Whether a call may have a backend look at `path`: the backend itself sees everything.
+/// Checks whether a call may lint `path`: the backend itself sees everything.
 fn check(path: &str, sight: &Scope) -> Result<(), Error> {
     let names = cofferdam_workspace::path::by_names("", path).ok().flatten();
     match names {

@@ -1,5 +1,5 @@
-//! What a plugin keeps from call to call: under which name, and for whom. Where and how much is
-//! [`cofferdam_workspace`]'s business.
+//! `cofferdam:host/cache`: values that a plugin keeps from call to call. [`cofferdam_workspace`]
+//! stores them and limits their size.
 
 use wasmtime::Result;
 
@@ -10,7 +10,7 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::CacheKind;
 
 /// How long a key may be, in bytes.
-const KEY: usize = 200;
+const MAX_KEY_BYTES: usize = 200;
 
 impl Host for CallState {
     fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
@@ -53,7 +53,8 @@ impl CallState {
             .map_err(|error| Error::Failed(error.to_string()))
     }
 
-    /// The name of a value. Whoever may read other files does not find what was made from these.
+    /// The name that a value is stored under. Calls that may read different files do not share
+    /// values.
     fn name(&self, key: &str) -> String {
         let permissions = &self.context.permissions;
         let sight = permissions.sight.paths().join("\n");
@@ -63,8 +64,11 @@ impl CallState {
 }
 
 fn check(key: &str) -> std::result::Result<(), Error> {
-    if key.is_empty() || key.len() > KEY {
-        return Err(Error::Invalid(format!("a key has 1 to {KEY} bytes, not {}", key.len())));
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        return Err(Error::Invalid(format!(
+            "a key has 1 to {MAX_KEY_BYTES} bytes, not {}",
+            key.len()
+        )));
     }
     Ok(())
 }

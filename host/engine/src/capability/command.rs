@@ -9,25 +9,25 @@ use cofferdam_sandbox as sandbox;
 use super::bindings::cofferdam::host::process::{Changes, Command, Error};
 use super::context::CallContext;
 use super::programs::failure;
-use super::spill::ABOVE;
+use super::spill::MIN_KEPT_BYTES;
 use cofferdam_workspace::path::by_names;
 use cofferdam_workspace::{Protected, ViewKind};
 
 /// How much of each of a program's streams its plugin gets, in bytes.
-const KEPT: usize = 8 << 20;
+const MAX_STREAM_BYTES: usize = 8 << 20;
 
 /// Variables that a plugin's programs get besides those that the operator grants.
-const FIXED: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
+const FIXED_VARIABLES: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
 
 /// Variables that a plugin can't set: they decide what runs, or where private files are.
-const RESERVED: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
+const RESERVED_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
 
 /// The prefix of the variables that the dynamic loader reads: a plugin can't set those either.
-const LOADER: &str = "LD_";
+const LOADER_PREFIX: &str = "LD_";
 
 /// The shortest value of a granted variable that is redacted in what programs print, in bytes: a
 /// shorter one occurs in any text.
-const SECRET: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 
 /// One run of a program.
 pub(super) struct ProgramRun<'a> {
@@ -56,12 +56,13 @@ impl ProgramRun<'_> {
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
         // What no plugin may see of the granted variables.
-        described.hidden = granted.into_iter().filter(|(_, value)| value.len() >= SECRET).collect();
+        described.hidden =
+            granted.into_iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES).collect();
         described.stdin = command.stdin.clone();
         self.show(&mut described)?;
         described.limits = self.limits();
         let most = context.limits.spill as u64;
-        described.spill = (most > 0).then_some(sandbox::Spill { above: ABOVE, most });
+        described.spill = (most > 0).then_some(sandbox::Spill { above: MIN_KEPT_BYTES, most });
         Ok(described)
     }
 
@@ -80,7 +81,7 @@ impl ProgramRun<'_> {
         let directories = self.context.services.programs.path();
         let path: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
-        let mut environment: Vec<(String, String)> = FIXED
+        let mut environment: Vec<(String, String)> = FIXED_VARIABLES
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
             .chain(granted.iter().cloned())
@@ -154,7 +155,7 @@ impl ProgramRun<'_> {
             memory: limits.program_memory as u64,
             file_size: limits.write as u64,
             processes: limits.processes as u64,
-            output: KEPT,
+            output: MAX_STREAM_BYTES,
             ..sandbox::Limits::DEFAULT
         }
     }
@@ -169,7 +170,7 @@ fn check(command: &Command) -> Result<(), Error> {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(Error::Invalid(format!("{name:?} can't be a variable with that value")));
         }
-        if RESERVED.contains(&name.as_str()) || name.starts_with(LOADER) {
+        if RESERVED_VARIABLES.contains(&name.as_str()) || name.starts_with(LOADER_PREFIX) {
             return Err(Error::Invalid(format!("the variable {name} is the host's to set")));
         }
     }

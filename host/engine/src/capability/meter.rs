@@ -10,37 +10,37 @@ use cofferdam_core::policy::Limits;
 /// The linear memory that all instances together may have.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// What is left, in bytes.
+    /// How many bytes are left.
     left: AtomicUsize,
 }
 
-/// How many calls can have as much memory as a call may have, at the same time.
-const CALLS: usize = 8;
+/// How many calls at least can use their whole memory at the same time.
+const MIN_CALLS: usize = 8;
 
 impl Memory {
-    /// Enough for so many calls at a time. More of them run where some take long, but few of those
-    /// need as much.
+    /// Enough memory for `calls` calls at a time. More of them run when some take long, but few of
+    /// those need as much.
     pub fn for_calls(calls: usize) -> Arc<Self> {
-        let left = calls.max(CALLS).saturating_mul(Limits::DEFAULT.memory);
+        let left = calls.max(MIN_CALLS).saturating_mul(Limits::DEFAULT.memory);
         Arc::new(Self { left: AtomicUsize::new(left) })
     }
 
-    /// Takes some. Says whether there was so much.
+    /// Takes `bytes`, if so much is left. Returns whether it was.
     pub fn take(&self, bytes: usize) -> bool {
         let less = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// Gives back what was taken.
+    /// Gives back `bytes` that were taken.
     pub fn give(&self, bytes: usize) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// Counts what a call uses, and remembers which limit it ran into first.
+/// Counts what an instance uses, and remembers the first limit that it exceeded.
 pub(crate) struct Meter {
     memory_left: usize,
-    /// What other calls have a share of, and what this one has of it.
+    /// The memory that all instances share, and how much this one has of it.
     shared: Option<Arc<Memory>>,
     memory: usize,
     table_elements: usize,
@@ -64,7 +64,7 @@ impl Meter {
         }
     }
 
-    /// Counts the memory together with that of other calls.
+    /// Counts the memory together with that of other instances.
     pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
         self.shared = Some(Arc::clone(memory));
     }
@@ -75,7 +75,7 @@ impl Meter {
         (memory, limits.host_calls - self.host_calls_left)
     }
 
-    /// The first limit that was reached.
+    /// The first limit that was exceeded.
     pub(crate) fn reached(&self) -> Option<&'static str> {
         self.reached
     }

@@ -1,7 +1,7 @@
-//! What plugins can be given: files, bulk reading, native programs, agents, backends, HTTP, a
+//! What plugins can import: files, bulk reading, native programs, agents, backends, HTTP, a
 //! cache, messages, progress.
 //!
-//! Everything is linked here, one line each; what a call may really do is decided by its
+//! All interfaces are linked here, one line each; what a call may do with them is decided by its
 //! [`CallState`], which is made from the permissions of its call.
 
 mod agents;
@@ -40,7 +40,7 @@ pub(crate) use meter::Memory;
 pub use programs::Programs;
 pub use state::CallState;
 
-/// How often something that waits checks whether its call was cancelled.
+/// How often code that waits checks whether its call was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// The number of cores that this process may use.
@@ -48,7 +48,7 @@ pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Links everything that the host offers.
+/// Links all interfaces of the host.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wasi::add_to_linker(linker)?;
     waiting::add_to_linker(linker)?;

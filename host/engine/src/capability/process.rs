@@ -144,7 +144,7 @@ impl CallState {
         Ok(report)
     }
 
-    /// Takes what a program changed into the call's transaction.
+    /// Stages what a program changed in the call's transaction.
     fn keep(&self, view: NativeView, tree: &Overlay) -> std::result::Result<(), Error> {
         let files = &self.files;
         let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
@@ -154,7 +154,7 @@ impl CallState {
         })
     }
 
-    /// The plugin's cache; none where a call that only reads can't have one.
+    /// The plugin's cache; `None` where a call that only reads can't have one.
     fn cache(&self, command: &Command) -> std::result::Result<Option<Cache<'_>>, Error> {
         let workspace = &self.context.services.workspace;
         let bytes = self.context.limits.cache as u64;
@@ -172,9 +172,9 @@ impl CallState {
         failure(what, error)
     }
 
-    /// Makes the call fail where a disk is full, also if its tool ignores the error.
+    /// Makes the call fail if a disk is full, even if its tool ignores the error.
     fn note_full(&self, error: &io::Error) {
-        // The call's own limits are errors of the same kind.
+        // The limits of the call are errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.context.services.workspace.is_full(error);
             self.control().note(Stop::Room(FULL, message));
@@ -231,14 +231,14 @@ fn end(end: sandbox::End) -> End {
     let limit = match end {
         sandbox::End::Exited(code) => return End::Exited(code),
         sandbox::End::Signalled(signal) => return End::Signalled(signal),
-        // Only a call that is over cancels its program.
+        // A program is cancelled only with its call.
         sandbox::End::Limit(Limit::WallClock) | sandbox::End::Cancelled => return End::TimedOut,
         sandbox::End::Limit(Limit::CpuTime) => "CpuTimeLimit",
         sandbox::End::Limit(Limit::Memory) => "ProgramMemoryLimit",
         sandbox::End::Limit(Limit::FileSize) => "FileSizeLimit",
         sandbox::End::Limit(Limit::Output) => "ProgramOutputLimit",
         sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
-        // The call fails with what `Room` says.
+        // The call fails with the message of `Room`.
         sandbox::End::Limit(Limit::Directory { .. }) => "WriteLimit",
         sandbox::End::Limit(Limit::Disk { .. }) => FULL,
     };

@@ -1,6 +1,6 @@
-//! `cofferdam:host/scan`: trees in bulk. The host lists and reads with all cores while the
-//! plugin looks at what it got before, and hands everything over in path order, so that the
-//! same tree gives the same answer.
+//! `cofferdam:host/scan`: reading trees in bulk. The host lists and reads with all cores while the
+//! plugin processes earlier files, and returns files in path order, so that the result is
+//! deterministic.
 
 mod listing;
 mod merged;
@@ -22,10 +22,10 @@ use cofferdam_core::outcome::NO_DESCRIPTOR;
 use reader::{Reader, Scanner};
 use tree::{Found, Tree};
 
-/// How many files one question about sizes and times may cover.
+/// How many files one query of sizes and times may cover.
 const MAX_LISTED: u32 = 16_384;
 
-/// How many scanners a call may have at a time: each reads ahead with threads of its own.
+/// How many scanners a call may have open: each has threads of its own.
 const MAX_SCANNERS: usize = 4;
 
 impl Host for CallState {}
@@ -44,7 +44,7 @@ impl HostScanner for CallState {
                 self.scanners += 1;
                 Ok(Ok(scanner))
             }
-            // The call ends: that is not about what was asked for.
+            // The host lacks descriptors: the call ends.
             Err(Error::Invalid(why)) if why == NO_DESCRIPTOR => {
                 Err(io::Error::from(Errno::MFILE).into())
             }

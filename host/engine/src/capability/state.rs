@@ -21,7 +21,7 @@ pub struct CallState {
     pub(crate) files: FileState,
     pub(crate) http: HttpState,
     pub(crate) messages: Messages,
-    /// How many scanners there are at the moment.
+    /// How many scanners are open.
     pub(crate) scanners: usize,
     pub(crate) context: Arc<CallContext>,
     pub(crate) meter: Meter,

@@ -1,8 +1,8 @@
-//! `wasi:io`, where a plugin waits for anything: sleeps, answers, room to write. All of it ends
-//! with the call, at its deadline or when somebody cancels it: while the host waits for a plugin,
-//! the engine can't interrupt it.
+//! `wasi:io`, where a plugin waits for timers, input and output. Waiting ends with the call, at its
+//! deadline or when it is cancelled: while the host waits for a plugin, the engine can't interrupt
+//! it.
 //!
-//! What does not wait is wasmtime-wasi's own.
+//! Functions that do not wait are those of wasmtime-wasi.
 
 use std::time::Instant;
 
@@ -42,13 +42,13 @@ impl HasData for Bounded {
     type Data<'a> = Waiting<'a>;
 }
 
-/// What a call can wait for, and until when.
+/// The resources that a call can wait for, and its deadline.
 struct Waiting<'a> {
     table: &'a mut ResourceTable,
     control: &'a Control,
 }
 
-/// Waits until the work is done or the call has to stop.
+/// Waits for `work`, or until the call has to stop.
 fn wait<T>(control: &Control, work: impl Future<Output = T>) -> Result<T> {
     in_tokio(async {
         tokio::select! {
@@ -59,7 +59,7 @@ fn wait<T>(control: &Control, work: impl Future<Output = T>) -> Result<T> {
     })
 }
 
-/// The same for streams.
+/// Waits for an operation on a stream, or until the call has to stop.
 fn wait_for_stream<T>(
     control: &Control,
     work: impl Future<Output = StreamResult<T>>,

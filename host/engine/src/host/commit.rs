@@ -13,10 +13,10 @@ use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
 
 /// How often the history is pruned, in commits.
-const PRUNING: u64 = 64;
+const COMMITS_PER_PRUNING: u64 = 64;
 
 impl Host {
-    /// Begins a transaction, and warns where something had to be recovered before.
+    /// Begins a transaction. Warns if an interrupted commit was finished before.
     pub(super) async fn begin(
         &self,
         client: Client,
@@ -39,7 +39,7 @@ impl Host {
         let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
-        if self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
+        if self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_PRUNING) {
             let history = History::new(Arc::clone(&self.services.workspace));
             let retention = *self.policy.retention();
             if let Err(error) = blocking(move || history.prune(&retention)).await {

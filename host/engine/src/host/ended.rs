@@ -56,7 +56,7 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
     })
 }
 
-/// Makes the calls fail whose changes were not committed, whatever they returned.
+/// Makes the calls fail whose changes were not committed.
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());

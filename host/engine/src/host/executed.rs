@@ -14,12 +14,12 @@ use cofferdam_text::escape_control;
 use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
 /// How many files an answer names at most.
-const NAMED: usize = 20;
+const MAX_NAMED_FILES: usize = 20;
 
 /// The lines about the files in the answer and the journal.
 pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
     let line = |file: &ExecutedFile| escape_control(&format!("wrote {file}"));
-    let mut lines: Vec<String> = written.iter().take(NAMED).map(line).collect();
+    let mut lines: Vec<String> = written.iter().take(MAX_NAMED_FILES).map(line).collect();
     if written.len() > lines.len() {
         let more = written.len() - lines.len();
         lines.push(format!("wrote {more} more files that other programs execute by their names"));
@@ -73,7 +73,8 @@ impl Host {
 
 /// The failure of a call whose changes are discarded since it has written such files.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
-    let files: Vec<String> = written.iter().take(NAMED).map(ExecutedFile::to_string).collect();
+    let files: Vec<String> =
+        written.iter().take(MAX_NAMED_FILES).map(ExecutedFile::to_string).collect();
     let files = escape_control(&files.join("; "));
     if mode == Executed::Refused {
         let message = format!(

@@ -23,11 +23,11 @@ pub struct Run {
     pub header: Header,
     /// One for each call.
     pub answers: Vec<Answer>,
-    /// What the calls led to besides.
+    /// The diff and the outputs of programs.
     pub effects: Effects,
 }
 
-/// What the calls of a run led to, besides their answers.
+/// The results of a run besides the answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
     /// What a dry run would have changed, as a unified diff.

@@ -42,7 +42,7 @@ impl Engine {
     /// An engine with room for `workers` calls at a time.
     ///
     /// # Errors
-    /// A machine that the engine does not support, or without the address space for its pool.
+    /// The machine is not supported, or lacks the address space for the pool.
     pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
         let engine = wasmtime::Engine::new(&config(workers))?;
         let running = clock.add(&engine);
@@ -56,23 +56,23 @@ impl Engine {
         Self { memory: Arc::clone(memory), ..self }
     }
 
-    /// What its instances may have of memory.
+    /// The memory that its instances share.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// To be held while it runs something that has a deadline.
+    /// Keeps the clock ticking until the returned guard is dropped.
     pub(super) fn run(&self) -> Running<'_> {
         self.clock.run(&self.running)
     }
 
-    /// Whether this machine can tell which pages of a memory were written, so that memory is
-    /// kept between calls.
+    /// Whether this machine can tell which pages of a memory were written, so that memory is kept
+    /// between calls.
     pub fn keeps_memory() -> bool {
         PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
-    /// Names everything that compiled code depends on besides its component.
+    /// A hash of everything that compiled code depends on besides its component, in hexadecimal.
     pub(super) fn settings(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -87,14 +87,14 @@ impl Deref for Engine {
     }
 }
 
-/// What code runs in.
+/// The settings of an engine that runs code.
 fn config(workers: usize) -> Config {
     let mut config = code();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)));
     config
 }
 
-/// What code is compiled for.
+/// The settings that code is compiled with.
 pub(super) fn code() -> Config {
     let mut config = Config::new();
     config
@@ -112,7 +112,7 @@ pub(super) fn code() -> Config {
 }
 
 fn pool(workers: usize) -> PoolingAllocationConfig {
-    // A call that was given up may hold its slot for a while.
+    // An abandoned call may hold its slot for a while.
     let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
     // Threads that come and go may all have the same lane.
     let slots = warm.saturating_add(MAX_EXTRA_THREADS as u32);

@@ -56,7 +56,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
     });
     match ended {
         Ok((answer, store)) => {
-            // One that may write has closed its files before what it wrote is committed.
+            // An instance that may write closes its files before they are committed.
             let only_reads = context.permissions.capabilities.files < Files::Write;
             let spent = SpentInstance { _store: only_reads.then_some(store) };
             (bounded(answer, context), spent)
@@ -65,9 +65,9 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
     }
 }
 
-/// An answer, if the call may give it.
+/// Checks the size of an answer, and whether the call had to stop.
 fn bounded(answer: Result<String, ToolError>, context: &CallContext) -> Answer {
-    // What a call that has to stop is refused, it may report as a failure of its own.
+    // A call that has to stop may report a refusal of the host as its own failure.
     if let (Err(_), Some(stop)) = (&answer, context.control.stop()) {
         return Err(stop);
     }
@@ -105,7 +105,7 @@ pub(super) fn in_instance<T>(
         CallHook::CallingHost => store.data_mut().meter.count_host_call(),
         _ => Ok(()),
     });
-    // Set before the instance exists: its start functions count as well.
+    // Set before the instance exists: its start functions are interrupted as well.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| match store.data().control().stop() {
         Some(_) => Ok(UpdateDeadline::Interrupt),

@@ -1,5 +1,5 @@
-//! The files of one call: what it may do with them, and the trees that it sees. Paths that a
-//! plugin writes become places here; what is done at a place is [`cofferdam_workspace`]'s.
+//! The files of one call: what it may do with them, and the trees that it sees. Paths of a plugin
+//! are resolved and checked here; [`cofferdam_workspace`] implements the operations.
 
 mod listing;
 mod permissions;
@@ -23,7 +23,7 @@ use listing::Latest;
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
 
-/// What one call may do with files, and what it has open.
+/// What one call may do with files, and its open descriptors.
 pub(crate) struct FileState {
     workspace: Arc<Workspace>,
     tree: Arc<Overlay>,
@@ -39,7 +39,7 @@ pub(crate) struct FileState {
     refused: Option<Refused>,
 }
 
-/// What a descriptor stands for.
+/// An open file or directory.
 #[derive(Clone)]
 struct Open {
     /// The workspace, or the call's own `/tmp`.
@@ -47,7 +47,7 @@ struct Open {
     place: String,
     is_directory: bool,
     is_writable: bool,
-    /// Device and inode: what it is, whatever its name.
+    /// Device and inode, which identify it if it is renamed.
     object: (u64, u64),
 }
 
@@ -138,7 +138,7 @@ impl FileState {
         self.quota.taken()
     }
 
-    /// The limit of writing that the call has reached.
+    /// The limit of writing that the call has exceeded.
     pub(crate) fn exceeded(&self) -> Option<&'static str> {
         self.quota.exceeded()
     }

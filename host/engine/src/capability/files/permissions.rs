@@ -1,4 +1,5 @@
-//! `cofferdam:host/files`: what `wasi:filesystem` has no words for.
+//! `cofferdam:host/files`: what `wasi:filesystem` does not have: the executable bit, and the reason
+//! of a refusal.
 
 use std::io;
 use std::sync::Arc;

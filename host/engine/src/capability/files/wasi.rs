@@ -1,7 +1,7 @@
-//! `wasi:filesystem` on the trees of a call. Everything that takes a path is decided and done
-//! here; open files are served by wasmtime-wasi's own code.
+//! `wasi:filesystem` on the trees of a call. Operations with a path are checked and implemented
+//! here, those on open files by wasmtime-wasi.
 //!
-//! Hard links can't be made: nothing a plugin writes may be something else's content as well.
+//! Hard links can't be made: a write to one name must not change another one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -65,7 +65,7 @@ impl<'a> FilesView<'a> {
         }
     }
 
-    /// Does something at a path beneath an open directory, if the call may go there.
+    /// Runs `act` at a path beneath an open directory, if the call may access it.
     fn at<T>(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -78,7 +78,7 @@ impl<'a> FilesView<'a> {
         self.noted(done)
     }
 
-    /// What is at a path beneath an open directory.
+    /// The metadata of a path beneath an open directory.
     fn look(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -94,7 +94,7 @@ impl<'a> FilesView<'a> {
         self.state.noted(done).map_err(fs_error)
     }
 
-    /// Notes where a file could not be written for want of room.
+    /// Notes if the disk or the quota was full.
     fn written<T>(&self, done: FsResult<T>) -> FsResult<T> {
         let code = done.as_ref().err().and_then(FsError::downcast_ref);
         if matches!(code, Some(ErrorCode::InsufficientSpace | ErrorCode::Quota)) {
@@ -136,7 +136,7 @@ impl<'a> FilesView<'a> {
         Ok(fd)
     }
 
-    /// The call's own `/tmp`, and its top.
+    /// The call's own `/tmp`, and its opened top directory.
     fn private(&mut self) -> io::Result<(Arc<Overlay>, (std::fs::File, Stat))> {
         let private = match &self.state.private {
             Some(private) => Arc::clone(private),
@@ -155,7 +155,7 @@ impl<'a> FilesView<'a> {
         }
     }
 
-    /// Puts the counter of the call's writes before a stream.
+    /// Wraps a stream so that its writes are counted.
     fn counted(
         &mut self,
         fd: u32,
@@ -186,7 +186,7 @@ fn fs_error(error: io::Error) -> FsError {
         Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
         Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),
         Some(Errno::XDEV) => ErrorCode::CrossDevice.into(),
-        // That is the host's shortage: the call ends, and is not told of a broken file.
+        // The host lacks descriptors: the call ends, rather than seeing a broken file.
         Some(Errno::MFILE | Errno::NFILE) => FsError::trap(error),
         _ => error.into(),
     }
@@ -196,7 +196,7 @@ fn object(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Tells objects apart without telling what they are.
+/// Identifies an object without revealing its device and inode.
 fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -208,7 +208,7 @@ fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
 
 fn describe(stat: &Stat) -> types::DescriptorStat {
     let time = |seconds: i64, nanoseconds| {
-        // Times before 1970 can't be said.
+        // Times before 1970 can't be represented.
         let seconds = u64::try_from(seconds).ok()?;
         Some(Datetime { seconds, nanoseconds: u32::try_from(nanoseconds).ok()? })
     };
@@ -278,7 +278,7 @@ impl types::Host for FilesView<'_> {
     }
 }
 
-/// Hands a method on to wasmtime-wasi as it is.
+/// Forwards a method to wasmtime-wasi.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
         $(fn $name(&mut self, fd: Resource<Descriptor> $(, $arg: $type)*) -> $result {
@@ -297,7 +297,7 @@ impl types::HostDescriptor for FilesView<'_> {
         read_via_stream(offset: u64) -> FsResult<Resource<streams::InputStream>>;
     }
 
-    /// The commit syncs what has to be.
+    /// Does nothing: the commit syncs the files.
     fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
         Ok(())
     }
@@ -365,7 +365,7 @@ impl types::HostDescriptor for FilesView<'_> {
             entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
         }
         let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
-        // The handle is the bindings' type, what is behind it this host's own.
+        // The handle has the type of the bindings; its table entry is the host's own type.
         let listing = self.wasi.table.push(Listing::new(&place, directory, entries))?;
         Ok(Resource::new_own(listing.rep()))
     }
@@ -379,7 +379,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let times = timestamps(accessed, modified)?;
         let open = self.state.open.get(&fd.rep()).cloned().ok_or(ErrorCode::BadDescriptor)?;
         if open.is_writable {
-            // It is staged, under whatever name or none by now.
+            // It is staged, and may have been renamed or removed.
             return Ok(rustix::fs::futimens(self.file(&fd)?, &times).map_err(io::Error::from)?);
         }
         let quota = Arc::clone(&self.state.quota);
@@ -440,7 +440,7 @@ impl types::HostDescriptor for FilesView<'_> {
             exclusive: create.contains(types::OpenFlags::CREATE | types::OpenFlags::EXCLUSIVE),
             truncate: create.contains(types::OpenFlags::TRUNCATE),
         };
-        // What must not exist is not followed either.
+        // With `exclusive`, a link is not followed: it exists.
         let follow = follow && !opening.exclusive;
         let quota = Arc::clone(&self.state.quota);
         let (place, file) =
@@ -472,7 +472,7 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        // The C library asks this for each entry of a listing, to have an inode to show.
+        // The C library calls this for each entry of a listing, to get an inode.
         if let Some(latest) = self.state.latest.take()
             && let Some(open) = self.state.open.get(&fd.rep())
             && !flags.contains(types::PathFlags::SYMLINK_FOLLOW)
@@ -562,7 +562,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let allow = |place: &str| state.allow(&tree, place, place, Access::Change);
         let renamed = tree.rename(&source, &target, &allow, &state.quota);
         self.noted(renamed)?;
-        // Open directories move with their names.
+        // Open directories are renamed as well.
         for open in self.state.open.values_mut().filter(|open| Arc::ptr_eq(&open.tree, &tree)) {
             if let Some(rest) = open.place.strip_prefix(&source)
                 && (rest.is_empty() || rest.starts_with('/'))
@@ -596,7 +596,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let at = PathAt { base: &base, ..PathAt::new(&path, false) };
         let made = state.at(&tree, at, Access::Change, |tree, place| {
             if !is_name && tree.stat(place).is_err() {
-                // What is not there is no directory either.
+                // A name with a slash at the end must be a directory.
                 return Err(Errno::NOENT.into());
             }
             state.allow_target(tree, place, &target)?;

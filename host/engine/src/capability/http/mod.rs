@@ -1,5 +1,5 @@
 //! `wasi:http` for granted origins. The interface is wasmtime-wasi-http's; what is sent where is
-//! decided here, and sent over connections of [`cofferdam_plugin::http`].
+//! decided here, over connections of [`cofferdam_plugin::http`].
 //!
 //! | module | is for |
 //! |---|---|
@@ -7,12 +7,11 @@
 //! | [`send`] | the requests of one call |
 //! | [`service`] | what the requests of all calls share |
 //! | [`request`] | what a plugin's request becomes: which origin, which headers |
-//! | [`body`] | answers, within their bounds |
-//! | [`cache`] | answers that are given again |
+//! | [`body`] | bodies, limited in size and time |
+//! | [`cache`] | cached responses |
 //!
-//! Nothing is followed (redirects), remembered unasked (cookies, connections) or taken from the
-//! environment (proxies). Each request has a connection of its own, to an address that was
-//! looked at before.
+//! Redirects are not followed, cookies and connections are not kept, and proxies of the environment
+//! are not used. Each request has a connection of its own, to an address that was checked before.
 
 mod body;
 mod cache;

@@ -1,4 +1,4 @@
-//! The requests of one call: decided on, sent, and their answers bounded.
+//! The requests of one call: checking them, sending them, and limiting the responses.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,17 +27,17 @@ use crate::capability::messages::Messages;
 use cofferdam_core::policy::Origin;
 use cofferdam_plugin::http::{CONNECT_TIMEOUT, MAX_RESPONSE_HEAD_BYTES, Reach, http1};
 
-/// How many requests of a call are under way at a time, unread answers included.
-const AT_A_TIME: usize = 8;
+/// How many requests of a call are under way at a time, including unread responses.
+const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// What the answers of a call's requests hold at most, all together, in bytes.
-const RECEIVED: u64 = 64 << 20;
+/// The size of all responses of a call together, in bytes.
+const MAX_RECEIVED_BYTES: u64 = 64 << 20;
 
-/// What the requests of a call carry at most, all together, in bytes.
-const SENT: u64 = 16 << 20;
+/// The size of the bodies of all requests of a call together, in bytes.
+const MAX_SENT_BYTES: u64 = 16 << 20;
 
-/// What a plugin's request may hold in headers: as wasmtime counts it, in bytes of memory.
-const FIELDS: usize = 64 << 10;
+/// The size of the headers of a request, as wasmtime counts it: in bytes of memory.
+const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// The requests of one call.
 pub(crate) struct HttpState {
@@ -56,11 +56,11 @@ struct Requests {
 impl HttpState {
     pub(crate) fn new(context: &Arc<CallContext>, messages: &Messages) -> Self {
         let mut wasi = WasiHttpCtx::new();
-        wasi.set_field_size_limit(FIELDS);
+        wasi.set_field_size_limit(MAX_HEADER_BYTES);
         let requests = Requests {
             context: Arc::clone(context),
             messages: messages.clone(),
-            places: Arc::new(Semaphore::new(AT_A_TIME)),
+            places: Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS)),
             received: Arc::default(),
             sent: Arc::default(),
         };
@@ -73,7 +73,7 @@ impl HttpState {
     }
 }
 
-/// What a sent request comes back as: an answer, and what drives its connection.
+/// The response to a request, and the future that drives its connection.
 type Sent = (hyper::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>);
 
 impl WasiHttpHooks for Requests {
@@ -109,7 +109,7 @@ impl WasiHttpHooks for Requests {
     }
 }
 
-/// A request that is allowed, on its way.
+/// A request that is allowed and about to be sent.
 struct Sending {
     services: Arc<Services>,
     usage: Arc<CallUsage>,
@@ -125,7 +125,7 @@ struct Sending {
 }
 
 impl Requests {
-    /// Decides on a request, before anything is sent or looked up.
+    /// Checks a request, before anything is sent or looked up.
     fn begin(
         &self,
         request: hyper::Request<WasiBody>,
@@ -135,7 +135,8 @@ impl Requests {
         let CallContext { permissions, services, control, usage, .. } = &*self.context;
         let outgoing = Outgoing::new(head, permissions, &services.http.environment)?;
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let why = format!("more than {AT_A_TIME} at a time, unread answers included");
+            let why =
+                format!("more than {MAX_CONCURRENT_REQUESTS} at a time, unread answers included");
             Refused::new(Error::ConnectionLimitReached, why)
         })?;
         let kept = outgoing.kept(&services.workspace, permissions.plugin());
@@ -145,7 +146,7 @@ impl Requests {
             Some(timeout) => latest.min(now + timeout),
             None => latest,
         };
-        // A plugin's own wishes only shorten.
+        // A plugin's own timeouts can only shorten.
         let by = |wish: Option<Duration>| match wish.and_then(|wish| now.checked_add(wish)) {
             Some(wish) => ended_by.min(wish),
             None => ended_by,
@@ -158,7 +159,7 @@ impl Requests {
             services: Arc::clone(services),
             usage: Arc::clone(usage),
             outgoing,
-            body: body::request(body, &self.sent, SENT),
+            body: body::request(body, &self.sent, MAX_SENT_BYTES),
             place,
             received: Arc::clone(&self.received),
             connected_by,
@@ -177,7 +178,7 @@ impl Sending {
         if let Some(answer) = self.kept.as_ref().and_then(cache::Place::find) {
             let place = self.place;
             let driver = async move {
-                // Held as long as the answer is.
+                // Held until the response is dropped.
                 let _place = place;
                 std::future::pending().await
             };
@@ -200,7 +201,7 @@ impl Sending {
         let broken = |error| broken(origin, &error);
         let handshake = http1().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // Ends with the answer that it belongs to.
+        // It ends with its response.
         let connection = spawn(connection);
         let request = self.outgoing.request(self.body)?;
         let answer = timeout_at(self.answered_by.into(), sender.send_request(request)).await;
@@ -209,7 +210,7 @@ impl Sending {
             .map_err(broken)?;
         let bounds = body::Bounds {
             received: self.received,
-            most: RECEIVED,
+            most: MAX_RECEIVED_BYTES,
             ended_by: self.ended_by,
             between: self.between,
             place: self.place,
@@ -217,7 +218,7 @@ impl Sending {
         let kept = self.kept.and_then(|kept| kept.collect(&answer));
         let answer = answer.map(|body| Bounded::new(body, bounds, kept).boxed_unsync());
         let driver = async move {
-            // The body of the answer says how a connection ended.
+            // The body of the response reports how the connection ended.
             let _ = connection.await;
             Ok(())
         };
@@ -225,7 +226,7 @@ impl Sending {
     }
 }
 
-/// Why the connection to `origin` ended. The plugin is told again what its own body said.
+/// The error of a connection to `origin`. The plugin gets the error that its own body caused.
 fn broken(origin: &Origin, error: &hyper::Error) -> Refused {
     let kind = if error.is_incomplete_message() {
         Error::HttpResponseIncomplete

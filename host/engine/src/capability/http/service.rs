@@ -1,4 +1,4 @@
-//! What the requests of all calls share, and why one is not sent.
+//! What the requests of all calls share, and why a request is not sent.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Which files a query means: walks the tree with ripgrep's own crate for ignore rules.
+//! Lists the files that a query selects: walks the tree with ripgrep's own crate for ignore rules.
 
 use std::borrow::Cow;
 use std::io;
@@ -25,7 +25,7 @@ use cofferdam_workspace::Workspace;
 /// How long a glob may be, in bytes.
 const MAX_GLOB: usize = 4096;
 
-/// Lists the files that a query means, in path order.
+/// Lists the files that a query selects, in path order.
 pub(super) fn list(
     files: &FileState,
     control: &Control,
@@ -40,7 +40,7 @@ pub(super) fn list(
     if !matches!(kind, FileType::Directory | FileType::RegularFile) {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
-    // A link may lead out of the scope: with one, links are not followed.
+    // A link may lead out of the scope: with a scope, links are not followed.
     let follow = query.follow_links && files.sight().is_everything();
     let mut found = if files.tree().is_changed() {
         walk_merged(files, control, query, &root, follow)?
@@ -57,7 +57,7 @@ pub(super) fn list(
     Ok(found.into_iter().map(|path| Found { path }).collect())
 }
 
-/// Walks what the disk has and the transaction has changed.
+/// Walks the disk and the staged changes as one tree.
 fn walk_merged(
     files: &FileState,
     control: &Control,
@@ -102,7 +102,7 @@ fn walk_disk(
         Box::new(move |entry| walk.visit(entry, &mut batch.paths))
     });
     match rules.problem() {
-        // What was found is not all.
+        // The listing is not complete.
         _ if walk.is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
         Some(problem) => Err(Error::Invalid(problem)),
         None => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
@@ -122,7 +122,7 @@ struct DiskWalk<'a> {
 }
 
 impl DiskWalk<'_> {
-    /// Adds an entry to `paths` if the query means it.
+    /// Adds an entry to `paths` if the query selects it.
     fn visit(&self, entry: Result<DirEntry, ignore::Error>, paths: &mut Vec<PathBuf>) -> WalkState {
         let entry = match entry {
             Ok(entry) => entry,
@@ -138,7 +138,7 @@ impl DiskWalk<'_> {
         let Some(path) = relative(self.files.workspace(), &entry) else {
             return WalkState::Continue;
         };
-        // Where there are links on the way, it is not where its path says.
+        // With links on the way, its place differs from its path.
         let place = place(self.files, &path, self.follow);
         let Some(place) = place.filter(|place| !is_own(place)) else {
             return WalkState::Skip;
@@ -149,8 +149,8 @@ impl DiskWalk<'_> {
         {
             paths.push(path);
             let count = self.count.fetch_add(1, Ordering::Relaxed);
-            // Looking at the clock for every file would cost as much as listing it.
-            if count > MAX_FILES || (count % 1024 == 0 && self.control.stop().is_some()) {
+            // Checking the clock for every file would cost as much as listing it.
+            if count > MAX_FILES || (count.is_multiple_of(1024) && self.control.stop().is_some()) {
                 return WalkState::Quit;
             }
         }
@@ -189,7 +189,7 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
         .ignore(query.ignore_files)
         .git_ignore(query.ignore_files)
         .git_exclude(query.ignore_files)
-        // A workspace means the same with and without its .git.
+        // Ignore files apply with and without a .git directory.
         .require_git(false)
         .follow_links(follow)
         .overrides(globs)
@@ -201,7 +201,7 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
     Ok(walker)
 }
 
-/// Refuses a glob that would take too much to compile.
+/// Refuses a glob that would use too much stack to compile.
 fn check(glob: &str) -> Result<(), Error> {
     if glob.len() > MAX_GLOB || nests_too_deeply(glob.as_bytes()) {
         return Err(Error::Invalid(format!(
@@ -217,7 +217,7 @@ fn literal(glob: &str) -> Cow<'_, str> {
     if glob.starts_with('!') { Cow::Owned(format!("\\{glob}")) } else { Cow::Borrowed(glob) }
 }
 
-/// The files that one thread found, handed over in one go.
+/// The files that one thread found, added to the others when it is dropped.
 struct Batch<'a> {
     paths: Vec<PathBuf>,
     found: &'a Mutex<Vec<PathBuf>>,
@@ -233,7 +233,7 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
 }
 
-/// The place that a path of the walk stands for; none for one that leaves the workspace.
+/// The place that a path of the walk stands for; `None` if it leaves the workspace.
 fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, str>> {
     if !follow || path.as_os_str().is_empty() {
         return Some(path.to_string_lossy());

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::capability::files::FileState;
 use cofferdam_workspace::{Overlay, Workspace};
 
-/// A workspace with what was changed in it so far.
+/// A workspace with the staged changes.
 #[derive(Clone)]
 pub(super) struct Tree {
     pub(super) workspace: Arc<Workspace>,
@@ -23,7 +23,7 @@ impl Tree {
         Self { workspace: Arc::clone(files.workspace()), overlay: Arc::clone(files.tree()) }
     }
 
-    /// Opens a file, following links that stay inside. Never waits.
+    /// Opens a file, following links that stay inside. Never blocks.
     pub(super) fn open(&self, path: &Path) -> io::Result<std::fs::File> {
         if !self.overlay.is_changed() {
             // Names that are not UTF-8 can be opened here.
