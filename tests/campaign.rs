@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::Outcome;
 use cofferdam_core::policy::{LimitSettings, Settings};
+use cofferdam_engine::call::Observer;
 use cofferdam_engine::host::{Config, Host, RunOptions};
-use cofferdam_engine::runtime::{self, Observer};
+use cofferdam_engine::runtime;
 use cofferdam_plugin::manifest::{Manifest, SECTION};
 use cofferdam_plugin::registry::Registry;
 use cofferdam_plugin::{check, pack};
@@ -356,7 +357,7 @@ impl Campaign {
                 let options = if kind == "honest" { &RunOptions::default() } else { &options };
                 match timers.block_on(host.call(&tool, "{}", options)) {
                     Err(_) => count(format!("{kind}: call not taken")),
-                    Ok(single) => match single.answer.outcome {
+                    Ok((answer, _)) => match answer.outcome {
                         Outcome::Executed(_) => count(format!("{kind}: executed")),
                         Outcome::Failed(failure) => {
                             assert!(!failure.message.contains("host failed"), "{failure:?}");

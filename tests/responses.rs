@@ -71,8 +71,8 @@ fn envelope(response: &str) -> Expected {
                     Value::Object(fields)
                 })
                 .collect(),
-            notes: envelope.notes,
-            repairs: envelope.repairs,
+            notes: envelope.header.notes,
+            repairs: envelope.header.repairs,
         }),
         Err(error) => Expected::Refused(Refused { refused: error.to_string() }),
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::Settings;
+use cofferdam_engine::call::Observer;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Config, Helper, Host, OpenError, RunOptions};
-use cofferdam_engine::runtime::Observer;
 use cofferdam_workspace::Secret;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -141,7 +141,7 @@ impl Trial {
     ) -> Result<Outcome, Refusal> {
         let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
         let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), &options));
-        answer.map(|single| single.answer.outcome)
+        answer.map(|(answer, _)| answer.outcome)
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {

@@ -262,8 +262,8 @@ fn hosts_that_follow_each_other_release_what_they_had() {
     };
     let answer = |host: &Host| {
         let options = RunOptions::default();
-        let single = runtime.block_on(host.call("conformance.until", "{}", &options)).unwrap();
-        match single.answer.outcome {
+        let (answer, _) = runtime.block_on(host.call("conformance.until", "{}", &options)).unwrap();
+        match answer.outcome {
             Outcome::Executed(answer) => answer["text"].as_str().unwrap().to_owned(),
             Outcome::Failed(failure) => failure.code,
         }

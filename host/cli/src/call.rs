@@ -9,8 +9,8 @@ use super::output::Output;
 use super::run::{limits, print_diff};
 use super::setup::Use;
 use super::{CliError, exit, setup};
-use cofferdam_core::envelope;
-use cofferdam_engine::host::{Host, RunOptions, Single};
+use cofferdam_core::envelope::{self, Answer};
+use cofferdam_engine::host::{Effects, Host, RunOptions};
 
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
     let text =
@@ -26,22 +26,22 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
         cancel: Some(setup::interruption(&timers)?),
         ..RunOptions::default()
     };
-    let single = timers.block_on(host.call(&args.tool, &text, &options));
+    let ended = timers.block_on(host.call(&args.tool, &text, &options));
     let role = options.role.as_deref();
-    let ended =
-        single.map_err(CliError::from).and_then(|single| show(&host, args, role, single, output));
+    let shown =
+        ended.map_err(CliError::from).and_then(|ended| show(&host, args, role, ended, output));
     setup::end(&host, &timers);
-    ended
+    shown
 }
 
 fn show(
     host: &Host,
     args: &Call,
     role: Option<&str>,
-    single: Single,
+    ended: (Answer, Effects),
     output: &Output,
 ) -> Result<u8, CliError> {
-    let Single { answer, diff, outputs } = single;
+    let (answer, Effects { diff, outputs }) = ended;
     let role = host.role(role)?;
     let (dialect, has_failure) = host
         .registry()

@@ -43,11 +43,11 @@ fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
             figures.latency_ms.p99
         );
     }
-    match &run.diff {
+    match &run.effects.diff {
         Some(diff) if output.format() == Format::Text => print_diff(diff, &run.answers, output)?,
         _ => output.document(&run.document())?,
     }
-    output.kept(&run.outputs);
+    output.kept(&run.effects.outputs);
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
 }
 

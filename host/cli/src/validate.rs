@@ -8,31 +8,32 @@ use super::run::mode;
 use super::setup::Use;
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::{LimitSettings, Scope};
-use cofferdam_engine::dispatch;
+use cofferdam_engine::dispatch::Bounds;
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
     let (host, _timers, role) =
         setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
-    let (envelope, calls) = host.check(&text, mode(args.strict), role.as_deref())?;
     let role = host.role(role.as_deref())?;
+    let (header, calls) = host.check(&text, mode(args.strict), role)?;
+    let bounds = Bounds { role, limits: &LimitSettings::default(), scope: &Scope::default() };
     let count = calls.len();
     let denied: Vec<_> = calls
         .into_iter()
         .enumerate()
         .filter_map(|(index, call)| {
             let tool = call.tool().qualified_name();
-            let denial = dispatch::grant(host.policy(), call, role, &LimitSettings::default(), &Scope::default()).err()?;
+            let denial = host.allows(call, &bounds).err()?;
             Some(json!({"call": index, "tool": tool, "code": denial.code, "message": denial.message}))
         })
         .collect();
     let status = if denied.is_empty() { exit::OK } else { exit::DENIED };
     output.document(&json!({
         "valid": denied.is_empty(),
-        "dialect": envelope.dialect,
+        "dialect": header.dialect,
         "calls": count,
         "denied": denied,
-        "repairs": envelope.repairs,
+        "repairs": header.repairs,
     }))?;
     Ok(status)
 }

@@ -1,5 +1,5 @@
-//! The way of one call: each stage is one function that turns one type into the next, so that
-//! no stage can be left out.
+//! The stages of one call: each is a function that turns one type into the next, so that no stage
+//! can be left out. The last one, [`Host`](crate::host)'s, executes what was granted here.
 //!
 //! ```text
 //! Call --resolve--> ValidCall --grant--> GrantedCall --execute--> Outcome
@@ -8,47 +8,48 @@
 mod refusal;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
-use crate::agent::Team;
-use crate::capability::{Contacts, Http, Programs};
-use crate::runtime::{
-    Backends, CallRequest, Control, ErrorKind, LoadError, Observer, Rights, Runtime, Stop,
-    Surroundings, ToolError, Workers, blocking,
-};
+use crate::call::{Grants, Permissions, Stop};
+use crate::runtime::{ErrorKind, LoadError, ToolError};
 use cofferdam_core::envelope::{self, Call};
 use cofferdam_core::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors};
 use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use cofferdam_core::schema::{Problem, Schema};
 use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
 use cofferdam_text::shorten;
-use cofferdam_workspace::fair_queue::Client;
-use cofferdam_workspace::{BeginError, CommitError, FULL, Overlay, Workspace, is_full};
+use cofferdam_workspace::{BeginError, CommitError, FULL, is_full};
 
 pub use refusal::{CallProblem, Refusal, RefusalCode};
 
 /// The code of a call for which the host had no file descriptor.
 const SHORTAGE: &str = "DescriptorShortage";
 
-/// How long the code of a failure may be, in bytes.
-const CODE: usize = 64;
+/// How long the code of a plugin's failure may be, in bytes.
+const MAX_CODE_BYTES: usize = 64;
+
+/// How many tools a refusal shows the schemas of.
+const MAX_WRONG_TOOLS: usize = 2;
 
 /// A call whose tool exists and whose arguments fit the tool's schema.
 #[derive(Clone)]
 pub struct ValidCall {
     tool: Arc<ToolEntry>,
     name: String,
-    args: Value,
+    pub(crate) args: Value,
 }
 
 /// A call with what it may do.
 #[derive(Clone)]
 pub struct GrantedCall {
-    valid: ValidCall,
-    grant: Grant,
+    pub(crate) valid: ValidCall,
+    /// What its instance may do.
+    pub(crate) permissions: Permissions,
+    pub(crate) limits: Limits,
+    /// The argument with the path that the role wants to be absolute.
+    pub(crate) path_argument: Option<String>,
+    ask: bool,
 }
 
 impl GrantedCall {
@@ -59,38 +60,23 @@ impl GrantedCall {
 
     /// Whether it may change files.
     pub fn may_write(&self) -> bool {
-        self.grant.capabilities.files == Files::Write
+        self.permissions.capabilities.files == Files::Write
     }
 
     /// Whether it may do something besides changing files, which can't be taken back.
     pub fn reaches_out(&self) -> bool {
-        let capabilities = &self.grant.capabilities;
+        let capabilities = &self.permissions.capabilities;
         capabilities.runs_programs() || !capabilities.http.is_empty()
     }
 
-    /// Whether a person has to say yes to it first.
+    /// Whether the user has to approve it first.
     pub fn needs_approval(&self) -> bool {
-        self.grant.ask
-    }
-
-    /// The tool.
-    pub fn tool(&self) -> &ToolEntry {
-        &self.valid.tool
-    }
-
-    /// The arguments.
-    pub fn args(&self) -> &Value {
-        &self.valid.args
+        self.ask
     }
 
     /// Whether it may give tasks to agents.
     pub fn asks_agents(&self) -> bool {
-        !self.grant.capabilities.agents.is_empty()
-    }
-
-    /// How long it may take.
-    pub fn time(&self) -> Duration {
-        self.grant.limits.call
+        !self.permissions.capabilities.agents.is_empty()
     }
 }
 
@@ -124,62 +110,15 @@ pub fn resolve(
     let mut problems: Vec<CallProblem> = Vec::new();
     let mut wrong_tools: Vec<&Arc<ToolEntry>> = Vec::new();
     for (index, call) in calls.into_iter().enumerate() {
-        let problem = |code, problem| CallProblem {
-            code,
-            call: Some(index),
-            tool: Some(call.tool.clone()),
-            problem,
-        };
-        let unresolved = |expected: String, did_you_mean| Problem {
-            pointer: call.pointer.clone(),
-            expected,
-            found: Some(format!("the tool '{}'", shorten(&call.tool, 80))),
-            did_you_mean,
-        };
-        match registry.resolve(&call.tool, role) {
-            Err(Unresolved::Unknown(nearest)) => {
-                problems.push(problem(
-                    RefusalCode::UnknownTool,
-                    unresolved(
-                        "a tool that exists (`cofferdam tools` lists them)".to_owned(),
-                        nearest,
-                    ),
-                ));
+        match check(registry, call, role) {
+            Ok(call) => valid.push(call),
+            Err(invalid) => {
+                let tools = invalid.tool.filter(|_| wrong_tools.len() < MAX_WRONG_TOOLS);
+                wrong_tools.extend(
+                    tools.filter(|tool| !wrong_tools.iter().any(|wrong| Arc::ptr_eq(wrong, tool))),
+                );
+                problems.extend(invalid.into_problems(index));
             }
-            Err(Unresolved::Ambiguous(names)) => {
-                problems.push(problem(
-                    RefusalCode::AmbiguousTool,
-                    unresolved(format!("one of {}", names.join(", ")), None),
-                ));
-            }
-            Ok(tool) => match tool.input() {
-                Err(error) => problems
-                    .push(problem(RefusalCode::UnknownTool, unresolved(error.to_string(), None))),
-                Ok(schema) => {
-                    let mut found = schema.problems(&call.args, &call.pointer);
-                    if found.is_empty() {
-                        found = beyond_the_role(tool, &call, role);
-                    }
-                    if found.is_empty() {
-                        valid.push(ValidCall {
-                            tool: Arc::clone(tool),
-                            name: call.tool.clone(),
-                            args: call.args,
-                        });
-                    } else {
-                        if !wrong_tools.iter().any(|wrong| Arc::ptr_eq(wrong, tool))
-                            && wrong_tools.len() < 2
-                        {
-                            wrong_tools.push(tool);
-                        }
-                        problems.extend(
-                            found
-                                .into_iter()
-                                .map(|found| problem(RefusalCode::InvalidArguments, found)),
-                        );
-                    }
-                }
-            },
         }
     }
     if problems.is_empty() {
@@ -189,7 +128,85 @@ pub fn resolve(
     }
 }
 
-/// What of the arguments does not fit what the role says of them, besides the tool's own schema.
+/// Finds the tool of one call and checks its arguments.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn resolve_one(
+    registry: &Registry,
+    call: Call,
+    role: Option<&Role>,
+) -> Result<ValidCall, Refusal> {
+    check(registry, call, role).map_err(|invalid| {
+        let tool = invalid.tool;
+        let problems = invalid.into_problems(0).collect();
+        Refusal::from_problems(problems, tool.as_slice())
+    })
+}
+
+/// A call with a tool that does not exist, or arguments that do not fit it.
+struct InvalidCall<'a> {
+    code: RefusalCode,
+    /// The tool's name as the agent wrote it.
+    name: String,
+    problems: Vec<Problem>,
+    /// The tool whose arguments are wrong.
+    tool: Option<&'a Arc<ToolEntry>>,
+}
+
+impl InvalidCall<'_> {
+    fn into_problems(self, index: usize) -> impl Iterator<Item = CallProblem> {
+        let Self { code, name, problems, tool: _ } = self;
+        problems.into_iter().map(move |problem| CallProblem {
+            code,
+            call: Some(index),
+            tool: Some(name.clone()),
+            problem,
+        })
+    }
+}
+
+fn check<'a>(
+    registry: &'a Registry,
+    call: Call,
+    role: Option<&Role>,
+) -> Result<ValidCall, InvalidCall<'a>> {
+    let (code, expected, did_you_mean) = match registry.resolve(&call.tool, role) {
+        Ok(tool) => match tool.input() {
+            Ok(schema) => return check_arguments(tool, schema, call, role),
+            Err(error) => (RefusalCode::UnknownTool, error.to_string(), None),
+        },
+        Err(Unresolved::Unknown(nearest)) => {
+            let expected = "a tool that exists (`cofferdam tools` lists them)".to_owned();
+            (RefusalCode::UnknownTool, expected, nearest)
+        }
+        Err(Unresolved::Ambiguous(names)) => {
+            (RefusalCode::AmbiguousTool, format!("one of {}", names.join(", ")), None)
+        }
+    };
+    let found = Some(format!("the tool '{}'", shorten(&call.tool, 80)));
+    let problem = Problem { pointer: call.pointer, expected, found, did_you_mean };
+    Err(InvalidCall { code, name: call.tool, problems: vec![problem], tool: None })
+}
+
+fn check_arguments<'a>(
+    tool: &'a Arc<ToolEntry>,
+    schema: &Schema,
+    call: Call,
+    role: Option<&Role>,
+) -> Result<ValidCall, InvalidCall<'a>> {
+    let mut problems = schema.problems(&call.args, &call.pointer);
+    if problems.is_empty() {
+        problems = beyond_the_role(tool, &call, role);
+    }
+    if problems.is_empty() {
+        return Ok(ValidCall { tool: Arc::clone(tool), name: call.tool, args: call.args });
+    }
+    let code = RefusalCode::InvalidArguments;
+    Err(InvalidCall { code, name: call.tool, problems, tool: Some(tool) })
+}
+
+/// Checks the arguments against the role's own schema for the tool, if it has one.
 fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Problem> {
     match role.and_then(|role| role.parameters(&tool.qualified_name())) {
         None => Vec::new(),
@@ -205,147 +222,44 @@ fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Pr
     }
 }
 
-/// Decides what a call may do; `limits` and `scope` narrow its own.
+/// What a run narrows its calls to.
+#[derive(Clone, Copy)]
+pub struct Bounds<'a> {
+    /// The role that the calls are made under.
+    pub role: Option<&'a Role>,
+    /// Limits below those that hold anyway.
+    pub limits: &'a LimitSettings,
+    /// The part of the role's scope that calls may touch.
+    pub scope: &'a Scope,
+}
+
+/// Decides what a call may do: its permissions and limits.
 ///
 /// # Errors
-/// Why it may not be made at all.
+/// The call may not be made at all.
 pub fn grant(
     policy: &Policy,
+    grants: &Grants,
     valid: ValidCall,
-    role: Option<&Role>,
-    limits: &LimitSettings,
-    scope: &Scope,
+    bounds: &Bounds<'_>,
 ) -> Result<GrantedCall, Denial> {
-    let mut grant = policy.decide(&valid.tool.subject(), role)?;
-    grant.scope = grant.scope.narrowed(scope).map_err(|path| Denial {
+    let Grant { capabilities, scope, limits, path_argument, ask } =
+        policy.decide(&valid.tool.subject(), bounds.role)?;
+    let scope = scope.narrowed(bounds.scope).map_err(|path| Denial {
         code: "OutOfScope",
         message: format!(
             "'{path}', to which this run is narrowed, is outside of the role's scope: {}",
-            grant.scope.paths().join(", ")
+            scope.paths().join(", ")
         ),
     })?;
-    grant.limits = grant.limits.lowered(limits);
-    Ok(GrantedCall { valid, grant })
+    let grant = grants.of(&valid.tool.plugin);
+    let permissions = Permissions { grant, capabilities, sight: scope.clone(), scope };
+    let limits = limits.lowered(bounds.limits);
+    Ok(GrantedCall { valid, permissions, limits, path_argument, ask })
 }
 
-/// What calls run in.
-pub struct Executor<'a> {
-    /// Loads plugins.
-    pub runtime: &'a Arc<Runtime>,
-    /// Runs calls.
-    pub workers: &'a Workers,
-    /// Decides what a plugin as a whole is granted.
-    pub policy: &'a Policy,
-    /// The directory that calls work on.
-    pub workspace: &'a Arc<Workspace>,
-    /// Whoever listens.
-    pub observer: &'a Arc<dyn Observer>,
-    /// What answers tools that ask for backends.
-    pub backends: &'a Arc<Backends>,
-    /// Runs native programs.
-    pub programs: &'a Arc<Programs>,
-    /// Sends requests.
-    pub http: &'a Arc<Http>,
-    /// The agents that tasks can be given to.
-    pub team: &'a Arc<Team>,
-    /// Whom the calls are made for.
-    pub client: Client,
-}
-
-impl Executor<'_> {
-    /// Runs a call on a tree and checks its answer. What it changed is staged there, and whom it
-    /// asked is in `contacts`. `cancelled` ends it early.
-    pub async fn execute(
-        &self,
-        id: &str,
-        call: GrantedCall,
-        tree: &Arc<Overlay>,
-        contacts: &Arc<Contacts>,
-        cancelled: impl Future<Output = ()>,
-    ) -> Outcome {
-        let mut cancelled = std::pin::pin!(cancelled);
-        let tool = &call.valid.tool;
-        let plugin = &tool.plugin;
-        let name = &plugin.manifest.name;
-        let prepared = match self.runtime.prepared(plugin) {
-            Some(prepared) => prepared,
-            None => {
-                let requests = &plugin.manifest.requests;
-                let granted = self.policy.capabilities(name, plugin.built_in, requests);
-                let (runtime, plugin) = (Arc::clone(self.runtime), Arc::clone(plugin));
-                let wanted = CancellationToken::new();
-                let _given_up = wanted.clone().drop_guard();
-                // It may have to be compiled, which takes seconds.
-                let prepare = move || runtime.prepare(&plugin, &granted, &|| wanted.is_cancelled());
-                tokio::select! {
-                    prepared = blocking(prepare) => prepared,
-                    () = &mut cancelled => Err(LoadError::Cancelled),
-                }
-            }
-        };
-        let prepared = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => return Outcome::Failed(load_failure(&error)),
-        };
-        let control = Arc::new(Control::new(call.grant.limits.call));
-        let limits = call.grant.limits.clone();
-        let mut args = call.valid.args;
-        if let Some(name) = &call.grant.path_argument {
-            make_absolute(&mut args, name, self.workspace.name());
-        }
-        let request = CallRequest {
-            tool: tool.tool().name.clone(),
-            args: args.to_string(),
-            rights: Arc::new(Rights {
-                plugin: name.clone(),
-                capabilities: call.grant.capabilities,
-                sight: call.grant.scope.clone(),
-                scope: call.grant.scope,
-                environment: self.policy.environment(name).map(str::to_owned).collect(),
-                origins: self.policy.origins(name).to_vec(),
-            }),
-            client: self.client,
-            surroundings: Arc::new(Surroundings {
-                id: id.to_owned(),
-                limits: call.grant.limits,
-                workspace: Arc::clone(self.workspace),
-                tree: Arc::clone(tree),
-                control: Arc::clone(&control),
-                observer: Arc::clone(self.observer),
-                backends: Arc::clone(self.backends),
-                programs: Arc::clone(self.programs),
-                http: Arc::clone(self.http),
-                team: Arc::clone(self.team),
-                contacts: Arc::clone(contacts),
-            }),
-        };
-        let mut running = std::pin::pin!(self.workers.run(prepared, request));
-        let answer = tokio::select! {
-            answer = &mut running => answer,
-            () = &mut cancelled => {
-                control.cancel();
-                if control.withdraw() { Err(Stop::Cancelled) } else { running.await }
-            }
-        };
-        match answer {
-            Ok(Ok(output)) => checked(tool, &output),
-            Ok(Err(error)) => Outcome::Failed(tool_failure(tool, error)),
-            Err(stop) => Outcome::Failed(stop_failure(&stop, &limits)),
-        }
-    }
-}
-
-/// Puts the workspace before a relative path. Where the path leads is looked at when it is opened.
-fn make_absolute(args: &mut Value, name: &str, workspace: &str) {
-    if let Some(Value::String(path)) = args.get_mut(name)
-        && !path.starts_with('/')
-    {
-        *path = format!("{}/{path}", workspace.trim_end_matches('/'));
-    }
-}
-
-/// An answer of the tool, if it is one that its schema allows.
-fn checked(tool: &ToolEntry, output: &str) -> Outcome {
+/// Checks the answer of a tool against its output schema.
+pub(crate) fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     let invalid = |what: String| {
         let message =
             format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
@@ -364,13 +278,13 @@ fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     }
 }
 
-fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
+pub(crate) fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
     let status = match error.kind {
         ErrorKind::Denied => Status::Denied,
         ErrorKind::Limit => Status::Limit,
         _ => Status::Error,
     };
-    // A detail that is not JSON is the plugin's slip; the message still says what happened.
+    // A detail that is not JSON is left out; the message still says what happened.
     let detail = error.detail.and_then(|detail| envelope::parse_answer(&detail).ok());
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
@@ -378,16 +292,15 @@ fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
     Failure { status, code: name(error.code), message: error.message, detail }
 }
 
-/// A plugin's word for its failure, if it is a name: it goes to the journal, and people and
-/// programs look for it there.
+/// A plugin's code for its failure, if it is a name: people and programs search the journal for it.
 fn name(code: String) -> String {
     let is_name = !code.is_empty()
-        && code.len() <= CODE
+        && code.len() <= MAX_CODE_BYTES
         && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
     if is_name { code } else { "UnnamedError".to_owned() }
 }
 
-fn load_failure(error: &LoadError) -> Failure {
+pub(crate) fn load_failure(error: &LoadError) -> Failure {
     let (status, code) = match error {
         LoadError::NotGranted { .. } => (Status::Denied, "NotGranted"),
         LoadError::NotServed { .. } | LoadError::Mismatch { .. } => {
@@ -406,7 +319,7 @@ fn load_failure(error: &LoadError) -> Failure {
     Failure::new(status, code, error.to_string())
 }
 
-fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
+pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => {
             let bound = match *code {
@@ -455,12 +368,12 @@ fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     }
 }
 
-/// What a cancelled call answers.
+/// The failure of a cancelled call.
 pub fn cancelled() -> Failure {
     Failure::new(Status::Skipped, "Cancelled", "the call was cancelled")
 }
 
-/// What a call that could not begin to change the workspace answers.
+/// The failure of a call that could not begin to change the workspace.
 pub fn not_begun(error: &BeginError) -> Failure {
     let status = match error {
         BeginError::Busy(_) => Status::Error,
@@ -472,10 +385,10 @@ pub fn not_begun(error: &BeginError) -> Failure {
     Failure::new(status, error.code(), error.to_string())
 }
 
-/// The code of a call that changes what no call may change, which is also that of tools.
+/// The code of a call that changes a protected file; tools use it as well.
 const PROTECTED: &str = "PermissionError";
 
-/// What a call whose changes were not committed answers.
+/// The failure of a call whose changes were not committed.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
@@ -493,15 +406,15 @@ pub fn not_committed(error: &CommitError) -> Failure {
     }
 }
 
-/// What a call that gives tasks to agents answers within a transaction: what they change could not
-/// be taken back with it.
+/// The failure of a call within a transaction that gives tasks to agents: their changes could not be
+/// rolled back with it.
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";
     Failure::new(Status::Denied, "NotInTransaction", message)
 }
 
-/// What a denied call answers.
+/// The failure of a denied call.
 pub fn denied(denial: &Denial) -> Failure {
     Failure::new(Status::Denied, denial.code, denial.message.clone())
 }

@@ -3,19 +3,31 @@
 //! | module | what |
 //! |---|---|
 //! | [`config`] | what a host is opened with |
-//! | [`run`] | checking and running calls |
-//! | [`approval`] | calls that a person has to say yes to |
-//! | [`repeats`] | how often a tool is called for the same thing |
+//! | [`context`] | what is looked up once for a run and a call |
+//! | [`run`] | running an envelope, or one call |
+//! | [`call`] | one call of a run, in its transaction |
+//! | [`execute`] | executing what a call was granted |
+//! | [`ended`] | how a call ended |
+//! | [`cancel`] | the cancellation of a run |
+//! | [`approver`], [`approval`] | calls that the user has to approve |
+//! | [`executed`] | calls that write files which other programs execute |
+//! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
-//! | [`record`] | what the journal, the figures and telemetry get |
+//! | [`record`] | what the journal, the statistics and telemetry get |
 //! | [`pipeline`] | a round of Designer, QA and Main |
 //! | [`backends`] | backends without a tool in between |
-//! | [`unknown`] | settings that name what is not there |
+//! | [`unknown`] | settings that name what does not exist |
 
 mod approval;
+mod approver;
 mod backends;
+mod call;
+mod cancel;
 mod commit;
 mod config;
+mod context;
+mod ended;
+mod execute;
 mod executed;
 mod pipeline;
 mod record;
@@ -33,24 +45,27 @@ use tokio::runtime::Handle;
 
 use self::repeats::Repeats;
 use crate::agent::{Agents, Team};
-use crate::capability::{Http, Programs};
-use crate::dispatch::{Refusal, RefusalCode};
+use crate::call::{Grants, Observer};
+use crate::capability::{Backends, Http, Programs, Services};
+use crate::dispatch::{self, Bounds, Refusal, RefusalCode, ValidCall};
 use crate::journal::{Entry, Event, Journal};
-use crate::runtime::{Backends, Compiler, LoadError, Observer, Runtime, Workers};
+use crate::runtime::{BackendRunner, Compiler, LoadError, Runtime, Workers};
 use crate::stats::{Stats, Summary};
 use crate::telemetry::Telemetry;
 use cofferdam_core::contract::Contracts;
-use cofferdam_core::policy::{Policy, Role};
+use cofferdam_core::policy::{Denial, Policy, Role};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::{Plugin, Registry};
 use cofferdam_workspace::Workspace;
 
-pub use approval::{Approver, Proposal, outdated};
+pub use approval::outdated;
+pub use approver::{Approver, Proposal};
 pub use config::{Config, OpenError};
+pub use context::RunOptions;
 pub use pipeline::{Inputs, PipelineOptions, Source};
-pub use run::{Run, RunOptions, Single};
+pub use run::{Effects, Run};
 
 /// Starts the host's other processes: an executable that calls [`run_if_helper`].
 pub use cofferdam_sandbox::Helper;
@@ -66,22 +81,20 @@ pub fn run_if_helper() -> Option<ExitCode> {
 pub struct Host {
     registry: Registry,
     policy: Policy,
+    grants: Grants,
     unknown: Vec<String>,
     runtime: Arc<Runtime>,
-    backends: Arc<Backends>,
-    programs: Arc<Programs>,
+    backends: Arc<BackendRunner>,
+    services: Arc<Services>,
     agents: Agents,
-    team: Arc<Team>,
     contracts: Contracts,
-    http: Arc<Http>,
-    standing: Arc<Standing>,
+    shared: Arc<Shared>,
 }
 
-/// What hosts that follow each other on a workspace have in common.
-struct Standing {
+/// What a host shares with those that replace it.
+struct Shared {
     repeats: Repeats,
     workers: Workers,
-    workspace: Arc<Workspace>,
     journal: Arc<Journal>,
     stats: Mutex<Stats>,
     observer: Arc<dyn Observer>,
@@ -90,8 +103,8 @@ struct Standing {
 }
 
 impl Host {
-    /// Opens a host, within a tokio runtime with time enabled: that is where deadlines and
-    /// plugins' sleeps are waited for.
+    /// Opens a host, within a tokio runtime with time enabled: it runs the timers of deadlines and
+    /// of plugins' sleeps.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -107,37 +120,37 @@ impl Host {
         });
         let workers = config.workers.unwrap_or_else(Workers::default_count).max(1);
         let runtime = Runtime::new(workers, cache)?;
-        let standing = Standing {
+        let shared = Shared {
             repeats: Repeats::default(),
             workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
             journal: Arc::new(Journal::new(Arc::clone(&workspace))),
-            workspace,
             stats: Mutex::default(),
             observer: Arc::clone(&config.observer),
             commits: AtomicU64::default(),
             telemetry: config.telemetry.take().map(|it| Telemetry::start(it, workers)),
         };
-        standing.journal.record_commits();
-        Self::with(Arc::new(standing), runtime, config)
+        shared.journal.record_commits();
+        Self::with(Arc::new(shared), workspace, runtime, config)
     }
 
-    /// A host that takes this one's place, with other settings and plugins: it goes on with the
-    /// same workspace, threads, observer, journal, telemetry, figures and counts. Calls of both
-    /// run beside each other; what only this one has loaded is released with it.
+    /// A host that replaces this one, with other settings and plugins: it shares the workspace,
+    /// threads, observer, journal, telemetry, statistics and counts. Calls of both run side by
+    /// side; what only this one has loaded is released with it.
     ///
-    /// A file of a plugin that is in the workspace, where an agent may have changed it, has to be
-    /// what it was.
+    /// A plugin's file that is in the workspace, where an agent may have changed it, must be
+    /// unchanged.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn renewed(&self, config: Config) -> Result<Self, OpenError> {
         let named = config.plugins.clone();
-        let host = Self::with(Arc::clone(&self.standing), self.runtime.renewed(), config)?;
+        let workspace = Arc::clone(&self.services.workspace);
+        let host = Self::with(Arc::clone(&self.shared), workspace, self.runtime.renewed(), config)?;
         let was = |path: &Path| self.registry.plugins().iter().find(|was| was.component == path);
         for plugin in host.registry.plugins() {
             let path = &plugin.component;
             if named.contains(path)
-                && self.standing.workspace.holds(path)
+                && self.services.workspace.holds(path)
                 && was(path).is_none_or(|was| was.digest != plugin.digest)
             {
                 return Err(OpenError::InWorkspace(path.clone()));
@@ -147,7 +160,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Which plugins are other ones than another host has, in words.
+    /// The plugins that differ from those of another host, in words.
     fn since(&self, before: &Self) -> String {
         let of = |host: &Self| -> BTreeMap<String, (String, Option<Digest>)> {
             let plugin = |plugin: &Arc<Plugin>| {
@@ -168,7 +181,12 @@ impl Host {
         words.join(", ")
     }
 
-    fn with(standing: Arc<Standing>, runtime: Runtime, config: Config) -> Result<Self, OpenError> {
+    fn with(
+        shared: Arc<Shared>,
+        workspace: Arc<Workspace>,
+        runtime: Runtime,
+        config: Config,
+    ) -> Result<Self, OpenError> {
         let mut policy = Policy::new(&config.settings)?;
         if let Some(role) = config.role {
             policy = policy.with_role(role);
@@ -186,26 +204,31 @@ impl Host {
         let helper = config.sandbox.clone();
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));
         let runtime = Arc::new(runtime.compiling_with(compiler));
-        let backends = Backends::new(Arc::clone(&runtime), &registry, &policy);
-        let agents = Agents::new(Arc::clone(&standing.workspace), config.environment.clone());
+        let grants = Grants::new(&registry, &policy);
+        let backends =
+            Arc::new(BackendRunner::new(Arc::clone(&runtime), &registry, &policy, &grants));
+        let agents = Agents::new(Arc::clone(&workspace), config.environment.clone());
         let most = policy.limits().output;
         let mut contracts = Contracts::built_in()?;
         config.contracts.into_iter().for_each(|contract| contracts.add(contract));
-        let team = Team::new(agents.clone(), &policy, &contracts, most)?;
-        let http = Http::new(config.environment.clone());
-        let programs = Programs::new(config.sandbox, policy.programs().clone(), config.environment);
+        let services = Services {
+            workspace,
+            backends: Arc::clone(&backends) as Arc<dyn Backends>,
+            http: Http::new(config.environment.clone()),
+            programs: Programs::new(config.sandbox, policy.programs().clone(), config.environment),
+            team: Team::new(agents.clone(), &policy, &contracts, most)?,
+        };
         Ok(Self {
             registry,
             policy,
+            grants,
             unknown,
             runtime,
-            backends: Arc::new(backends),
-            programs: Arc::new(programs),
+            backends,
+            services: Arc::new(services),
             agents,
-            team: Arc::new(team),
             contracts,
-            http: Arc::new(http),
-            standing,
+            shared,
         })
     }
 
@@ -214,68 +237,73 @@ impl Host {
         &self.registry
     }
 
-    /// Who may do what.
+    /// What plugins and roles may do.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What the settings name and nobody here answers to, one sentence for each.
+    /// The names in the settings that do not exist, one sentence for each.
     pub fn unknown(&self) -> &[String] {
         &self.unknown
     }
 
-    /// What takes telemetry, where it is on.
+    /// Where telemetry is sent, if it is on.
     pub fn telemetry(&self) -> Option<&Arc<Telemetry>> {
-        self.standing.telemetry.as_ref()
+        self.shared.telemetry.as_ref()
     }
 
-    /// What agents' answers keep to: the built-in contracts, and those that the host was opened
-    /// with.
+    /// The output contracts: the built-in ones, and those that the host was opened with.
     pub fn contracts(&self) -> &Contracts {
         &self.contracts
     }
 
-    /// The figures of this process' calls.
+    /// The statistics of this process' calls.
     pub fn stats(&self) -> Summary {
-        self.standing.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
+        self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
     }
 
     /// The record of what happened on the workspace.
     pub fn journal(&self) -> &Journal {
-        &self.standing.journal
+        &self.shared.journal
     }
 
-    /// Whoever listens to calls.
+    /// Receives the messages and the progress of calls.
     pub fn observer(&self) -> &Arc<dyn Observer> {
-        &self.standing.observer
+        &self.shared.observer
     }
 
     /// How many calls run at a time.
     pub fn workers(&self) -> usize {
-        self.standing.workers.count()
+        self.shared.workers.count()
     }
 
     /// The directory that calls work on.
     pub fn workspace(&self) -> &Workspace {
-        &self.standing.workspace
+        &self.services.workspace
     }
 
-    /// Loads every plugin that has not been loaded yet, each with what it is granted. Those that
-    /// can't be, and why.
+    /// Loads every plugin that has not been loaded yet, each with what it is granted. Returns the
+    /// names of those that can't be loaded, with the errors.
     pub fn load_plugins(&self) -> Vec<(&str, LoadError)> {
         let load = |plugin: &Arc<Plugin>| {
-            let Manifest { name, requests, .. } = &plugin.manifest;
-            let granted = self.policy.capabilities(name, plugin.built_in, requests);
-            self.runtime.prepare(plugin, &granted, &|| false).err()
+            self.runtime.prepare(plugin, &self.grants.of(plugin).capabilities, &|| false).err()
         };
         let plugins = self.registry.plugins().iter();
         plugins.filter_map(|plugin| Some((plugin.manifest.name.as_str(), load(plugin)?))).collect()
     }
 
+    /// Checks whether a call would be denied, without running it.
+    ///
+    /// # Errors
+    /// The call is denied.
+    pub fn allows(&self, call: ValidCall, bounds: &Bounds<'_>) -> Result<(), Denial> {
+        dispatch::grant(&self.policy, &self.grants, call, bounds).map(drop)
+    }
+
     /// A role by its name.
     ///
     /// # Errors
-    /// A refusal that names the roles there are.
+    /// [`RefusalCode::UnknownRole`], with the names of the roles.
     pub fn role(&self, name: Option<&str>) -> Result<Option<&Role>, Refusal> {
         let Some(name) = name else { return Ok(None) };
         self.policy.role(name).map(Some).ok_or_else(|| {

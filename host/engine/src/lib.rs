@@ -5,6 +5,7 @@
 //! [`host::Host`] is the entry point. ARCHITECTURE.md in the repository has the map.
 
 pub mod agent;
+pub mod call;
 pub mod capability;
 pub mod conformance;
 pub mod dispatch;

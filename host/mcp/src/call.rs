@@ -19,10 +19,12 @@ use super::approval::Person;
 use super::bodies::Load;
 use super::connection::{self, Connection, Request};
 use super::offer::Offer;
+use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_engine::call::Observer;
 use cofferdam_engine::dispatch::{Refusal, RefusalCode};
-use cofferdam_engine::host::{Approver, RunOptions, Single};
-use cofferdam_engine::runtime::{Observer, blocking};
+use cofferdam_engine::host::{Approver, Effects, RunOptions};
+use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
 
 /// How many reports of progress may wait for a client that is slow; what comes then is left out.
@@ -107,34 +109,34 @@ impl Server {
         if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS, relayed).await.is_err() {
             tracing::debug!("a client does not take the progress that it asked for");
         }
-        if ended.as_ref().is_ok_and(|single| !is_cancelled(single)) {
+        if ended.as_ref().is_ok_and(|(answer, _)| !is_cancelled(answer)) {
             asked.done();
         }
         if let Some(reply) = person.reply() {
             return reply.map(CallToolResponse::from);
         }
         match ended {
-            Ok(single) => {
+            Ok((answer, effects)) => {
                 let most = offer.host.policy().limits().result;
-                Ok(self.result(&request.name, single, most).into())
+                Ok(self.result(&request.name, answer, effects, most).into())
             }
             Err(refusal) => refused(&request.name, refusal).map(CallToolResponse::from),
         }
     }
 
-    fn result(&self, tool: &str, single: Single, most: usize) -> CallToolResult {
+    fn result(&self, tool: &str, answer: Answer, effects: Effects, most: usize) -> CallToolResult {
         let (results, role) = (&self.shared.results, self.role.as_deref());
-        let mut result = match single.answer.outcome {
-            Outcome::Executed(answer) => results.result(tool, role, answer, most),
+        let mut result = match answer.outcome {
+            Outcome::Executed(output) => results.result(tool, role, output, most),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
                 results.failure(tool, role, format!("{code}: {message}"), detail, most)
             }
         };
-        if !single.answer.warnings.is_empty() {
-            let warnings = single.answer.warnings.join("\n");
+        if !answer.warnings.is_empty() {
+            let warnings = answer.warnings.join("\n");
             result.content.push(ContentBlock::text(format!("[Warning: {warnings}]")));
         }
-        results.add_outputs(&mut result, role, single.outputs, most);
+        results.add_outputs(&mut result, role, effects.outputs, most);
         result
     }
 }
@@ -145,7 +147,7 @@ async fn apart(
     offer: Arc<Offer>,
     load: Load,
     (tool, args, options): (String, JsonObject, RunOptions),
-) -> Result<Single, Refusal> {
+) -> Result<(Answer, Effects), Refusal> {
     let (_waiting, gone) = oneshot::channel::<()>();
     let runtime = Handle::current();
     let call = async move {
@@ -232,8 +234,8 @@ async fn relay(
 }
 
 /// Whether a call was cancelled before its commit, and so has changed nothing.
-fn is_cancelled(single: &Single) -> bool {
-    matches!(&single.answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
+fn is_cancelled(answer: &Answer) -> bool {
+    matches!(&answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }
 
 fn failed(code: &str, message: &str) -> CallToolResult {

@@ -108,8 +108,8 @@ impl Server {
         let args = Map::from_iter([(name.to_owned(), value.into())]);
         let options = RunOptions { role: self.role.clone(), client, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
-            Ok(single) => match single.answer.outcome {
-                Outcome::Executed(answer) => Ok(answer),
+            Ok((answer, _)) => match answer.outcome {
+                Outcome::Executed(output) => Ok(output),
                 Outcome::Failed(failure) => Err(failure),
             },
             Err(refusal) => Err(Failure::new(Status::Error, "Refused", refusal.feedback)),

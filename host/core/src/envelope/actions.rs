@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, DecodeError, Dialect, Envelope, kind, take_name};
+use super::{Answer, Call, DecodeError, Dialect, Envelope, Header, kind, take_name};
 use crate::outcome::{Failure, Outcome};
 use crate::schema::{Problem, escape, nearest};
 
@@ -61,7 +61,8 @@ pub(super) fn decode(mut object: Map<String, Value>) -> Result<Envelope, DecodeE
         did_you_mean: nearest(key, [KEY, "notes"].into_iter()),
     }));
     if problems.is_empty() {
-        Ok(Envelope { dialect: Dialect::Actions, calls, notes, repairs: Vec::new() })
+        let header = Header { dialect: Dialect::Actions, notes, repairs: Vec::new() };
+        Ok(Envelope { header, calls })
     } else {
         Err(DecodeError { problems })
     }

@@ -45,10 +45,17 @@ pub enum Dialect {
 /// The calls of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
-    /// The format of the envelope and of its answer.
-    pub dialect: Dialect,
+    /// The envelope without its calls.
+    pub header: Header,
     /// The calls, at least one.
     pub calls: Vec<Call>,
+}
+
+/// An envelope without its calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// The format of the envelope and of its answer.
+    pub dialect: Dialect,
     /// The agent's remarks about its calls.
     pub notes: Option<String>,
     /// What lenient decoding removed.
@@ -123,7 +130,9 @@ const KEYS: [&str; 3] = [actions::KEY, tool::KEY, "commands"];
 /// dialect, or does not have its dialect's shape.
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
     let Document { value, repairs } = document(text, mode, &KEYS)?;
-    Ok(Envelope { repairs, ..from_value(value)? })
+    let mut envelope = from_value(value)?;
+    envelope.header.repairs = repairs;
+    Ok(envelope)
 }
 
 /// Finds the document in text. In strict mode it is the whole text; in lenient mode it may also be
@@ -251,13 +260,13 @@ fn pipeline_document(object: &Map<String, Value>) -> Option<&'static str> {
 }
 
 /// The result document of an envelope, in its own dialect.
-pub fn results(envelope: &Envelope, answers: &[Answer]) -> Value {
-    let mut document = match envelope.dialect {
+pub fn results(header: &Header, answers: &[Answer]) -> Value {
+    let mut document = match header.dialect {
         Dialect::Actions => actions::results(answers),
         Dialect::Tool => tool::results(answers),
     };
-    if !envelope.repairs.is_empty() {
-        document.insert("repairs".to_owned(), envelope.repairs.clone().into());
+    if !header.repairs.is_empty() {
+        document.insert("repairs".to_owned(), header.repairs.clone().into());
     }
     Value::Object(document)
 }
@@ -398,7 +407,7 @@ mod tests {
                 decode(&text, Mode::Lenient).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(envelope.calls[0].tool, "a", "{text}");
             assert_eq!(envelope.calls[0].args, json!({"text": "} </think> ``` {"}), "{text}");
-            assert_eq!(envelope.repairs, repairs, "{text}");
+            assert_eq!(envelope.header.repairs, repairs, "{text}");
         }
     }
 
@@ -535,7 +544,7 @@ mod tests {
             decode(r#"{"actions":[{"type":"read_file"},{"type":"read_file"}]}"#, Mode::Strict)
                 .unwrap();
         assert_eq!(
-            results(&envelope, &answers),
+            results(&envelope.header, &answers),
             json!({"results": [
                 {"action_type": "read_file", "status": "executed", "message": "file read", "metadata": {"size": 1},
                  "warnings": ["wrote .envrc"]},
@@ -545,12 +554,12 @@ mod tests {
         );
         let envelope = decode(r#"{"tool":"read_file"}"#, Mode::Strict).unwrap();
         assert_eq!(
-            results(&envelope, &answers[..1]),
+            results(&envelope.header, &answers[..1]),
             json!({"tool": "read_file", "status": "success", "result": {"size": 1},
                    "warnings": ["wrote .envrc"]})
         );
         assert_eq!(
-            results(&envelope, &answers[1..]),
+            results(&envelope.header, &answers[1..]),
             json!({"tool": "read_file", "status": "error",
                    "error": {"outcome": "error", "code": "FileNotFoundError", "message": "file not found: x"}})
         );

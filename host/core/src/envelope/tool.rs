@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, DecodeError, Dialect, Envelope, take_name};
+use super::{Answer, Call, DecodeError, Dialect, Envelope, Header, take_name};
 use crate::outcome::{Failure, Outcome};
 
 /// The field by which the dialect is recognised.
@@ -15,7 +15,8 @@ pub(super) fn decode(mut object: Map<String, Value>) -> Result<Envelope, DecodeE
     let tool = take_name(&mut object, KEY, "")
         .map_err(|problem| DecodeError { problems: vec![problem] })?;
     let call = Call { pointer: String::new(), tool, args: Value::Object(object) };
-    Ok(Envelope { dialect: Dialect::Tool, calls: vec![call], notes: None, repairs: Vec::new() })
+    let header = Header { dialect: Dialect::Tool, notes: None, repairs: Vec::new() };
+    Ok(Envelope { header, calls: vec![call] })
 }
 
 pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {

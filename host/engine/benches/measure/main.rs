@@ -28,10 +28,9 @@ use std::time::{Duration, Instant};
 use cofferdam_core::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam_core::schema::Schema;
 use cofferdam_engine::agent::Team;
-use cofferdam_engine::capability::{Http, Programs};
-use cofferdam_engine::runtime::{
-    self, Backends, CallRequest, Control, Prepared, Quiet, Rights, Runtime, Surroundings,
-};
+use cofferdam_engine::call::{Control, Permissions, PluginGrant, Quiet};
+use cofferdam_engine::capability::{CallContext, Http, Programs, Services};
+use cofferdam_engine::runtime::{self, BackendRunner, CallRequest, Prepared, Runtime};
 use cofferdam_plugin::registry::{Plugin, Registry};
 use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Purpose, Secret, Transaction, Workspace};
@@ -166,44 +165,44 @@ impl Setup {
         args: &Value,
     ) -> CallRequest {
         let limits = Limits::DEFAULT;
+        let grant = PluginGrant { plugin: "files".into(), ..PluginGrant::default() };
+        let capabilities = Capabilities { files: Files::Write, scan: true, ..Capabilities::NONE };
+        let services = Services {
+            workspace: Arc::clone(workspace),
+            backends: Arc::new(BackendRunner::none(Arc::clone(&self.runtime))),
+            programs: Programs::none(),
+            http: Http::new(HashMap::new()),
+            team: Team::none(Arc::clone(workspace)),
+        };
+        let context = CallContext {
+            id: "0".into(),
+            permissions: Permissions {
+                grant: Arc::new(grant),
+                capabilities,
+                sight: Scope::default(),
+                scope: Scope::default(),
+            },
+            control: Arc::new(Control::new(limits.call)),
+            limits,
+            tree: Arc::clone(tree),
+            usage: Arc::default(),
+            observer: Arc::new(Quiet),
+            services: Arc::new(services),
+        };
         CallRequest {
             tool: tool.into(),
             args: args.to_string(),
             client: Client::default(),
-            rights: Arc::new(Rights {
-                plugin: "files".into(),
-                capabilities: Capabilities {
-                    files: Files::Write,
-                    scan: true,
-                    ..Capabilities::NONE
-                },
-                sight: Scope::default(),
-                scope: Scope::default(),
-                environment: Vec::new(),
-                origins: Vec::new(),
-            }),
-            surroundings: Arc::new(Surroundings {
-                id: "0".into(),
-                control: Arc::new(Control::new(limits.call)),
-                limits,
-                workspace: Arc::clone(workspace),
-                tree: Arc::clone(tree),
-                observer: Arc::new(Quiet),
-                backends: Arc::new(Backends::none(Arc::clone(&self.runtime))),
-                programs: Arc::new(Programs::none()),
-                http: Arc::new(Http::new(HashMap::new())),
-                team: Arc::new(Team::none(Arc::clone(workspace))),
-                contacts: Arc::default(),
-            }),
+            context: Arc::new(context),
         }
     }
 }
 
 /// The same call with its whole time before it.
 fn afresh(request: &CallRequest) -> CallRequest {
-    let mut surroundings = Surroundings::clone(&request.surroundings);
-    surroundings.control = Arc::new(Control::new(surroundings.limits.call));
-    CallRequest { surroundings: Arc::new(surroundings), ..request.clone() }
+    let mut context = CallContext::clone(&request.context);
+    context.control = Arc::new(Control::new(context.limits.call));
+    CallRequest { context: Arc::new(context), ..request.clone() }
 }
 
 /// Sorted times of `count` runs, after a tenth as many to warm up.

@@ -1,22 +1,22 @@
-//! Tasks for the operator's agents: which of them a call may ask, and until when. How one is run
-//! and its answer read is [`crate::agent`]'s business.
+//! `cofferdam:host/agents`: which of the operator's agents a call may give tasks to, and until when.
+//! [`crate::agent`] runs them and reads their answers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tracing::Level;
 use wasmtime::Result;
 
+use super::bindings::cofferdam::host::agents::{
+    Action, Answer, Broken, Error, Host, Kept, Report, Task,
+};
+use super::state::CallState;
 use crate::agent::{self, AgentError, TaskError};
-use crate::runtime::{CallState, wit};
 use cofferdam_core::contract;
 use cofferdam_text::shorten;
 
-use wit::host::agents::{Action, Answer, Broken, Error, Host, Kept, Report, Task};
-
-/// How long before the end of its call an agent is ended: it may take a second to do so, and the
-/// plugin has to answer.
+/// How long before the deadline of its call an agent is killed: that may take a second, and the
+/// plugin needs time to return.
 const RESERVE: Duration = Duration::from_secs(2);
 
 impl Host for CallState {
@@ -26,12 +26,13 @@ impl Host for CallState {
 }
 
 impl CallState {
-    fn give(&mut self, task: &Task) -> std::result::Result<Report, Error> {
+    fn give(&self, task: &Task) -> std::result::Result<Report, Error> {
         let name = &task.agent;
-        let plugin = &self.rights.plugin;
-        if !self.rights.capabilities.allows_agent(name) {
+        let permissions = &self.context.permissions;
+        let plugin = permissions.plugin();
+        if !permissions.capabilities.allows_agent(name) {
             let granted: Vec<&str> =
-                self.rights.capabilities.agents.iter().map(String::as_str).collect();
+                permissions.capabilities.agents.iter().map(String::as_str).collect();
             return Err(Error::Denied(format!(
                 "'{}' is not among the agents that the plugin '{plugin}' may give tasks to here \
                  ({}); a person can grant it by agents = [...] under [grants.{plugin}] in \
@@ -40,12 +41,12 @@ impl CallState {
                 if granted.is_empty() { "none".to_owned() } else { granted.join(", ") },
             )));
         }
-        let team = Arc::clone(&self.surroundings.team);
-        let control = Arc::clone(self.control());
+        let team = &self.context.services.team;
+        let control = self.control();
         let deadline = control.deadline();
         let deadline = deadline.checked_sub(RESERVE).unwrap_or(deadline);
         if team.has(name) {
-            self.surroundings.contacts.add_agent(name);
+            self.context.usage.add_agent(name);
         }
         let messages = &self.messages;
         let mut retried = |why: &str| messages.say(Level::WARN, &format!("{name}: {why}"));
@@ -85,7 +86,7 @@ fn action(action: contract::Action) -> Action {
         contract::Action::Proceed => Action::Proceed,
         contract::Action::Review => Action::Review,
         contract::Action::Fix => Action::Fix,
-        // An agent that has been asked for the last time is not asked again.
+        // No attempt is left.
         contract::Action::Blocked | contract::Action::Retry => Action::Blocked,
     }
 }

@@ -1,8 +1,9 @@
-//! Linters, test runners and builders, as tools see them: by name, whoever answers.
+//! Linters, test runners and builders, as tools see them: by name, whichever plugin has them.
 
 use wasmtime::Result;
 
-use crate::runtime::{CallState, Unfit, wit};
+use super::bindings::cofferdam as wit;
+use super::state::CallState;
 use cofferdam_core::policy::{BackendKind, Scope};
 
 use wit::backend::types::Error;
@@ -14,35 +15,13 @@ impl testing::Host for CallState {}
 impl building::Host for CallState {}
 
 impl linters::Host for CallState {
-    /// A chosen name that is not a linter for its language is handed on as well, so that no tool
-    /// takes that language for checked; a name that belongs to no linter has no languages.
     fn available(&mut self) -> Result<Vec<linters::Backend>> {
-        let backends = &self.surroundings.backends;
-        let backend = |entry: &crate::runtime::BackendEntry| linters::Backend {
-            name: entry.backend().name.clone(),
-            languages: entry.backend().languages.clone(),
-            chosen_for: entry.chosen_for().to_vec(),
-        };
-        let mut available: Vec<_> = backends.of(BackendKind::Linter).map(backend).collect();
-        for Unfit { linter, language } in backends.unfit() {
-            match available.iter_mut().find(|backend| backend.name == *linter) {
-                Some(backend) => backend.chosen_for.push(language.clone()),
-                None => available.insert(
-                    0,
-                    linters::Backend {
-                        name: linter.clone(),
-                        languages: Vec::new(),
-                        chosen_for: vec![language.clone()],
-                    },
-                ),
-            }
-        }
-        Ok(available)
+        Ok(self.context.services.backends.linters())
     }
 
     fn version(&mut self, name: String) -> Result<Result<String, Error>> {
-        let backends = &self.surroundings.backends;
-        Ok(backends.version(BackendKind::Linter, &name, &self.rights, &self.surroundings))
+        let backends = &self.context.services.backends;
+        Ok(backends.version(BackendKind::Linter, &name, &self.context))
     }
 
     fn lint(
@@ -50,22 +29,23 @@ impl linters::Host for CallState {
         requests: Vec<(String, linting::Request)>,
     ) -> Result<Vec<Result<linting::Report, Error>>> {
         let outside = requests.iter().find_map(|(_, request)| {
-            request.paths.iter().find_map(|path| check(path, &self.rights.sight).err())
+            request.paths.iter().find_map(|path| check(path, &self.context.permissions.sight).err())
         });
         if let Some(error) = outside {
             return Ok(requests.iter().map(|_| Err(error.clone())).collect());
         }
-        Ok(self.surroundings.backends.lint(&requests, &self.rights, &self.surroundings))
+        Ok(self.context.services.backends.lint(&requests, &self.context))
     }
 }
 
 impl test_runners::Host for CallState {
     fn available(&mut self) -> Result<Vec<String>> {
-        Ok(names(self, BackendKind::TestRunner))
+        Ok(self.context.services.backends.names(BackendKind::TestRunner))
     }
 
     fn detect(&mut self, name: String, root: String) -> Result<u8> {
-        Ok(detect(self, BackendKind::TestRunner, &name, &root))
+        let backends = &self.context.services.backends;
+        Ok(backends.detect(BackendKind::TestRunner, &name, &root, &self.context))
     }
 
     fn run(
@@ -73,18 +53,19 @@ impl test_runners::Host for CallState {
         name: String,
         request: testing::Request,
     ) -> Result<Result<testing::Report, Error>> {
-        let backends = &self.surroundings.backends;
-        Ok(backends.run_tests(&name, &request, &self.rights, &self.surroundings))
+        let backends = &self.context.services.backends;
+        Ok(backends.run_tests(&name, &request, &self.context))
     }
 }
 
 impl builders::Host for CallState {
     fn available(&mut self) -> Result<Vec<String>> {
-        Ok(names(self, BackendKind::Builder))
+        Ok(self.context.services.backends.names(BackendKind::Builder))
     }
 
     fn detect(&mut self, name: String, root: String) -> Result<u8> {
-        Ok(detect(self, BackendKind::Builder, &name, &root))
+        let backends = &self.context.services.backends;
+        Ok(backends.detect(BackendKind::Builder, &name, &root, &self.context))
     }
 
     fn build(
@@ -92,21 +73,12 @@ impl builders::Host for CallState {
         name: String,
         request: building::Request,
     ) -> Result<Result<building::Report, Error>> {
-        let backends = &self.surroundings.backends;
-        Ok(backends.build(&name, &request, &self.rights, &self.surroundings))
+        let backends = &self.context.services.backends;
+        Ok(backends.build(&name, &request, &self.context))
     }
 }
 
-fn names(state: &CallState, kind: BackendKind) -> Vec<String> {
-    let entries = state.surroundings.backends.of(kind);
-    entries.map(|entry| entry.backend().name.clone()).collect()
-}
-
-fn detect(state: &CallState, kind: BackendKind, name: &str, root: &str) -> u8 {
-    state.surroundings.backends.detect(kind, name, root, &state.rights, &state.surroundings)
-}
-
-/// Whether a call may have a backend look at `path`: the backend itself sees everything.
+/// Checks whether a call may lint `path`: the backend itself sees everything.
 fn check(path: &str, sight: &Scope) -> Result<(), Error> {
     let names = cofferdam_workspace::path::by_names("", path).ok().flatten();
     match names {

@@ -1,23 +1,22 @@
-//! What a plugin says besides its answer: log messages, progress, standard output and error. All of
-//! it goes to the call's observer, neutralised, until the call's budget is used up.
+//! The messages of a plugin besides its answer: log messages, progress, standard output and error.
+//! The call's observer gets them, escaped, until the call's budget is used up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 use tracing::Level;
-use wasmtime::Result;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use crate::runtime::{CallState, Observer, wit};
+use crate::call::Observer;
 use cofferdam_text::{escape_control, shorten};
 
 /// How much a plugin may write to a stream at once, in bytes.
-const WRITE_PERMIT: usize = 64 << 10;
+const WRITE_PERMIT_BYTES: usize = 64 << 10;
 
-/// How much of what a plugin said last is kept to explain a crash, in bytes.
-const LAST_WORDS: usize = 400;
+/// How much of a plugin's last messages is kept to explain a crash, in bytes.
+const MAX_LAST_WORDS_BYTES: usize = 400;
 
 /// The messages of one call.
 #[derive(Clone)]
@@ -32,7 +31,7 @@ struct Shared {
 struct State {
     left: usize,
     last: String,
-    /// Whether the plugin says itself how far it is.
+    /// Whether the plugin reports its own progress.
     reports: bool,
 }
 
@@ -59,18 +58,18 @@ impl Messages {
         }
     }
 
-    /// Says how far the plugin is.
-    fn report(&self, done: u64, total: Option<u64>, message: &str) {
+    /// Reports the progress of the plugin.
+    pub(super) fn report(&self, done: u64, total: Option<u64>, message: &str) {
         self.lock().reports = true;
-        // A report without words still costs something, or it could go on for ever.
+        // A report without a message is charged as well, so that there is a limit.
         let words = if message.is_empty() { "." } else { message };
         if let Some(text) = self.within_budget(Level::INFO, words) {
             self.0.observer.progress(&self.0.call, done, total, &text);
         }
     }
 
-    /// Says that a program is still running, with the seconds that the call has taken. Where the
-    /// plugin counts something else, that is what counts.
+    /// Reports that a program is still running, with the seconds that the call has taken, unless the
+    /// plugin reports its own progress.
     pub(super) fn still_runs(&self, program: &str, seconds: u64) {
         if !self.lock().reports {
             let message = format!("{program} is running ({seconds} s)");
@@ -78,7 +77,7 @@ impl Messages {
         }
     }
 
-    /// The part of `text` that the budget still covers, with a mark where it ends.
+    /// The part of `text` that fits into the budget, with a note when the budget is used up.
     fn within_budget(&self, level: Level, text: &str) -> Option<String> {
         let mut state = self.lock();
         if state.left == 0 || text.is_empty() {
@@ -90,7 +89,9 @@ impl Messages {
         if level == Level::WARN {
             state.last.push_str(&text);
             state.last.push('\n');
-            let from = state.last.ceil_char_boundary(state.last.len().saturating_sub(LAST_WORDS));
+            let from = state
+                .last
+                .ceil_char_boundary(state.last.len().saturating_sub(MAX_LAST_WORDS_BYTES));
             state.last.drain(..from);
         }
         if state.left == 0 {
@@ -101,26 +102,6 @@ impl Messages {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl wit::host::log::Host for CallState {
-    fn emit(&mut self, level: wit::host::log::Level, message: String) -> Result<()> {
-        let level = match level {
-            wit::host::log::Level::Debug => Level::DEBUG,
-            wit::host::log::Level::Info => Level::INFO,
-            wit::host::log::Level::Warn => Level::WARN,
-            wit::host::log::Level::Error => Level::ERROR,
-        };
-        self.messages.say(level, &message);
-        Ok(())
-    }
-}
-
-impl wit::host::progress::Host for CallState {
-    fn report(&mut self, done: u64, total: Option<u64>, message: String) -> Result<()> {
-        self.messages.report(done, total, &message);
-        Ok(())
     }
 }
 
@@ -139,7 +120,7 @@ impl IsTerminal for MessageStream {
 
 impl StdoutStream for MessageStream {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Only WASI 0.3 asks for this one, and that is not linked.
+        // Only WASI 0.3 uses it, which is not linked.
         Box::new(tokio::io::sink())
     }
     fn p2_stream(&self) -> Box<dyn OutputStream> {
@@ -156,7 +137,7 @@ impl OutputStream for MessageStream {
         Ok(())
     }
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(WRITE_PERMIT)
+        Ok(WRITE_PERMIT_BYTES)
     }
 }
 

@@ -1,42 +1,54 @@
-//! What plugins can be given: files, bulk reading, native programs, agents, backends, HTTP, a
+//! What plugins can import: files, bulk reading, native programs, agents, backends, HTTP, a
 //! cache, messages, progress.
-//! Everything is linked here, one line each; what a call may really do is decided by its
-//! [`CallState`], which was made from its grant.
+//!
+//! All interfaces are linked here, one line each; what a call may do with them is decided by its
+//! [`CallState`], which is made from the permissions of its call.
 
 mod agents;
 mod backends;
+mod bindings;
 mod cache;
-mod contacts;
+mod command;
+mod context;
 mod files;
 mod http;
+mod log;
 mod messages;
+mod meter;
 mod process;
+mod programs;
 mod room;
 mod scan;
 mod spill;
+mod state;
 mod waiting;
 mod wasi;
+mod wasi_context;
 
+use std::num::NonZero;
+use std::thread;
 use std::time::Duration;
 
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
-pub use contacts::{Contacts, Usage};
-pub(crate) use files::FileState;
+pub(crate) use bindings::cofferdam as wit;
+pub(crate) use bindings::{PluginPre, builder, linter, test_runner};
+pub use context::{Backends, CallContext, Services};
 pub use http::Http;
-pub(crate) use http::HttpState;
-pub(crate) use messages::Messages;
-pub use process::Programs;
-pub use scan::Scanner;
-pub(crate) use wasi::context as wasi;
+pub(crate) use meter::Memory;
+pub use programs::Programs;
+pub use state::CallState;
 
-use crate::runtime::{CallState, wit};
-
-/// How often something that waits looks whether its call was cancelled.
+/// How often code that waits checks whether its call was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
-/// Links everything that the host offers.
+/// The number of cores that this process may use.
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Links all interfaces of the host.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wasi::add_to_linker(linker)?;
     waiting::add_to_linker(linker)?;

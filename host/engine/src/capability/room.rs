@@ -1,15 +1,15 @@
-//! How much a program may write, and where: what the sandbox is told to watch, and what a call
-//! hears that has come to the end of it.
+//! How much a program may write, and where: the directories that the sandbox watches, and the
+//! failures of calls that exceed these limits.
 
 use std::path::Path;
 
 use cofferdam_sandbox::{Bounded, Limit};
 
-use crate::runtime::Stop;
+use crate::call::Stop;
 use cofferdam_core::policy::Limits;
 use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, NativeView};
 
-/// What the directories are that a run writes to, in the order in which they are watched.
+/// The directories that a run writes to, in the order in which the sandbox watches them.
 pub(super) struct Room<'a> {
     pub(super) bounded: Vec<Bounded>,
     places: Vec<Place>,
@@ -55,13 +55,13 @@ impl<'a> Room<'a> {
         number.and_then(|number| self.places.get(number)).copied().unwrap_or(Place::Temporary)
     }
 
-    /// Whether it was the cache that held too much.
+    /// Whether the cache exceeded the limit.
     pub(super) fn is_cache(&self, limit: Limit) -> bool {
         matches!(limit, Limit::Directory { number, .. }
             if matches!(self.place(number), Place::Cache))
     }
 
-    /// Why the call has failed, if it was one of these limits that ended its program.
+    /// The failure of the call, if one of these limits ended its program.
     pub(super) fn stop(&self, program: &str, limit: Limit) -> Option<Stop> {
         let (code, message) = match limit {
             Limit::Directory { number, bytes, entries } => {

@@ -1,10 +1,10 @@
-//! `cofferdam:host/scan`: trees in bulk. The host lists and reads with all cores while the
-//! plugin looks at what it got before, and hands everything over in path order, so that the
-//! same tree gives the same answer.
+//! `cofferdam:host/scan`: reading trees in bulk. The host lists and reads with all cores while the
+//! plugin processes earlier files, and returns files in path order, so that the result is
+//! deterministic.
 
 mod listing;
 mod merged;
-mod reader;
+pub(super) mod reader;
 mod rules;
 mod tree;
 
@@ -15,27 +15,18 @@ use rustix::io::Errno;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-use crate::runtime::CallState;
-use crate::runtime::wit::host::scan::{Batch, Error, File, Host, HostScanner, Query};
+use super::bindings::cofferdam::host::scan::{Batch, Error, File, Host, HostScanner, Query};
+use super::state::CallState;
 use cofferdam_core::outcome::NO_DESCRIPTOR;
 
-use listing::Found;
-use reader::Reader;
-use tree::Tree;
+use reader::{Reader, Scanner};
+use tree::{Found, Tree};
 
-/// How many files one question about sizes and times may cover.
+/// How many files one query of sizes and times may cover.
 const MAX_LISTED: u32 = 16_384;
 
-/// How many scanners a call may have at a time: each reads ahead with threads of its own.
+/// How many scanners a call may have open: each has threads of its own.
 const MAX_SCANNERS: usize = 4;
-
-/// A listed tree, and the threads that read it once somebody asks for contents.
-pub struct Scanner {
-    files: Arc<Vec<Found>>,
-    reader: Option<Reader>,
-    /// Which files were handed over with their contents.
-    given: Vec<bool>,
-}
 
 impl Host for CallState {}
 
@@ -53,7 +44,7 @@ impl HostScanner for CallState {
                 self.scanners += 1;
                 Ok(Ok(scanner))
             }
-            // The call ends: that is not about what was asked for.
+            // The host lacks descriptors: the call ends.
             Err(Error::Invalid(why)) if why == NO_DESCRIPTOR => {
                 Err(io::Error::from(Errno::MFILE).into())
             }
@@ -70,13 +61,13 @@ impl HostScanner for CallState {
         let from = (first as usize).min(files.len());
         let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
         let tree = Tree::of(&self.files);
-        Ok(files[from..to].iter().filter_map(|found| found.describe(&tree)).collect())
+        Ok(files[from..to].iter().filter_map(|found| describe(found, &tree)).collect())
     }
 
     fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
         let scanner = self.table.get(&scanner)?;
         let found = scanner.files.get(id as usize).filter(|found| {
-            scanner.given[id as usize] || found.describe(&Tree::of(&self.files)).is_some()
+            scanner.given[id as usize] || describe(found, &Tree::of(&self.files)).is_some()
         });
         found
             .map(|found| found.name().into_owned())
@@ -89,9 +80,9 @@ impl HostScanner for CallState {
             let tree = Tree::of(&self.files);
             Reader::start(tree, Arc::clone(&scanner.files), max_bytes as usize)
         });
-        let batch = reader.next(&self.surroundings.control);
-        batch.ids.iter().for_each(|id| scanner.given[*id as usize] = true);
-        Ok(batch)
+        let reader::Batch { ids, ends, data } = reader.next(&self.context.control);
+        ids.iter().for_each(|id| scanner.given[*id as usize] = true);
+        Ok(Batch { ids, ends, data })
     }
 
     fn unreadable(&mut self, scanner: Resource<Scanner>) -> Result<u32> {
@@ -103,4 +94,11 @@ impl HostScanner for CallState {
         self.scanners -= 1;
         Ok(())
     }
+}
+
+/// Size and time of a file, as they are now; `None` for one that does not exist (any more). While
+/// a tree changes, a listing may hold names from elsewhere: those are not files of this tree.
+fn describe(found: &Found, tree: &Tree) -> Option<File> {
+    let (size, modified_ms) = tree.describe(&found.path).ok()?;
+    Some(File { path: found.name().into_owned(), size, modified_ms })
 }

@@ -1,26 +1,27 @@
-//! What a program prints, where it is much: taken into files while it runs, so that nothing of it
-//! is lost that its plugin does not get. Small output makes no file.
+//! Large output of a program, written to files while the program runs, so that the part is not lost
+//! that its plugin does not get. Small output makes no file.
 
 use std::io;
 
 use cofferdam_sandbox::Stream;
 
-use super::Contacts;
+use super::context::CallContext;
+use crate::call::CallUsage;
 use cofferdam_workspace::{KeptOutput, Spill, Workspace};
 
-/// A stream is kept from this many bytes on. Both streams together stay below what any of the
-/// built-in tools leaves out.
-pub(super) const ABOVE: usize = 48 << 10;
+/// The size from which on a stream is kept, in bytes. None of the built-in tools leaves anything out
+/// of two smaller streams.
+pub(super) const MIN_KEPT_BYTES: usize = 48 << 10;
 
-/// How many streams of one call are kept; the room is for other calls as well.
-const MOST: usize = 16;
+/// How many streams of one call are kept: other calls need space as well.
+const MAX_STREAMS: usize = 16;
 
 /// The streams of one run of a program.
 pub(super) struct Streams<'a> {
     workspace: &'a Workspace,
-    contacts: &'a Contacts,
+    usage: &'a CallUsage,
     program: &'a str,
-    /// What their names begin with: the call and the run.
+    /// The prefix of their names: the call and the run.
     name: String,
     stdout: State,
     stderr: State,
@@ -33,17 +34,20 @@ enum State {
 }
 
 impl<'a> Streams<'a> {
-    pub(super) fn new(
-        workspace: &'a Workspace,
-        contacts: &'a Contacts,
-        call: &str,
-        program: &'a str,
-    ) -> Self {
-        let name = format!("{call}.{}", contacts.next_program());
-        Self { workspace, contacts, program, name, stdout: State::Short, stderr: State::Short }
+    /// The streams of the next program of a call.
+    pub(super) fn new(context: &'a CallContext, program: &'a str) -> Self {
+        let CallContext { id, usage, services, .. } = context;
+        Self {
+            workspace: &services.workspace,
+            usage,
+            program,
+            name: format!("{id}.{}", usage.next_program()),
+            stdout: State::Short,
+            stderr: State::Short,
+        }
     }
 
-    /// Takes the next bytes of a stream. One that can't be written is given up: the run goes on.
+    /// Adds bytes of a stream. If they can't be written, the stream is not kept; the run continues.
     pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let (state, name) = match stream {
             Stream::Stdout => (&mut self.stdout, format!("{}.stdout", self.name)),
@@ -52,8 +56,8 @@ impl<'a> Streams<'a> {
         let written = match state {
             State::Lost => return,
             State::Begun(spill) => spill.write(bytes),
-            State::Short if self.contacts.outputs().len() >= MOST => {
-                Err(io::Error::other(format!("{MOST} streams of the call are kept already")))
+            State::Short if self.usage.outputs() >= MAX_STREAMS => {
+                Err(io::Error::other(format!("{MAX_STREAMS} streams of the call are kept already")))
             }
             State::Short => begin(self.workspace, &name, bytes).map(|spill| {
                 *state = State::Begun(Box::new(spill));
@@ -65,7 +69,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Keeps what was taken: the program has ended.
+    /// Keeps the streams. Called when the program has ended.
     pub(super) fn keep(self) {
         for (state, stream) in [(self.stdout, "stdout"), (self.stderr, "stderr")] {
             let State::Begun(spill) = state else { continue };
@@ -73,7 +77,7 @@ impl<'a> Streams<'a> {
             match spill.keep() {
                 Ok(bytes) => {
                     let program = self.program.to_owned();
-                    self.contacts.add_output(KeptOutput { name, program, bytes });
+                    self.usage.add_output(KeptOutput { name, program, bytes });
                 }
                 Err(error) => {
                     tracing::warn!("what '{}' printed is not kept as {name}: {error}", self.program)

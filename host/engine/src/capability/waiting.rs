@@ -1,8 +1,8 @@
-//! `wasi:io`, where a plugin waits for anything: sleeps, answers, room to write. All of it ends
-//! with the call, at its deadline or when somebody cancels it: while the host waits for a plugin,
-//! the engine can't interrupt it.
+//! `wasi:io`, where a plugin waits for timers, input and output. Waiting ends with the call, at its
+//! deadline or when it is cancelled: while the host waits for a plugin, the engine can't interrupt
+//! it.
 //!
-//! What does not wait is wasmtime-wasi's own.
+//! Functions that do not wait are those of wasmtime-wasi.
 
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ use wasmtime_wasi::runtime::in_tokio;
 use wasmtime_wasi_io::bindings::wasi::io as waiting;
 
 use super::CANCEL_POLL;
-use crate::runtime::{CallState, Control};
+use super::state::CallState;
+use crate::call::Control;
 
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     waiting::error::add_to_linker::<_, Io>(linker, |call| &mut call.table)?;
@@ -25,7 +26,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 
 impl CallState {
     fn waiting(&mut self) -> Waiting<'_> {
-        Waiting { table: &mut self.table, control: &self.surroundings.control }
+        Waiting { table: &mut self.table, control: &self.context.control }
     }
 }
 
@@ -41,13 +42,13 @@ impl HasData for Bounded {
     type Data<'a> = Waiting<'a>;
 }
 
-/// What a call can wait for, and until when.
+/// The resources that a call can wait for, and its deadline.
 struct Waiting<'a> {
     table: &'a mut ResourceTable,
     control: &'a Control,
 }
 
-/// Waits until the work is done or the call has to stop.
+/// Waits for `work`, or until the call has to stop.
 fn wait<T>(control: &Control, work: impl Future<Output = T>) -> Result<T> {
     in_tokio(async {
         tokio::select! {
@@ -58,7 +59,7 @@ fn wait<T>(control: &Control, work: impl Future<Output = T>) -> Result<T> {
     })
 }
 
-/// The same for streams.
+/// Waits for an operation on a stream, or until the call has to stop.
 fn wait_for_stream<T>(
     control: &Control,
     work: impl Future<Output = StreamResult<T>>,

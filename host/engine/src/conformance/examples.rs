@@ -109,7 +109,7 @@ async fn run(
     let arguments = renamed(&Value::Object(example.arguments.clone()), WORKSPACE, &path);
     let call = host.call(tool, &arguments.to_string(), &RunOptions::default()).await;
     let outcome = match call {
-        Ok(single) => single.answer.outcome,
+        Ok((answer, _)) => answer.outcome,
         Err(refusal) => return Ok(Verdict::Wrong(format!("refused: {refusal}"))),
     };
     drop(host);

@@ -1,4 +1,4 @@
-//! Why the host does not take an envelope or a call: what is wrong, for programs and for models.
+//! Refusals of envelopes and calls: what is wrong, for programs and for models.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const FEEDBACK_PROBLEMS: usize = 5;
 /// How much of a tool's schema the feedback to a model shows, in bytes.
 const FEEDBACK_SCHEMA: usize = 1_500;
 
-/// The sorts of problems for which calls are refused. Their names are part of the interface:
+/// The kinds of problems for which calls are refused. Their names are part of the interface:
 /// `schemas/refusal.json` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum RefusalCode {
@@ -37,7 +37,7 @@ pub enum RefusalCode {
     InvalidScope,
     /// There is no such role.
     UnknownRole,
-    /// Somebody else is changing the workspace.
+    /// Another process is changing the workspace.
     WorkspaceBusy,
     /// The system does not let the workspace be changed.
     WorkspaceError,
@@ -73,20 +73,20 @@ impl From<&BeginError> for RefusalCode {
     }
 }
 
-/// Calls that the host does not take: nothing of the envelope was run.
+/// Calls that the host refuses: nothing of the envelope was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{feedback}")]
 pub struct Refusal {
     /// Everything that is wrong.
     pub problems: Vec<CallProblem>,
-    /// The same for the model that wrote the calls: short, with what would be right.
+    /// A short text for the model that wrote the calls, with what would be right.
     pub feedback: String,
 }
 
 /// One thing that is wrong with an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallProblem {
-    /// What sort of problem it is.
+    /// The kind of problem.
     pub code: RefusalCode,
     /// Which call, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub struct CallProblem {
     /// The tool's name as it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Where and what.
+    /// The place and the problem.
     #[serde(flatten)]
     pub problem: Problem,
 }
@@ -153,7 +153,7 @@ impl From<DecodeError> for Refusal {
     }
 }
 
-/// What of an input schema helps to write the arguments.
+/// The part of an input schema that helps to write the arguments.
 fn arguments(schema: &Value) -> String {
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {

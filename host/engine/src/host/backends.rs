@@ -1,11 +1,12 @@
-//! Backends without a tool in between: for the operator, who lists, compares and tests them.
+//! Backends without a tool in between: the operator lists, compares and tests them.
 
 use std::sync::Arc;
 
 use super::Host;
-use crate::runtime::wit::backend::linting;
-use crate::runtime::{BackendEntry, BackendError, Control, Rights, Surroundings};
-use cofferdam_core::policy::{BackendKind, Capabilities, Files, Limits, Scope};
+use crate::call::{Control, Permissions};
+use crate::capability::{Backends, CallContext};
+use crate::runtime::{BackendEntry, BackendError, linting};
+use cofferdam_core::policy::{BackendKind, Capabilities, Files, Scope};
 
 impl Host {
     /// The backends of one kind, in the operator's order.
@@ -13,15 +14,15 @@ impl Host {
         self.backends.of(kind)
     }
 
-    /// The version of what a backend runs. Blocks until it has answered.
+    /// The version of the program that a backend runs. Blocks until it is known.
     ///
     /// # Errors
-    /// The backend can't work here.
+    /// See [`BackendError`].
     pub fn backend_version(&self, kind: BackendKind, name: &str) -> Result<String, BackendError> {
-        self.backends.version(kind, name, &operator(), &self.surroundings())
+        self.backends.version(kind, name, &self.operator())
     }
 
-    /// Has one linter look at files. Blocks until it has.
+    /// Lints files with one linter. Blocks until it has finished.
     ///
     /// # Errors
     /// See [`BackendError`].
@@ -31,37 +32,29 @@ impl Host {
         request: linting::Request,
     ) -> Result<linting::Report, BackendError> {
         let requests = [(name.to_owned(), request)];
-        let mut reports = self.backends.lint(&requests, &operator(), &self.surroundings());
+        let mut reports = self.backends.lint(&requests, &self.operator());
         reports.pop().unwrap_or_else(|| Err(BackendError::Failed("no report".to_owned())))
     }
 
-    fn surroundings(&self) -> Arc<Surroundings> {
-        let limits =
-            Limits { call: self.policy.limits().program_call, ..self.policy.limits().clone() };
-        Arc::new(Surroundings {
+    /// The context of the operator, who may read everything; what a backend itself may do is
+    /// decided by its grant.
+    fn operator(&self) -> CallContext {
+        let mut limits = self.policy.limits().clone();
+        limits.call = limits.program_call;
+        CallContext {
             id: uuid::Uuid::now_v7().to_string(),
-            workspace: Arc::clone(&self.standing.workspace),
-            tree: Arc::clone(self.standing.workspace.plain()),
+            permissions: Permissions {
+                grant: Arc::default(),
+                capabilities: Capabilities { files: Files::Read, ..Capabilities::NONE },
+                sight: Scope::default(),
+                scope: Scope::default(),
+            },
+            tree: Arc::clone(self.services.workspace.plain()),
             control: Arc::new(Control::new(limits.call)),
             limits,
-            observer: Arc::clone(&self.standing.observer),
-            backends: Arc::clone(&self.backends),
-            programs: Arc::clone(&self.programs),
-            http: Arc::clone(&self.http),
-            team: Arc::clone(&self.team),
-            contacts: Arc::default(),
-        })
-    }
-}
-
-/// Whoever operates the host reads everything; what a backend itself may do is its grant's.
-fn operator() -> Rights {
-    Rights {
-        plugin: String::new(),
-        capabilities: Capabilities { files: Files::Read, ..Capabilities::NONE },
-        sight: Scope::default(),
-        scope: Scope::default(),
-        environment: Vec::new(),
-        origins: Vec::new(),
+            usage: Arc::default(),
+            observer: Arc::clone(&self.shared.observer),
+            services: Arc::clone(&self.services),
+        }
     }
 }

@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Host;
-use super::run::{Ended, discard, staged};
+use super::ended::{Ended, discard, staged};
 use crate::dispatch;
 use crate::runtime::blocking;
 use cofferdam_core::outcome::Failure;
 use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
 
-/// How often the history is looked through for what is kept too long, in commits.
-const PRUNING: u64 = 64;
+/// How often the history is pruned, in commits.
+const COMMITS_PER_PRUNING: u64 = 64;
 
 impl Host {
-    /// Begins a transaction, and warns where something had to be recovered before.
+    /// Begins a transaction. Warns if an interrupted commit was finished before.
     pub(super) async fn begin(
         &self,
         client: Client,
         patience: Duration,
     ) -> Result<Transaction, BeginError> {
-        let begun = Transaction::begin_for(&self.standing.workspace, client, patience);
+        let begun = Transaction::begin_for(&self.services.workspace, client, patience);
         let (transaction, recovered) = begun.await?;
         if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
@@ -30,7 +30,7 @@ impl Host {
         Ok(transaction)
     }
 
-    /// Commits. The commit's id; none where nothing was changed.
+    /// Commits. Returns the commit's id; `None` if nothing was changed.
     pub(super) async fn commit(
         &self,
         transaction: Transaction,
@@ -39,8 +39,8 @@ impl Host {
         let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
-        if self.standing.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(PRUNING) {
-            let history = History::new(Arc::clone(&self.standing.workspace));
+        if self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_PRUNING) {
+            let history = History::new(Arc::clone(&self.services.workspace));
             let retention = *self.policy.retention();
             if let Err(error) = blocking(move || history.prune(&retention)).await {
                 tracing::warn!("old commits could not be removed: {error}");
@@ -49,7 +49,7 @@ impl Host {
         Ok(Some(commit.id.to_string()))
     }
 
-    /// Commits what calls have staged. If that fails, they have failed.
+    /// Commits what calls have staged. If that fails, the calls fail.
     pub(super) async fn commit_staged(
         &self,
         transaction: Transaction,

@@ -1,11 +1,12 @@
-//! What a host is opened with, and why one is not.
+//! What a host is opened with, and the errors of opening it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Helper;
-use crate::runtime::{Observer, Quiet, RuntimeError};
+use crate::call::{Observer, Quiet};
+use crate::runtime::RuntimeError;
 use crate::telemetry;
 use cofferdam_core::contract::{Contract, ContractError};
 use cofferdam_core::policy::{PolicyError, Role, Settings};
@@ -21,32 +22,32 @@ pub struct Config {
     pub built_in: Option<PathBuf>,
     /// Packed components from elsewhere.
     pub plugins: Vec<PathBuf>,
-    /// Plugins of the workspace's lock, which a person has accepted.
+    /// Plugins of the workspace's lock, which the user has accepted.
     pub pinned: Vec<Pinned>,
     /// The layers of settings, the later ones over the earlier ones.
     pub settings: Vec<Settings>,
-    /// A role besides those of the settings, such as an agent definition's; it replaces one of its
-    /// name.
+    /// A role besides those of the settings, such as that of an agent definition; it replaces a role
+    /// with the same name.
     pub role: Option<Role>,
-    /// Where compiled code is kept; `None`: compiled anew in each process.
+    /// The directory of compiled code; `None`: each process compiles it again.
     pub cache: Option<PathBuf>,
-    /// Where the key comes from that authenticates what is kept in the workspace.
+    /// The source of the key that authenticates the host's files in the workspace.
     pub secret: Secret,
     /// How many calls run at a time; `None`: one for each core.
     pub workers: Option<usize>,
-    /// Whoever listens to running calls.
+    /// Receives the messages and the progress of calls.
     pub observer: Arc<dyn Observer>,
-    /// How other processes are started: the sandbox of native programs, and the compiler of
-    /// plugins that did not come with the host. `None`: no native program runs, and all plugins
-    /// are compiled in this process, where nothing bounds what that takes.
+    /// Starts other processes: the sandbox of native programs, and the compiler of plugins that are
+    /// not built in. `None`: no native program runs, and all plugins are compiled in this process,
+    /// with no limits of time and memory.
     pub sandbox: Option<Helper>,
-    /// Where telemetry of the calls goes; `None`: nowhere.
+    /// Where telemetry of the calls is sent; `None`: nowhere.
     pub telemetry: Option<telemetry::Settings>,
-    /// Contracts that agents' answers keep to, besides those that are built in. A later one
-    /// replaces an earlier one for the same agent.
+    /// Output contracts of agents, besides the built-in ones. A later one replaces an earlier one for
+    /// the same agent.
     pub contracts: Vec<Contract>,
-    /// The variables of which the settings can pass some on to native programs, or to hosts that
-    /// are asked, and all of which a person's own agents get.
+    /// The host's environment. The settings can pass some of its variables to native programs and
+    /// HTTP origins; the user's own agents get all of them.
     pub environment: HashMap<String, String>,
 }
 
@@ -78,22 +79,22 @@ pub enum OpenError {
     /// The workspace can't be opened.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// A plugin can't be taken in.
+    /// A plugin can't be registered.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The settings make no sense.
+    /// The settings are invalid.
     #[error("the settings: {0}")]
     Policy(#[from] PolicyError),
-    /// A contract that came with the host is broken, which its tests rule out.
+    /// A built-in contract is invalid, which the tests rule out.
     #[error("a built-in contract: {0}")]
     Contract(#[from] ContractError),
     /// The engine can't be set up.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The system gives no threads.
+    /// The system refuses to start a thread.
     #[error("no thread for calls: {0}")]
     Threads(std::io::Error),
-    /// A plugin's file in the workspace is not what it was when the host was opened.
+    /// A plugin's file in the workspace has changed since the host was opened.
     #[error(
         "{} is in the workspace, and was changed since this host was opened; open it again to use it, \
          or keep it elsewhere", .0.display()

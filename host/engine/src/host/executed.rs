@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::approval::Proposal;
-use super::run::cancelled;
-use super::{Host, RunOptions};
+use super::Host;
+use super::approver::Proposal;
+use super::cancel::cancelled;
+use super::context::RunContext;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{Failure, Status};
@@ -12,13 +13,13 @@ use cofferdam_core::policy::Executed;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
-/// How many files an answer names.
-const NAMED: usize = 20;
+/// How many files an answer names at most.
+const MAX_NAMED_FILES: usize = 20;
 
-/// What is said of the files in the answer and the journal.
+/// The lines about the files in the answer and the journal.
 pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
     let line = |file: &ExecutedFile| escape_control(&format!("wrote {file}"));
-    let mut lines: Vec<String> = written.iter().take(NAMED).map(line).collect();
+    let mut lines: Vec<String> = written.iter().take(MAX_NAMED_FILES).map(line).collect();
     if written.len() > lines.len() {
         let more = written.len() - lines.len();
         lines.push(format!("wrote {more} more files that other programs execute by their names"));
@@ -27,35 +28,30 @@ pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
 }
 
 impl Host {
-    /// What becomes of calls that write such files.
-    pub(super) fn executed(&self, options: &RunOptions) -> Executed {
-        let role = options.role.as_deref();
-        self.policy.executed(role.and_then(|role| self.policy.role(role)))
+    /// What the policy does with calls that write such files.
+    pub(super) fn executed(&self, run: &RunContext<'_>) -> Executed {
+        self.policy.executed(run.role)
     }
 
-    /// Decides whether a call may be committed that has written such files, and has a person asked
-    /// where the policy wants that. Answers the transaction, and how long the person took.
+    /// Decides whether a call that has written such files may be committed, and asks the user where
+    /// the policy says so. Returns the transaction, and how long the user took.
     pub(super) async fn approved_files(
         &self,
+        run: &RunContext<'_>,
         transaction: Transaction,
         written: &[ExecutedFile],
         asks: Option<&GrantedCall>,
-        options: &RunOptions,
     ) -> Result<(Transaction, Duration), Failure> {
-        let mode = self.executed(options);
+        let mode = self.executed(run);
         if written.is_empty() || mode == Executed::Named {
             return Ok((transaction, Duration::ZERO));
         }
-        let Some(call) = asks.filter(|_| mode == Executed::Ask) else {
-            // A person has said yes to the call already.
-            let is_asked = mode == Executed::Ask;
-            return if is_asked {
-                Ok((transaction, Duration::ZERO))
-            } else {
-                Err(not_written(mode, written))
-            };
-        };
-        let Some(approver) = &options.approver else { return Err(not_written(mode, written)) };
+        if mode == Executed::Refused {
+            return Err(not_written(mode, written));
+        }
+        // Otherwise the user has approved the call already.
+        let Some(call) = asks else { return Ok((transaction, Duration::ZERO)) };
+        let Some(approver) = &run.options.approver else { return Err(not_written(mode, written)) };
         let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
         let (Preview { diff, digest }, transaction) =
             shown.map_err(|error| dispatch::not_committed(&error))?;
@@ -63,22 +59,22 @@ impl Host {
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
-        let (tool, args) = (call.tool().qualified_name().into(), call.args().clone());
+        let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
         let proposal =
             Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
-        let mut cancel = options.cancel.clone();
         let asked = Instant::now();
         tokio::select! {
             approved = approver.approve(&proposal) => drop(approved?),
-            () = cancelled(&mut cancel) => return Err(dispatch::cancelled()),
+            () = cancelled(run.options.cancel.clone()) => return Err(dispatch::cancelled()),
         }
         Ok((transaction, asked.elapsed()))
     }
 }
 
-/// The failure of a call whose files are not written.
+/// The failure of a call whose changes are discarded since it has written such files.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
-    let files: Vec<String> = written.iter().take(NAMED).map(ExecutedFile::to_string).collect();
+    let files: Vec<String> =
+        written.iter().take(MAX_NAMED_FILES).map(ExecutedFile::to_string).collect();
     let files = escape_control(&files.join("; "));
     if mode == Executed::Refused {
         let message = format!(

@@ -1,4 +1,4 @@
-//! How often a tool was called for the same thing, where its manifest bounds that.
+//! Limits how often a tool is called with the same argument, where its manifest says so.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use crate::dispatch::ValidCall;
 use cofferdam_core::outcome::{Failure, Status};
 use cofferdam_plugin::digest::Digest;
 
-/// How many different things are remembered. Beyond that, counting begins anew.
-const REMEMBERED: usize = 10_000;
+/// How many different arguments are counted. Beyond that, counting begins anew.
+const MAX_ARGUMENTS: usize = 10_000;
 
 /// The counts of one host.
 #[derive(Default)]
@@ -18,14 +18,14 @@ impl Repeats {
     /// Counts a call.
     ///
     /// # Errors
-    /// It is one too many.
+    /// The tool was called too often with this argument.
     pub fn count(&self, call: &ValidCall) -> Result<(), Failure> {
         let (tool, args) = (call.tool(), call.args());
         let Some(repeats) = &tool.tool().repeats else { return Ok(()) };
         let Some(value) = args.get(&repeats.argument) else { return Ok(()) };
         let name = tool.qualified_name();
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= REMEMBERED {
+        if counts.len() >= MAX_ARGUMENTS {
             counts.clear();
         }
         let count = counts.entry(Digest::of(format!("{name}\n{value}").as_bytes())).or_default();

@@ -1,11 +1,11 @@
-//! Settings that name what is not there, and so would silently do nothing.
+//! Names in the settings that do not exist, and so would silently have no effect.
 
 use cofferdam_core::policy::{BackendKind, Policy, Settings};
 use cofferdam_core::schema::nearest;
 use cofferdam_plugin::registry::Registry;
 
-/// What layers of settings name and nobody answers to, one sentence for each: where it stands, and
-/// what there is instead.
+/// Finds the names in layers of settings that do not exist. Returns one sentence for each: where it
+/// is, and which names exist.
 pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -> Vec<String> {
     let tools = registry.names();
     let mut unknown: Vec<String> = policy
@@ -47,7 +47,7 @@ pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -
     unknown
 }
 
-/// Languages that there is no linter for, and names that no linter for their language has.
+/// Languages without a linter, and names of linters that do not exist for their language.
 fn linters(settings: &Settings, registry: &Registry) -> Vec<String> {
     let mut unknown = Vec::new();
     for (language, chosen) in &settings.linters {

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::call::Used;
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::executed_by;
@@ -377,6 +378,16 @@ impl Record {
     pub fn plugin(&self) -> Option<&str> {
         let is_known = !matches!(self.code.as_deref(), Some("UnknownTool" | "AmbiguousTool"));
         self.tool.split_once('.').map(|(plugin, _)| plugin).filter(|_| is_known)
+    }
+
+    /// Adds what the call has used and asked.
+    pub(crate) fn add_usage(&mut self, used: Used) {
+        let Used { origins, agents, usage, outputs, programs: _ } = used;
+        self.hosts = origins.iter().map(ToString::to_string).collect();
+        self.agents = agents.into_iter().collect();
+        self.outputs = outputs;
+        (self.memory_bytes, self.host_calls) = (usage.memory, usage.host_calls);
+        self.written_bytes = usage.written;
     }
 
     /// Says how the call ended after all.

@@ -1,5 +1,5 @@
-//! The backends that answer when a tool asks for a linter, a test runner or a builder. Each
-//! answers in an instance of its own, with its own plugin's rights and never more than the call's.
+//! Runs the linters, test runners and builders that tools ask for. Each runs in an instance of its
+//! own, with what its own plugin is granted and never more than its caller may do.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,31 +8,31 @@ use tokio::runtime::Handle;
 use wasmtime::Store;
 
 use super::engine::THREAD_STACK;
-use super::instance::{Rights, Stop, Surroundings, in_instance};
-use super::state::{CallState, Control};
-use super::wit::backend::types::Error;
-use super::wit::backend::{building, linting, testing};
+use super::instance::in_instance;
 use super::{LaneOfPlugin, Prepared, Runtime};
-use cofferdam_core::policy::{BackendKind, Capabilities, OriginSettings, Policy, Scope};
+use crate::call::{Control, Grants, Permissions, PluginGrant, Stop};
+use crate::capability::wit::backend::types::Error;
+use crate::capability::wit::backend::{building, linters, linting, testing};
+use crate::capability::{Backends, CallContext, CallState};
+use cofferdam_core::policy::{BackendKind, Choices, Policy, Scope};
 use cofferdam_plugin::manifest::Backend;
 use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// Why a backend has no report.
-pub use super::wit::backend::types::Error as BackendError;
+pub use crate::capability::wit::backend::types::Error as BackendError;
 
 /// All backends, with what the operator grants and prefers.
-pub struct Backends {
+pub struct BackendRunner {
     runtime: Arc<Runtime>,
     entries: Vec<Entry>,
     unfit: Vec<Unfit>,
 }
 
-/// What the operator chose to lint a language, but is not a linter for it.
-pub struct Unfit {
+/// A linter that the operator chose for a language that it does not lint.
+struct Unfit {
     /// The chosen name, which may belong to no linter at all.
-    pub linter: String,
-    /// What it was chosen for.
-    pub language: String,
+    linter: String,
+    language: String,
 }
 
 /// One backend.
@@ -42,9 +42,7 @@ pub struct Entry {
     /// The languages for which the operator chose this linter.
     chosen_for: Vec<String>,
     /// What its plugin is granted.
-    granted: Capabilities,
-    environment: Vec<String>,
-    origins: Vec<OriginSettings>,
+    grant: Arc<PluginGrant>,
 }
 
 impl Entry {
@@ -63,67 +61,51 @@ impl Entry {
         &self.chosen_for
     }
 
-    /// What the backend may do for a call that may do `caller`.
-    fn rights(&self, caller: &Rights) -> Rights {
-        let mut capabilities = self.granted.clone();
+    /// What the backend may do for a caller with these permissions.
+    fn permissions(&self, caller: &Permissions) -> Permissions {
+        let mut capabilities = self.grant.capabilities.clone();
         capabilities.files = capabilities.files.min(caller.capabilities.files);
         capabilities.process = &capabilities.process & &self.backend.programs;
-        Rights {
-            plugin: self.plugin.manifest.name.clone(),
+        Permissions {
+            grant: Arc::clone(&self.grant),
             capabilities,
             // It has to see what a file imports, or where a project keeps its configuration.
             sight: Scope::default(),
             scope: caller.scope.clone(),
-            environment: self.environment.clone(),
-            origins: self.origins.clone(),
         }
     }
 }
 
-impl Backends {
+impl BackendRunner {
     /// No backends.
     pub fn none(runtime: Arc<Runtime>) -> Self {
         Self { runtime, entries: Vec::new(), unfit: Vec::new() }
     }
 
-    /// Those of all plugins, in the operator's order: first the chosen ones.
-    pub fn new(runtime: Arc<Runtime>, registry: &Registry, policy: &Policy) -> Self {
+    /// The backends of all plugins, in the operator's order: first the chosen ones.
+    pub fn new(
+        runtime: Arc<Runtime>,
+        registry: &Registry,
+        policy: &Policy,
+        grants: &Grants,
+    ) -> Self {
         let choices = policy.choices();
         let mut entries = Vec::new();
         for plugin in registry.plugins() {
-            let manifest = &plugin.manifest;
-            let granted = policy.capabilities(&manifest.name, plugin.built_in, &manifest.requests);
-            let environment: Vec<String> =
-                policy.environment(&manifest.name).map(str::to_owned).collect();
-            for backend in &manifest.backends {
-                let chosen_for = match backend.kind {
-                    BackendKind::Linter => backend
-                        .languages
-                        .iter()
-                        .filter(|language| {
-                            let chosen = choices.linters().get(*language);
-                            chosen.is_some_and(|chosen| chosen.contains(&backend.name))
-                        })
-                        .cloned()
-                        .collect(),
-                    BackendKind::TestRunner | BackendKind::Builder => Vec::new(),
-                };
-                entries.push(Entry {
-                    plugin: Arc::clone(plugin),
-                    backend: backend.clone(),
-                    chosen_for,
-                    granted: granted.clone(),
-                    environment: environment.clone(),
-                    origins: policy.origins(&manifest.name).to_vec(),
-                });
-            }
+            let entry = |backend: &Backend| Entry {
+                plugin: Arc::clone(plugin),
+                backend: backend.clone(),
+                chosen_for: chosen_for(backend, choices),
+                grant: grants.of(plugin),
+            };
+            entries.extend(plugin.manifest.backends.iter().map(entry));
         }
         let listed = |kind| match kind {
             BackendKind::Linter => None,
             BackendKind::TestRunner => choices.test_runners(),
             BackendKind::Builder => choices.builders(),
         };
-        entries.retain(|entry| {
+        entries.retain(|entry: &Entry| {
             listed(entry.backend.kind).is_none_or(|names| names.contains(&entry.backend.name))
         });
         entries.sort_by_key(|entry| match listed(entry.backend.kind) {
@@ -148,12 +130,7 @@ impl Backends {
         Self { runtime, entries, unfit }
     }
 
-    /// The operator's choices that are not linters for their languages.
-    pub fn unfit(&self) -> &[Unfit] {
-        &self.unfit
-    }
-
-    /// Those of one kind.
+    /// The backends of one kind, in the operator's order.
     pub fn of(&self, kind: BackendKind) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.backend.kind == kind)
     }
@@ -168,27 +145,28 @@ impl Backends {
 
     fn prepare(&self, entry: &Entry, control: &Control) -> Result<Arc<Prepared>, Error> {
         self.runtime
-            .prepare(&entry.plugin, &entry.granted, &|| control.is_cancelled())
+            .prepare(&entry.plugin, &entry.grant.capabilities, &|| control.is_cancelled())
             .map_err(|error| Error::Unavailable(error.to_string()))
     }
 
-    /// Has one backend do something.
+    /// Runs `work` in an instance of a backend.
     fn ask<T: Send>(
         &self,
         kind: BackendKind,
         name: &str,
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
+        caller: &CallContext,
         work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T> + Send,
     ) -> Result<T, Error> {
         let entry = self.find(kind, name)?;
-        let prepared = self.prepare(entry, &surroundings.control)?;
-        let rights = Arc::new(entry.rights(caller));
+        let prepared = self.prepare(entry, &caller.control)?;
+        let mut context = caller.clone();
+        context.permissions = entry.permissions(&caller.permissions);
+        let context = Arc::new(context);
         // A thread of its own, since the caller's stack is in use.
         let timers = Handle::try_current();
         let run = move || {
             let _timers = timers.as_ref().ok().map(Handle::enter);
-            in_instance(&prepared, &rights, surroundings, work).map(|(done, _)| done)
+            in_instance(&prepared, &context, work).map(|(done, _)| done)
         };
         let ended = thread::scope(|scope| {
             let thread = thread::Builder::new()
@@ -208,19 +186,43 @@ impl Backends {
             Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),
         })
     }
+}
 
-    /// The version of what a backend runs.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn version(
+impl Backends for BackendRunner {
+    fn linters(&self) -> Vec<linters::Backend> {
+        let backend = |entry: &Entry| linters::Backend {
+            name: entry.backend.name.clone(),
+            languages: entry.backend.languages.clone(),
+            chosen_for: entry.chosen_for.clone(),
+        };
+        let mut linters: Vec<_> = self.of(BackendKind::Linter).map(backend).collect();
+        for Unfit { linter, language } in &self.unfit {
+            match linters.iter_mut().find(|backend| backend.name == *linter) {
+                Some(backend) => backend.chosen_for.push(language.clone()),
+                None => linters.insert(
+                    0,
+                    linters::Backend {
+                        name: linter.clone(),
+                        languages: Vec::new(),
+                        chosen_for: vec![language.clone()],
+                    },
+                ),
+            }
+        }
+        linters
+    }
+
+    fn names(&self, kind: BackendKind) -> Vec<String> {
+        self.of(kind).map(|entry| entry.backend.name.clone()).collect()
+    }
+
+    fn version(
         &self,
         kind: BackendKind,
         name: &str,
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
+        caller: &CallContext,
     ) -> Result<String, Error> {
-        self.ask(kind, name, caller, surroundings, |store, lane| match kind {
+        self.ask(kind, name, caller, |store, lane| match kind {
             BackendKind::Linter => {
                 let linter = lane.linter()?.instantiate(&mut *store)?;
                 linter.cofferdam_backend_linter().call_version(store, name)
@@ -236,16 +238,8 @@ impl Backends {
         })?
     }
 
-    /// How sure a test runner or builder is that it fits a directory; 0 where it can't be asked.
-    pub fn detect(
-        &self,
-        kind: BackendKind,
-        name: &str,
-        root: &str,
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
-    ) -> u8 {
-        let asked = self.ask(kind, name, caller, surroundings, |store, lane| match kind {
+    fn detect(&self, kind: BackendKind, name: &str, root: &str, caller: &CallContext) -> u8 {
+        let asked = self.ask(kind, name, caller, |store, lane| match kind {
             BackendKind::Linter => Ok(0),
             BackendKind::TestRunner => {
                 let runner = lane.test_runner()?.instantiate(&mut *store)?;
@@ -262,19 +256,16 @@ impl Backends {
         })
     }
 
-    /// Lints with several linters side by side.
-    pub fn lint(
+    fn lint(
         &self,
         requests: &[(String, linting::Request)],
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
+        caller: &CallContext,
     ) -> Vec<Result<linting::Report, Error>> {
         // A linter's output is its findings, of which nothing is left out.
-        let mut surroundings = Surroundings::clone(surroundings);
-        surroundings.limits.spill = 0;
-        let surroundings = Arc::new(surroundings);
+        let mut caller = caller.clone();
+        caller.limits.spill = 0;
         let lint = |(name, request): &(String, linting::Request)| {
-            self.ask(BackendKind::Linter, name, caller, &surroundings, |store, lane| {
+            self.ask(BackendKind::Linter, name, &caller, |store, lane| {
                 let linter = lane.linter()?.instantiate(&mut *store)?;
                 linter.cofferdam_backend_linter().call_lint(store, name, request)
             })?
@@ -291,37 +282,39 @@ impl Backends {
         })
     }
 
-    /// Runs tests.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn run_tests(
+    fn run_tests(
         &self,
         name: &str,
         request: &testing::Request,
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
+        caller: &CallContext,
     ) -> Result<testing::Report, Error> {
-        self.ask(BackendKind::TestRunner, name, caller, surroundings, |store, lane| {
+        self.ask(BackendKind::TestRunner, name, caller, |store, lane| {
             let runner = lane.test_runner()?.instantiate(&mut *store)?;
             runner.cofferdam_backend_test_runner().call_run(store, name, request)
         })?
     }
 
-    /// Builds.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub fn build(
+    fn build(
         &self,
         name: &str,
         request: &building::Request,
-        caller: &Rights,
-        surroundings: &Arc<Surroundings>,
+        caller: &CallContext,
     ) -> Result<building::Report, Error> {
-        self.ask(BackendKind::Builder, name, caller, surroundings, |store, lane| {
+        self.ask(BackendKind::Builder, name, caller, |store, lane| {
             let builder = lane.builder()?.instantiate(&mut *store)?;
             builder.cofferdam_backend_builder().call_build(store, name, request)
         })?
+    }
+}
+
+/// The languages that the operator chose a linter for.
+fn chosen_for(backend: &Backend, choices: &Choices) -> Vec<String> {
+    let is_chosen = |language: &&String| {
+        let chosen = choices.linters().get(*language);
+        chosen.is_some_and(|chosen| chosen.contains(&backend.name))
+    };
+    match backend.kind {
+        BackendKind::Linter => backend.languages.iter().filter(is_chosen).cloned().collect(),
+        BackendKind::TestRunner | BackendKind::Builder => Vec::new(),
     }
 }

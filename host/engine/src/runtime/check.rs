@@ -1,21 +1,22 @@
-//! Whether a component would load: everything that keeps it from loading, each with its place and
-//! what would be right. It is compiled and linked as for a call, and nothing of it is run.
+//! Checks whether a component would load: returns everything that keeps it from loading, each with
+//! its place and a fix. The component is compiled and linked as for a call, but not run.
 
 use wasmtime::component::{Component, Linker};
 
-use super::bindings::builder::BuildBackendPre;
-use super::bindings::linter::LinterBackendPre;
-use super::bindings::test_runner::TestBackendPre;
-use super::{CallState, LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use super::{LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use crate::capability::CallState;
+use crate::capability::builder::BuildBackendPre;
+use crate::capability::linter::LinterBackendPre;
+use crate::capability::test_runner::TestBackendPre;
 use cofferdam_core::policy::{BackendKind, Capabilities, Files};
 use cofferdam_plugin::check::{Finding, Place, TOOLS, backend_interface};
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::pack;
 
 impl Runtime {
-    /// Everything that keeps a component, called `file` in what is found, from being loaded with
-    /// what its manifest requests; and what it requests without need. Without a manifest, only
-    /// what no manifest could mend.
+    /// Returns everything that keeps a component from being loaded with what its manifest requests,
+    /// and what it requests without need. Without a manifest, only what no manifest could mend.
+    /// Findings name the component `file`.
     pub fn check(&self, file: &str, component: &[u8], manifest: Option<&Manifest>) -> Vec<Finding> {
         let Ok(imports) = pack::imports(component) else {
             // The section of the manifest could not be found either, which says more.
@@ -70,9 +71,9 @@ impl Runtime {
         findings
     }
 
-    /// The exports that the manifest speaks of, and that are missing or of another type.
+    /// The exports that the manifest declares and that are missing or of another type.
     fn worlds(&self, file: &str, component: &Component, manifest: &Manifest) -> Vec<Finding> {
-        // Whatever it imports: only the exports are looked at.
+        // Only the exports are checked.
         let mut linker = Linker::<CallState>::new(self.engine());
         let linked = linker
             .define_unknown_imports_as_traps(component)
@@ -129,7 +130,7 @@ fn refused_import(file: &str, import: &str, problem: &LoadError) -> Finding {
     }
 }
 
-/// What a manifest requests although the component does not import what would use it.
+/// The requests of a manifest that no import of the component uses.
 fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Finding> {
     let imports_any = |of: &[&str]| {
         imports.iter().any(|import| of.iter().any(|prefix| import.starts_with(prefix)))

@@ -1,4 +1,4 @@
-//! The clock by which running code notices that its time is up.
+//! The clock that makes running code check its deadline.
 //!
 //! It ticks for all engines of a runtime while any of them runs something, and a little longer.
 //! After that it sleeps, so that a host that waits for a client takes no processor time.
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How often running code looks at the wall clock.
+/// How often running code checks its deadline.
 pub const TICK: Duration = Duration::from_millis(5);
 
-/// After how many ticks with nothing to run it falls asleep. Waking it takes about as long as a
-/// short call.
+/// The number of idle ticks after which the clock sleeps. Waking it takes about as long as a short
+/// call.
 const IDLE_TICKS: u32 = 200;
 
-/// A thread that ticks.
+/// A thread that increments the epoch of engines.
 pub struct Clock {
     shared: Arc<Shared>,
     thread: Thread,
@@ -32,10 +32,10 @@ struct Shared {
 }
 
 impl Clock {
-    /// Starts one.
+    /// Starts a clock.
     ///
     /// # Errors
-    /// A system that gives no more threads.
+    /// The system refuses to start a thread.
     pub fn start() -> io::Result<Arc<Self>> {
         let shared = Arc::<Shared>::default();
         let ticking = Arc::clone(&shared);
@@ -44,7 +44,7 @@ impl Clock {
         Ok(Arc::new(Self { shared, thread: thread.thread().clone() }))
     }
 
-    /// Ticks for an engine from now on. What is answered counts what the engine runs.
+    /// Ticks for an engine from now on. Returns the counter of what the engine runs.
     pub(super) fn add(&self, engine: &wasmtime::Engine) -> Arc<AtomicUsize> {
         let running = Arc::<AtomicUsize>::default();
         let mut engines = self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,9 +52,9 @@ impl Clock {
         running
     }
 
-    /// Ticks as long as what is answered lives.
+    /// Keeps the clock ticking until the returned guard is dropped.
     pub(super) fn run<'a>(&self, running: &'a AtomicUsize) -> Running<'a> {
-        // The other side looks in the opposite order, so one of the two sees the other.
+        // The clock reads in the opposite order, so one of the two sees the other's write.
         running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Something that an engine runs.
+/// Keeps the clock of an engine ticking.
 pub struct Running<'a>(&'a AtomicUsize);
 
 impl Drop for Running<'_> {

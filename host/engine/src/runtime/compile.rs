@@ -1,6 +1,6 @@
-//! Compiling components that did not come with the host: in a process of its own, which has nothing
-//! but its input and its output, within limits. What comes back is machine code that nobody can
-//! check; ARCHITECTURE.md says what this protects against and what it does not.
+//! Compiling components that are not built in: in a process of its own, which has nothing but its
+//! input and its output, within limits. It returns machine code, which can't be checked;
+//! ARCHITECTURE.md says what this protects against and what it does not.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::{LoadError, engine};
 use cofferdam_core::policy::Limits;
 use cofferdam_text::{escape_control, shorten};
 
-/// The compiled code of one component, in bytes, at most.
-const MAX_CODE: u64 = 1 << 30;
+/// The largest compiled code of a component, in bytes.
+const MAX_CODE_BYTES: u64 = 1 << 30;
 
-/// How much of a compiler's words is passed on, in bytes.
-const WORDS: usize = 1_000;
+/// How much of a compiler's message is passed on, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1_000;
 
 /// Compiles in processes of its own.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// One that starts `helper`, whose executable begins with
+    /// A compiler that starts `helper`, whose executable begins with
     /// [`run_if_helper`](crate::host::run_if_helper), within the limits of compiling.
     pub fn new(helper: Helper, limits: &Limits) -> Self {
         Self { helper, time: limits.compile, memory: limits.compile_memory }
@@ -36,13 +36,13 @@ impl Compiler {
     /// Compiles a component for this machine.
     ///
     /// # Errors
-    /// One that is not valid, or needs too much; a compiler that crashed or was cancelled.
+    /// The component is not valid or exceeds a limit; the compiler crashed or was cancelled.
     pub(super) fn compile(
         &self,
         component: &[u8],
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, LoadError> {
-        let bounds = Bounds { wall: self.time, memory: self.memory as u64, output: MAX_CODE };
+        let bounds = Bounds { wall: self.time, memory: self.memory as u64, output: MAX_CODE_BYTES };
         let code = self
             .helper
             .work(component, &bounds, is_cancelled)
@@ -61,9 +61,10 @@ impl Compiler {
                 "CompileMemoryLimit",
                 format!("more than {} MiB of memory (limits.compile-memory-mb)", self.memory >> 20),
             ),
-            WorkError::Limit(Limit::Output) => {
-                limit("CompileOutputLimit", format!("more than {} MiB of code", MAX_CODE >> 20))
-            }
+            WorkError::Limit(Limit::Output) => limit(
+                "CompileOutputLimit",
+                format!("more than {} MiB of code", MAX_CODE_BYTES >> 20),
+            ),
             WorkError::Limit(_) => limit(
                 "CompileTimeLimit",
                 format!("longer than {} ms (limits.compile-ms)", self.time.as_millis()),
@@ -75,12 +76,12 @@ impl Compiler {
     }
 }
 
-/// What a process says that worked on untrusted input.
+/// The message of a process that worked on untrusted input, escaped and shortened.
 fn inert(words: &str) -> String {
-    shorten(&escape_control(words), WORDS)
+    shorten(&escape_control(words), MAX_MESSAGE_BYTES)
 }
 
-/// Compiles what stands on standard input, if this process was started to do so.
+/// Compiles the component on standard input, if this process was started to do so.
 pub(crate) fn compile_if_asked() -> Option<ExitCode> {
     run_if_worker(|component| {
         // Without a pool of instances: nothing is run, and compiled code does not depend on it.

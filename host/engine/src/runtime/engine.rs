@@ -4,12 +4,12 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, Result};
 
 use super::clock::{Clock, Running};
-use super::workers::MORE;
+use crate::capability::Memory;
 use cofferdam_core::policy::Limits;
 
 /// The native stack that a plugin may use, in bytes.
@@ -17,6 +17,10 @@ const MAX_STACK: usize = 1536 << 10;
 
 /// The stack of a thread that runs plugins, in bytes: a plugin's and the host's own.
 pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+
+/// How many threads there may be besides one for each call of a client that is alone: for calls
+/// that take long.
+pub(super) const MAX_EXTRA_THREADS: usize = 32;
 
 /// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
 /// faulting it in again, if the kernel can tell which pages were written.
@@ -34,41 +38,11 @@ pub struct Engine {
     memory: Arc<Memory>,
 }
 
-/// The linear memory that all instances together may have.
-#[derive(Debug)]
-pub(super) struct Memory {
-    /// What is left, in bytes.
-    left: AtomicUsize,
-}
-
-/// How many calls can have as much memory as a call may have, at the same time.
-const CALLS: usize = 8;
-
-impl Memory {
-    /// Enough for so many calls at a time. More of them run where some take long, but few of those
-    /// need as much.
-    pub fn for_calls(calls: usize) -> Arc<Self> {
-        let left = calls.max(CALLS).saturating_mul(Limits::DEFAULT.memory);
-        Arc::new(Self { left: AtomicUsize::new(left) })
-    }
-
-    /// Takes some. Says whether there was so much.
-    pub fn take(&self, bytes: usize) -> bool {
-        let less = |left: usize| left.checked_sub(bytes);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
-    }
-
-    /// Gives back what was taken.
-    pub fn give(&self, bytes: usize) {
-        self.left.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
 impl Engine {
     /// An engine with room for `workers` calls at a time.
     ///
     /// # Errors
-    /// A machine that the engine does not support, or without the address space for its pool.
+    /// The machine is not supported, or lacks the address space for the pool.
     pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
         let engine = wasmtime::Engine::new(&config(workers))?;
         let running = clock.add(&engine);
@@ -82,23 +56,23 @@ impl Engine {
         Self { memory: Arc::clone(memory), ..self }
     }
 
-    /// What its instances may have of memory.
+    /// The memory that its instances share.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// To be held while it runs something that has a deadline.
+    /// Keeps the clock ticking until the returned guard is dropped.
     pub(super) fn run(&self) -> Running<'_> {
         self.clock.run(&self.running)
     }
 
-    /// Whether this machine can tell which pages of a memory were written, so that memory is
-    /// kept between calls.
+    /// Whether this machine can tell which pages of a memory were written, so that memory is kept
+    /// between calls.
     pub fn keeps_memory() -> bool {
         PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
-    /// Names everything that compiled code depends on besides its component.
+    /// A hash of everything that compiled code depends on besides its component, in hexadecimal.
     pub(super) fn settings(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.engine.precompile_compatibility_hash().hash(&mut hasher);
@@ -113,14 +87,14 @@ impl Deref for Engine {
     }
 }
 
-/// What code runs in.
+/// The settings of an engine that runs code.
 fn config(workers: usize) -> Config {
     let mut config = code();
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)));
     config
 }
 
-/// What code is compiled for.
+/// The settings that code is compiled with.
 pub(super) fn code() -> Config {
     let mut config = Config::new();
     config
@@ -138,10 +112,10 @@ pub(super) fn code() -> Config {
 }
 
 fn pool(workers: usize) -> PoolingAllocationConfig {
-    // A call that was given up may hold its slot for a while.
+    // An abandoned call may hold its slot for a while.
     let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
     // Threads that come and go may all have the same lane.
-    let slots = warm.saturating_add(MORE as u32);
+    let slots = warm.saturating_add(MAX_EXTRA_THREADS as u32);
     let instances = Limits::DEFAULT.instances as u32;
     let tables = Limits::DEFAULT.tables as u32;
     let mut pool = PoolingAllocationConfig::new();

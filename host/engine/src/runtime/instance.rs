@@ -1,6 +1,5 @@
 //! One call in an instance of its own.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,59 +7,14 @@ use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
-use super::bindings::cofferdam::tool::types::CallContext;
-use super::state::{CallState, Control, Observer};
-use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
-use crate::agent::Team;
-use crate::capability::{Contacts, Http, Programs};
-use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
-use cofferdam_core::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
+use super::{LaneOfPlugin, Prepared, ToolError, Tools};
+use crate::call::{Control, Stop};
+use crate::capability::wit::tool::types;
+use crate::capability::{CallContext, CallState};
+use cofferdam_core::outcome::lacks_descriptors;
+use cofferdam_core::policy::Files;
+use cofferdam_workspace::FULL;
 use cofferdam_workspace::fair_queue::Client;
-use cofferdam_workspace::{FULL, Overlay, Workspace};
-
-/// What a call and the backends that it uses have in common.
-#[derive(Clone)]
-pub struct Surroundings {
-    /// Identifies the call in the journal.
-    pub id: String,
-    /// Where it is stopped; each instance has its own memory.
-    pub limits: Limits,
-    /// The directory that it works on.
-    pub workspace: Arc<Workspace>,
-    /// Its tree, with what was changed before and where this call's changes go.
-    pub tree: Arc<Overlay>,
-    /// Its deadline, and the way to cancel it.
-    pub control: Arc<Control>,
-    /// Whoever listens.
-    pub observer: Arc<dyn Observer>,
-    /// What answers its tool when that asks for a linter, a test runner or a builder.
-    pub backends: Arc<Backends>,
-    /// Runs native programs.
-    pub programs: Arc<Programs>,
-    /// Sends requests.
-    pub http: Arc<Http>,
-    /// The agents that tasks can be given to.
-    pub team: Arc<Team>,
-    /// Whom it asked: where requests were sent, who was given tasks; and what it used.
-    pub contacts: Arc<Contacts>,
-}
-
-/// What one instance may do.
-#[derive(Debug, Clone)]
-pub struct Rights {
-    /// The plugin's name.
-    pub plugin: String,
-    /// What it may use.
-    pub capabilities: Capabilities,
-    /// The paths that it may read.
-    pub sight: Scope,
-    /// The paths that it may change.
-    pub scope: Scope,
-    /// Names of the variables that its programs get of the host's own environment.
-    pub environment: Vec<String>,
-    /// What the operator says of the origins that it may ask.
-    pub origins: Vec<OriginSettings>,
-}
 
 /// One call of a tool.
 #[derive(Clone)]
@@ -69,82 +23,52 @@ pub struct CallRequest {
     pub tool: String,
     /// The arguments, as JSON text that fits the tool's schema.
     pub args: String,
-    /// What the instance may do.
-    pub rights: Arc<Rights>,
-    /// Whom it is made for.
+    /// The client that it is made for.
     pub client: Client,
-    /// Everything else.
-    pub surroundings: Arc<Surroundings>,
+    /// What the call works with.
+    pub context: Arc<CallContext>,
 }
 
-/// Why a call was stopped from outside of the plugin's own logic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
-    /// It reached a limit: the limit's stable name.
-    Limit(&'static str),
-    /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
-    Room(&'static str, String),
-    /// It crashed, or answered what can't be read.
-    Trap(String),
-    /// Somebody cancelled it.
-    Cancelled,
-    /// The host has no free file descriptor.
-    Descriptors,
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
-            Self::Room(code, message) => write!(f, "{code}: {message}"),
-            Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
-            Self::Cancelled => f.write_str("cancelled"),
-            Self::Descriptors => f.write_str(NO_DESCRIPTOR),
-        }
-    }
-}
-
-/// What a call ended with: JSON text that nobody has checked yet, what the tool failed with, or why
-/// it was stopped.
+/// What a call ended with: unchecked JSON text, the tool's error, or why it was stopped.
 pub type Answer = Result<Result<String, ToolError>, Stop>;
 
-/// What is left of an instance that nobody uses any more. Dropping it wipes its memory and closes its
-/// files, which takes a part of the time that a short call does.
-pub struct Remains {
+/// An instance whose call has ended. Dropping it wipes its memory and closes its files, which takes
+/// a notable part of the time of a short call.
+pub struct SpentInstance {
     _store: Option<Store<CallState>>,
 }
 
 /// Runs one call on this thread, in an instance of its own.
-pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, Remains) {
-    let CallRequest { tool, args, rights, surroundings, .. } = request;
-    let context = CallContext {
-        call_id: surroundings.id.clone(),
-        workspace: surroundings.workspace.name().to_owned(),
-        deadline_ms: remaining_ms(&surroundings.control),
-        scope: rights.scope.paths().iter().map(ToString::to_string).collect(),
+pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstance) {
+    let CallRequest { tool, args, context, .. } = request;
+    let given = types::CallContext {
+        call_id: context.id.clone(),
+        workspace: context.services.workspace.name().to_owned(),
+        deadline_ms: remaining_ms(&context.control),
+        scope: context.permissions.scope.paths().iter().map(ToString::to_string).collect(),
     };
-    let ended = in_instance(prepared, rights, surroundings, |store, lane| match lane.tools()? {
+    let ended = in_instance(prepared, context, |store, lane| match lane.tools()? {
         Tools::Json(plugin) => {
             let plugin = plugin.instantiate(&mut *store)?;
-            plugin.cofferdam_tool_tools().call_call(store, tool, args, &context)
+            plugin.cofferdam_tool_tools().call_call(store, tool, args, &given)
         }
         Tools::Typed(functions) => functions.call(store, tool, args),
     });
     match ended {
         Ok((answer, store)) => {
-            // One that may write has closed its files before what it wrote is committed.
-            let only_reads = rights.capabilities.files < Files::Write;
-            let remains = Remains { _store: only_reads.then_some(store) };
-            (bounded(answer, surroundings), remains)
+            // An instance that may write closes its files before they are committed.
+            let only_reads = context.permissions.capabilities.files < Files::Write;
+            let spent = SpentInstance { _store: only_reads.then_some(store) };
+            (bounded(answer, context), spent)
         }
-        Err(stop) => (Err(stop), Remains { _store: None }),
+        Err(stop) => (Err(stop), SpentInstance { _store: None }),
     }
 }
 
-/// An answer, if the call may give it.
-fn bounded(answer: Result<String, ToolError>, surroundings: &Surroundings) -> Answer {
-    // What a call that has to stop is refused, it may report as a failure of its own.
-    if let (Err(_), Some(stop)) = (&answer, surroundings.control.stop()) {
+/// Checks the size of an answer, and whether the call had to stop.
+fn bounded(answer: Result<String, ToolError>, context: &CallContext) -> Answer {
+    // A call that has to stop may report a refusal of the host as its own failure.
+    if let (Err(_), Some(stop)) = (&answer, context.control.stop()) {
         return Err(stop);
     }
     let size = match &answer {
@@ -153,51 +77,50 @@ fn bounded(answer: Result<String, ToolError>, surroundings: &Surroundings) -> An
             error.message.len() + error.code.len() + error.detail.as_ref().map_or(0, String::len)
         }
     };
-    if size > surroundings.limits.output {
+    if size > context.limits.output {
         return Err(Stop::Limit("OutputLimit"));
     }
     Ok(answer)
 }
 
-/// Has something done in an instance of its own, on this thread. Answers with the instance's store.
+/// Runs `work` in a new instance on this thread; returns its result and the instance's store.
 ///
 /// # Errors
 /// See [`Stop`].
 pub(super) fn in_instance<T>(
     prepared: &Prepared,
-    rights: &Arc<Rights>,
-    surroundings: &Arc<Surroundings>,
+    context: &Arc<CallContext>,
     work: impl FnOnce(&mut Store<CallState>, &LaneOfPlugin) -> wasmtime::Result<T>,
 ) -> Result<(T, Store<CallState>), Stop> {
-    if let Some(stop) = surroundings.control.stop() {
+    if let Some(stop) = context.control.stop() {
         return Err(stop);
     }
     let lane = prepared.lane();
     let _running = lane.engine.run();
-    let mut store = Store::new(&lane.engine, CallState::new(rights, surroundings));
+    let mut store = Store::new(&lane.engine, CallState::new(context));
     store.data_mut().meter.share(lane.engine.memory());
     store.limiter(|state| &mut state.meter);
-    store.set_hostcall_fuel(surroundings.limits.transfer);
+    store.set_hostcall_fuel(context.limits.transfer);
     store.call_hook(|mut store, hook| match hook {
         CallHook::CallingHost => store.data_mut().meter.count_host_call(),
         _ => Ok(()),
     });
-    // Set before the instance exists: its start functions count as well.
+    // Set before the instance exists: its start functions are interrupted as well.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| match store.data().control().stop() {
         Some(_) => Ok(UpdateDeadline::Interrupt),
         None => Ok(UpdateDeadline::Continue(1)),
     });
     let done = work(&mut store, lane);
-    surroundings.contacts.add_usage(store.data().usage());
-    if let Some(stop) = surroundings.control.noted() {
+    context.usage.add_usage(store.data().usage());
+    if let Some(stop) = context.control.noted() {
         return Err(stop.clone());
     }
     let done = done.map_err(|error| stop(&error, &store))?;
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
         Some(FULL) => {
-            let message = surroundings.workspace.is_full(&Errno::NOSPC.into());
+            let message = context.services.workspace.is_full(&Errno::NOSPC.into());
             Err(Stop::Room(FULL, message))
         }
         Some(limit) => Err(Stop::Limit(limit)),

@@ -1,12 +1,11 @@
-//! The engine and everything that runs in it. Besides [`crate::capability`], the only place that
-//! names wasmtime.
+//! The WebAssembly engine and what runs in it. Only this module and [`crate::capability`] name
+//! wasmtime.
 //!
-//! A plugin is prepared once: loaded (compiled code from disk, compiled only where there is
-//! none), its imports checked against what it was granted, and linked. Each call then gets an
-//! instance of its own, which is thrown away afterwards.
+//! A plugin is prepared once: its compiled code is loaded from disk, or compiled if there is none,
+//! its imports are checked against what it was granted, and it is linked. Each call then gets a
+//! new instance, which is dropped afterwards.
 
 mod backends;
-mod bindings;
 mod check;
 mod clock;
 mod compile;
@@ -14,7 +13,6 @@ mod engine;
 mod instance;
 mod queue;
 mod sockets;
-mod state;
 mod typed;
 mod value;
 mod workers;
@@ -28,7 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wasmtime::component::{Component, InstancePre, Linker};
 
-use crate::capability;
+use crate::capability::{self, CallState};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{BackendKind, Capabilities};
 use cofferdam_plugin::cache::CodeCache;
@@ -36,26 +34,23 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::Plugin;
 
-pub use backends::{BackendError, Backends, Entry as BackendEntry, Unfit};
-pub(crate) use bindings::cofferdam as wit;
-pub use bindings::cofferdam::backend::linting;
-pub use bindings::cofferdam::tool::types::{ErrorKind, ToolError};
+pub use crate::capability::wit::backend::linting;
+pub use crate::capability::wit::tool::types::{ErrorKind, ToolError};
+pub use backends::{BackendError, BackendRunner, Entry as BackendEntry};
 pub use compile::Compiler;
 pub(crate) use compile::compile_if_asked;
-pub use instance::{Answer, CallRequest, Remains, Rights, Stop, Surroundings, call};
-pub use state::{CallState, Control, Observer, Quiet};
+pub use instance::{Answer, CallRequest, SpentInstance, call};
 pub use workers::Workers;
 pub use workers::blocking;
 
-use bindings::builder::BuildBackendPre;
-use bindings::linter::LinterBackendPre;
-use bindings::test_runner::TestBackendPre;
+use capability::builder::BuildBackendPre;
+use capability::linter::LinterBackendPre;
+use capability::test_runner::TestBackendPre;
 pub use clock::Clock;
 pub use engine::Engine;
-use engine::Memory;
 use typed::Tools;
 
-/// The packages that the host serves to plugins, and what they are granted by. A plugin that
+/// The packages that the host serves to plugins, and the grants that they need. A plugin that
 /// imports anything else does not load.
 const SERVED: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
@@ -81,9 +76,9 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),
 ];
 
-/// What an import needs to be granted. Files need nothing: where none are granted, there is
-/// no directory to begin with, and each path is decided on by itself. So is each agent, and only
-/// calls of tools that say so get any. A cache that is not granted is always empty.
+/// The grant that an import needs. Files need none: without a grant the plugin gets no directory,
+/// and each path is decided on by itself. So is each agent, and only calls of tools that declare it
+/// get any. A cache that is not granted is always empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -94,7 +89,10 @@ enum Needs {
 }
 
 impl Needs {
-    /// Whether it is granted, and how it would be.
+    /// Checks whether it is granted.
+    ///
+    /// # Errors
+    /// The line of the settings that would grant it.
     fn met_by(self, granted: &Capabilities) -> Result<(), String> {
         let (met, grant) = match self {
             Self::Nothing => return Ok(()),
@@ -122,12 +120,12 @@ pub enum LoadError {
     /// The component can't be read.
     #[error("{path}: {message}")]
     Io {
-        /// Which file.
+        /// The file.
         path: String,
-        /// Why.
+        /// The I/O error.
         message: String,
     },
-    /// The file of a plugin is not what the host has taken in any more.
+    /// The file of a plugin has changed since the host loaded its manifest.
     #[error(
         "the file of the plugin '{0}' was changed since this host took it in; if it is an installed one, `cofferdam plugin install {0}` gets what was accepted again"
     )]
@@ -135,12 +133,12 @@ pub enum LoadError {
     /// The component is not valid, or needs what the engine does not offer.
     #[error("the component can't be compiled: {0}")]
     Compile(String),
-    /// Compiling the component reached a limit.
+    /// Compiling the component exceeded a limit.
     #[error("the component is not compiled: that takes {bound}")]
     CompileLimit {
         /// The limit's stable name.
         code: &'static str,
-        /// What would have been too much.
+        /// The bound that was exceeded.
         bound: String,
     },
     /// The compiler crashed.
@@ -149,7 +147,7 @@ pub enum LoadError {
     /// The compiler can't be used.
     #[error("the compiler of plugins: {0}")]
     Compiler(String),
-    /// Whoever wanted the plugin does not any more.
+    /// The call was cancelled.
     #[error("loading the plugin was cancelled")]
     Cancelled,
     /// The host has no file descriptor to load it with.
@@ -175,12 +173,12 @@ pub enum LoadError {
         /// The import.
         import: String,
     },
-    /// The component imports an interface of the host's, but not as the host has it.
+    /// The component imports an interface of the host with another type.
     #[error("the plugin '{plugin}' imports what this host does not offer: {message}")]
     Mismatch {
         /// The plugin.
         plugin: String,
-        /// Which import, and what is different.
+        /// The import, and the difference.
         message: String,
     },
     /// The component does not fit its world.
@@ -203,23 +201,23 @@ pub struct Runtime {
     prepared: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
-/// One plugin's place: filled by the first call, which the others wait for.
+/// A plugin that is loaded by its first call, which the others wait for.
 #[derive(Default)]
 struct Slot {
     loaded: OnceLock<Result<Arc<Prepared>, LoadError>>,
-    /// Held by whoever loads it.
+    /// Held while it is loaded.
     loading: Mutex<()>,
 }
 
-/// An engine and what its plugins are linked with. Each thread has its own lane, as far as there
-/// are enough: the bookkeeping of one engine's pool is shared memory that every call writes, and
-/// two threads on one engine were often hardly faster than one.
+/// An engine and the linker of its plugins. Threads are distributed over the lanes: the
+/// bookkeeping of one engine's pool is shared memory that every call writes, and two threads on one
+/// engine were often hardly faster than one.
 struct Lane {
     engine: Engine,
     linker: Linker<CallState>,
 }
 
-/// How many lanes there are at most; more threads share them.
+/// How many lanes there are at most.
 const MAX_LANES: usize = 8;
 
 /// A plugin, loaded, checked and linked, once in each lane.
@@ -227,7 +225,7 @@ pub struct Prepared {
     lanes: Vec<LaneOfPlugin>,
 }
 
-/// A plugin in one lane: what it exports, as far as its manifest speaks of it.
+/// A plugin in one lane: the exports that its manifest declares.
 struct LaneOfPlugin {
     engine: Engine,
     tools: Option<Tools>,
@@ -238,7 +236,7 @@ struct LaneOfPlugin {
 
 impl LaneOfPlugin {
     /// # Errors
-    /// An export that is missing or of another type.
+    /// An export is missing or of another type.
     fn new(
         engine: &Engine,
         pre: &InstancePre<CallState>,
@@ -306,11 +304,11 @@ impl Runtime {
     /// plugins that did not come with the host in `cache`.
     ///
     /// # Errors
-    /// A machine that the engine does not support, or without the address space for its pool.
+    /// The machine is not supported, or lacks the address space for the pool.
     pub fn new(workers: usize, cache: Option<CodeCache>) -> Result<Self, RuntimeError> {
         let count = workers.clamp(1, MAX_LANES);
         let clock = Clock::start().map_err(|error| RuntimeError(error.to_string()))?;
-        let memory = Memory::for_calls(workers);
+        let memory = capability::Memory::for_calls(workers);
         let lane = |_| {
             let engine = Engine::new(workers.div_ceil(count), &clock)?.sharing(&memory);
             let mut linker = Linker::new(&engine);
@@ -322,25 +320,25 @@ impl Runtime {
         Ok(Self { lanes, cache, compiler: None, prepared: Mutex::default() })
     }
 
-    /// A runtime with the same engines in which no plugin is loaded yet. What only this one has
-    /// loaded is released with it.
+    /// A runtime with the same engines in which no plugin is loaded yet. Plugins that only this one
+    /// has loaded are released with it.
     pub fn renewed(&self) -> Self {
         let (lanes, cache) = (Arc::clone(&self.lanes), self.cache.clone());
         Self { lanes, cache, compiler: self.compiler.clone(), prepared: Mutex::default() }
     }
 
-    /// The same, which has plugins that did not come with the host compiled by `compiler`; with
-    /// none, in this process, where nothing bounds what that takes.
+    /// Lets `compiler` compile plugins that are not built in. Without one, they are compiled in this
+    /// process, with no limits of time and memory.
     #[must_use]
     pub fn compiling_with(self, compiler: Option<Compiler>) -> Self {
         Self { compiler, ..self }
     }
 
-    /// The plugin, ready to be called. Loaded at the first time, unless `is_cancelled`, which is
-    /// asked while it is compiled.
+    /// Returns the plugin, ready to be called. The first call loads it, unless `is_cancelled` returns
+    /// true, which is polled while the plugin is compiled.
     ///
     /// # Errors
-    /// See [`LoadError`]; the same each time, but for what may pass.
+    /// See [`LoadError`]. Permanent errors are remembered.
     pub fn prepare(
         &self,
         plugin: &Plugin,
@@ -354,7 +352,7 @@ impl Runtime {
         }
         match self.load(plugin, granted, is_cancelled) {
             Err(error) if lacks_descriptors(&error.to_string()) => Err(LoadError::Descriptors),
-            // One call was cancelled, or the system was short of something.
+            // These may pass: the next call tries again.
             Err(error @ (LoadError::Cancelled | LoadError::Compiler(_) | LoadError::Io { .. })) => {
                 Err(error)
             }
@@ -362,7 +360,7 @@ impl Runtime {
         }
     }
 
-    /// The same if it has been loaded: this takes no time.
+    /// Returns the plugin if it has been loaded, without waiting.
     pub fn prepared(&self, plugin: &Plugin) -> Option<Result<Arc<Prepared>, LoadError>> {
         self.slot(plugin).loaded.get().cloned()
     }
@@ -403,7 +401,7 @@ impl Runtime {
         Ok(Prepared { lanes })
     }
 
-    /// The plugin's code, in each lane.
+    /// Loads the plugin's code into each lane.
     #[expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
     fn components(
         &self,
@@ -426,7 +424,7 @@ impl Runtime {
         self.compiled(&bytes, compiler, is_cancelled)
     }
 
-    /// The code of a component, in each lane: from the cache, or compiled now.
+    /// Loads the code of a component into each lane: from the cache, or compiled now.
     fn compiled(
         &self,
         bytes: &[u8],
@@ -467,7 +465,7 @@ impl Runtime {
         self.lanes.iter().map(load).collect()
     }
 
-    /// Where code is compiled: the lanes' engines have the same settings.
+    /// The engine that compiles code: all lanes have the same settings.
     fn engine(&self) -> &Engine {
         &self.lanes[0].engine
     }
@@ -486,7 +484,7 @@ impl Runtime {
     }
 }
 
-/// What an import needs; `None`: the host does not serve it.
+/// The grant that an import needs; `None` if the host does not serve it.
 fn needs_of(import: &str) -> Option<Needs> {
     let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
         Some(_) => import.starts_with(name),
@@ -495,9 +493,9 @@ fn needs_of(import: &str) -> Option<Needs> {
     served.map(|(_, needs)| *needs)
 }
 
-/// Whether a plugin may import this. One that makes do with less than it requests (`as_granted`)
-/// may import `wasi:http` whatever it is granted, since each request is decided on by itself, and
-/// sockets, which it does not get.
+/// Checks whether a plugin may import an interface. A plugin that accepts less than it requests
+/// (`as_granted`) may import `wasi:http` without a grant, since each request is decided on by
+/// itself, and sockets, which it does not get.
 fn check_import(
     plugin: &str,
     import: &str,

@@ -1,7 +1,7 @@
 //! The queue of the threads that run calls.
 //!
-//! Waking a thread that sleeps takes longer than many a call. So one thread without work stays
-//! awake for a moment, and what comes meanwhile wakes no other.
+//! Waking a sleeping thread takes longer than many calls. So one idle thread polls for a moment
+//! before it sleeps, and items that are added meanwhile wake no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 
 use cofferdam_workspace::fair_queue::{Client, FairQueue};
 
-/// How long a thread without work stays awake. A client that asks for one thing after the other
-/// takes less from an answer to the next question, its own waking and the server's included.
-const AWAKE: Duration = Duration::from_micros(250);
+/// How long an idle thread polls. A client that makes one call after the other takes less time from
+/// an answer to the next call, the waking of client and server included.
+const POLLING: Duration = Duration::from_micros(250);
 
-/// What waits to be done, and what is being done.
+/// Items that wait for a thread, and counts of those that threads work on.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
     added: Condvar,
-    /// How much waits, to be seen without the lock.
+    /// How many items wait, readable without the lock.
     length: AtomicUsize,
-    /// How much is done for one client at a time.
+    /// How many items of one client are worked on at a time.
     each: usize,
 }
 
 struct State<T> {
     line: FairQueue<T>,
-    /// What is being done for each client.
+    /// How many items of each client are worked on.
     running: HashMap<Client, usize>,
-    /// Whether a thread is awake that has nothing to do.
+    /// Whether an idle thread polls.
     is_watched: bool,
     is_closed: bool,
 }
@@ -45,14 +45,14 @@ impl<T> State<T> {
 }
 
 impl<T> Queue<T> {
-    /// An empty one. For one client, `each` things are done at a time.
+    /// An empty queue. Threads work on `each` items of one client at a time.
     pub fn new(each: usize) -> Self {
         let (line, running) = (FairQueue::default(), HashMap::new());
         let state = State { line, running, is_watched: false, is_closed: false };
         Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), each }
     }
 
-    /// Adds something. A thread that waits takes it.
+    /// Adds an item, and wakes a thread if none polls.
     pub fn add(&self, client: Client, item: T) {
         let mut state = self.state();
         state.line.push(client, item);
@@ -63,14 +63,14 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The next thing to do, as soon as there is one; none when the queue is closed. It is over with
-    /// [`Queue::done`].
+    /// Waits for the next item; returns `None` when the queue is closed. [`Queue::done`] says that the
+    /// work on it has ended.
     pub fn next(&self) -> Option<(Client, T)> {
         let mut state = self.state();
         loop {
             if let Some(taken) = state.take(self.each) {
                 self.length.store(state.line.len(), Ordering::Release);
-                // Whoever added it may have relied on the thread that was awake, which is this one.
+                // The item may have been added without waking a thread since this one polled.
                 let wake = !state.line.is_empty() && !state.is_watched;
                 drop(state);
                 if wake {
@@ -81,7 +81,7 @@ impl<T> Queue<T> {
             if state.is_closed {
                 return None;
             }
-            // What waits now waits for another thing of its client to be over.
+            // Items that still wait have clients with `each` items under way.
             if state.is_watched || !state.line.is_empty() {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -97,7 +97,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Something of a client is over.
+    /// Says that the work on an item of a client has ended.
     pub fn done(&self, client: Client) {
         let mut state = self.state();
         if let Some(running) = state.running.get_mut(&client) {
@@ -112,7 +112,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether a client has fewer things done for it than it may.
+    /// Whether fewer than `each` items of a client are worked on.
     pub fn has_turn(&self, client: Client) -> bool {
         self.state().running.get(&client).is_none_or(|running| *running < self.each)
     }
@@ -122,16 +122,16 @@ impl<T> Queue<T> {
         self.length.load(Ordering::Acquire) == 0
     }
 
-    /// Nothing comes any more: whoever waits ends.
+    /// Closes the queue: [`Queue::next`] returns `None` from now on.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.added.notify_all();
     }
 
-    /// Stays awake until there is something, for [`AWAKE`] at most.
+    /// Polls until an item is added, for [`POLLING`] at most.
     fn watch(&self) {
         let started = Instant::now();
-        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < AWAKE {
+        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < POLLING {
             thread::yield_now();
         }
     }
@@ -169,9 +169,9 @@ mod tests {
             .collect();
         for number in 0..20_000 {
             queue.add(if number % 3 == 0 { ONE } else { OTHER }, number);
-            // Now and then everybody falls asleep.
+            // Now and then all threads fall asleep.
             if number % 1_000 == 0 {
-                thread::sleep(AWAKE * 20);
+                thread::sleep(POLLING * 20);
             }
         }
         while queue.length.load(Ordering::Acquire) > 0 {
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(taken.into_iter().collect::<BTreeSet<_>>().len(), 20_000);
     }
 
-    /// Several that were added while one thread was awake are not left to it alone: here each has
-    /// to wait for the others.
+    /// Several items that are added while one thread polls are not left to it alone: here each item
+    /// has to wait for the others.
     #[test]
     fn what_comes_together_is_done_side_by_side() {
         for _ in 0..200 {
@@ -223,7 +223,7 @@ mod tests {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())
         };
-        thread::sleep(AWAKE * 20);
+        thread::sleep(POLLING * 20);
         queue.close();
         assert_eq!(waiting.join().unwrap(), None);
     }

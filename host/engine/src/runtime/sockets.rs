@@ -1,20 +1,19 @@
-//! Sockets are not served. Some compilers let every component import them, though, whether it uses
-//! them or not (componentize-py does); one that was made for another host can't help that. So such
-//! a component is given functions that end the call, and no way to a socket.
+//! Sockets are not served. Some compilers, such as componentize-py, let every component import them,
+//! whether it uses them or not. Such a component gets functions that end the call.
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 use wasmtime::{Error, Result};
 
-use super::state::CallState;
+use crate::capability::CallState;
 
-/// What the interfaces begin with.
+/// The prefix of the interfaces' names.
 const PACKAGE: &str = "wasi:sockets/";
 
-/// Resources of other packages that the interfaces speak of; they are linked already.
+/// Resources of other packages that the interfaces use; they are linked already.
 const OTHERS: &[&str] = &["input-stream", "output-stream", "pollable"];
 
-/// What nobody ever has.
+/// The type of socket resources, which never exist.
 enum Socket {}
 
 /// Whether an import is of sockets.
@@ -25,7 +24,7 @@ pub(super) fn is_import(name: &str) -> bool {
 /// Links a component. With `refuse_sockets`, it may import sockets, and a call that uses one ends.
 ///
 /// # Errors
-/// An import that is not there, or of another type.
+/// An import is not served, or of another type.
 pub(super) fn link(
     linker: &Linker<CallState>,
     component: &Component,

@@ -8,31 +8,30 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
-use super::bindings::PluginPre;
-use super::state::CallState;
 use super::value::{self, Misfit};
-use super::{ErrorKind, ToolError};
+use crate::capability::wit::tool::types::{ErrorKind, ToolError};
+use crate::capability::{CallState, PluginPre};
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::typed::tool_name;
 use cofferdam_text::shorten;
 
 /// How much of an error value is in the message, in bytes. All of it is in the detail.
-const MESSAGE: usize = 1_000;
+const MAX_MESSAGE_BYTES: usize = 1_000;
 
-/// What the tools of a component are.
+/// How the tools of a component are exported.
 pub(super) enum Tools {
-    /// Calls of the one function that takes a tool's name and JSON.
+    /// One function takes a tool's name and JSON.
     Json(PluginPre<CallState>),
-    /// Functions of their own.
+    /// Each tool is a function.
     Typed(Typed),
 }
 
 impl Tools {
-    /// The tools that a manifest speaks of.
+    /// The tools that a manifest declares.
     ///
     /// # Errors
-    /// A component that does not export them.
+    /// The component does not export them.
     pub(super) fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> Result<Self> {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
@@ -60,7 +59,7 @@ impl Tools {
 
 /// An exported function.
 struct Exported {
-    /// What its tool is called.
+    /// The name of its tool.
     tool: String,
     index: ComponentExportIndex,
     ty: ComponentFunc,
@@ -94,7 +93,7 @@ fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
     exported
 }
 
-/// A component whose tools are functions of their own.
+/// A component that exports each tool as a function.
 pub(super) struct Typed {
     pre: InstancePre<CallState>,
     functions: HashMap<String, ComponentExportIndex>,
@@ -104,7 +103,7 @@ impl Typed {
     /// Calls a tool in a new instance. `args` is a JSON object with the function's parameters.
     ///
     /// # Errors
-    /// Whatever ends the instance.
+    /// The error that ended the instance.
     pub(super) fn call(
         &self,
         store: &mut Store<CallState>,
@@ -133,7 +132,7 @@ impl Typed {
     }
 }
 
-/// What a function has answered: the value of a `result` that is one, or its error.
+/// The value that a function returned, or its error if it returned a `result`.
 fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
     let named = |name: &str, value: &Val, ty: &Type| match value::to_json(value, ty) {
         Ok(value) => Ok(json!({ name: value })),
@@ -163,13 +162,16 @@ fn failed(error: &Val, detail: Value) -> ToolError {
         _ => format!("{case}: {}", detail["error"]["value"]),
     };
     let (code, message) = match error {
-        // The message says all.
+        // The message is the whole error.
         Val::String(text) => return failure("FunctionError", text.clone()),
         Val::Enum(case) | Val::Variant(case, None) => (case.as_str(), case.clone()),
         Val::Variant(case, Some(value)) => (case.as_str(), of_case(case, value)),
         _ => ("FunctionError", detail["error"].to_string()),
     };
-    ToolError { detail: Some(detail.to_string()), ..failure(code, shorten(&message, MESSAGE)) }
+    ToolError {
+        detail: Some(detail.to_string()),
+        ..failure(code, shorten(&message, MAX_MESSAGE_BYTES))
+    }
 }
 
 fn failure(code: &str, message: String) -> ToolError {
@@ -185,7 +187,7 @@ fn unfit(misfit: &Misfit) -> ToolError {
     ToolError { kind: ErrorKind::InvalidArgs, ..failure("InvalidArguments", message) }
 }
 
-/// An answer that JSON can't say.
+/// An answer that can't be written as JSON.
 fn unwritable(misfit: &Misfit) -> ToolError {
     failure("UnrepresentableAnswer", format!("the answer can't be written as JSON: {misfit}"))
 }

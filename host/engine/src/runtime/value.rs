@@ -1,5 +1,5 @@
-//! Values of WIT types as JSON and back. [`cofferdam_plugin::typed`] says the same as schemas, so
-//! what fits a derived schema is converted without loss in both directions.
+//! Converts values of WIT types to JSON and back. [`cofferdam_plugin::typed`] derives schemas by the
+//! same rules, so values that fit a derived schema are converted without loss in both directions.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub(super) struct Misfit {
     /// JSON Pointer to the value.
     pointer: String,
     what: String,
-    /// Whether there is too much of it, and not something wrong with it.
+    /// Whether the value is too large, rather than wrong.
     pub(super) is_too_much: bool,
 }
 
@@ -46,7 +46,7 @@ impl Misfit {
         Self::new(format!("expected {what}"))
     }
 
-    /// The same, of a value that stands below another one.
+    /// Returns the mismatch of a value that is below another one.
     fn below(mut self, name: impl fmt::Display) -> Self {
         let name = cofferdam_core::schema::escape(&name.to_string());
         self.pointer.insert_str(0, &format!("/{name}"));
@@ -54,11 +54,11 @@ impl Misfit {
     }
 }
 
-/// Whether values of these types cost no more than they look like. Types that a manifest was
-/// derived from do; a component with a manifest of its own may have any.
+/// Checks that values of these types cost no more than their size suggests. That is true of types
+/// that a manifest was derived from; a component with its own manifest may have any types.
 ///
 /// # Errors
-/// Why not.
+/// Which types cost too much.
 pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
     let mut left = MAX_TYPES;
     let mut types: Vec<Type> = types.collect();
@@ -93,7 +93,7 @@ pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
     Ok(())
 }
 
-/// What a function's parameters get, of an object with their names.
+/// Converts an object with a field for each parameter of a function.
 ///
 /// # Errors
 /// See [`Misfit`].
@@ -106,15 +106,15 @@ pub(super) fn arguments<'a>(
     Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
-/// A value as JSON.
+/// Converts a value to JSON.
 ///
 /// # Errors
-/// What JSON does not have: handles, and numbers that are not finite; too many values.
+/// The value has a handle or a number that is not finite, or too many values.
 pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, Misfit> {
     Budget::new().json(value, ty)
 }
 
-/// What is left of the values that a call may have.
+/// How many values a call may still have.
 struct Budget {
     left: usize,
 }

@@ -1,9 +1,8 @@
-//! The threads that calls run on. A call that hangs inside the host costs one of them, which
-//! is replaced, and nothing else. Calls that take long give way to other clients' calls: those get
-//! more threads, and the long ones go on with less of the processor.
+//! The threads that calls run on. A thread whose call hangs inside the host is replaced. If other
+//! clients' calls wait, they get more threads, and calls that take long continue at a lower
+//! priority.
 
 use std::io;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,31 +12,28 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Prepared;
-use super::engine::THREAD_STACK;
-use super::instance::{Answer, CallRequest, Stop, call};
+use super::engine::{MAX_EXTRA_THREADS, THREAD_STACK};
+use super::instance::{Answer, CallRequest, call};
 use super::queue::Queue;
+use crate::call::{Control, Stop};
+use crate::capability::cores;
 use cofferdam_workspace::fair_queue::Client;
 
-/// How long a call may stay away after its deadline before its thread is given up.
+/// How long after its deadline a call may run before its thread is abandoned.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long whoever waits for the only call that is under way stays awake: many calls take less
-/// than waking a thread.
+/// How long to poll for the result of the only running call before sleeping: many calls take less
+/// time than waking a thread.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// How often it looks for the answer before other tasks have their turn: each turn costs several
-/// looks.
-const LOOKS: usize = 8;
+/// How often to poll before yielding to other tasks, which costs as much as several polls.
+const POLLS_PER_YIELD: usize = 8;
 
-/// How long a call waits for a thread before those that take long give way to it.
-const TURN: Duration = Duration::from_millis(20);
+/// How long a call waits for a thread before long calls give way to it.
+const MAX_WAIT: Duration = Duration::from_millis(20);
 
-/// When a call takes long.
-const LONG: Duration = Duration::from_millis(10);
-
-/// How many threads there may be besides one for each call of a client that is alone: for those
-/// calls that take long.
-pub(super) const MORE: usize = 32;
+/// The time from which on a call is long.
+const LONG_CALL: Duration = Duration::from_millis(10);
 
 struct Job {
     prepared: Arc<Prepared>,
@@ -45,15 +41,14 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// Threads that run calls. As many calls of one client run at a time as there are threads while
-/// nothing takes long.
+/// Threads that run calls. One client's calls run on at most [`Workers::count`] threads at a time.
 pub struct Workers {
     pool: Arc<Pool>,
-    /// How many calls are under way or wait.
+    /// How many calls are running or waiting.
     pending: AtomicUsize,
 }
 
-/// What the threads have in common.
+/// The state that the threads share.
 struct Pool {
     queue: Queue<Job>,
     count: usize,
@@ -61,7 +56,7 @@ struct Pool {
     threads: Mutex<Threads>,
 }
 
-/// The threads that there are, but for those that were given up.
+/// The threads, without those that were abandoned.
 #[derive(Default)]
 struct Threads {
     number: usize,
@@ -69,7 +64,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// How many are not held up by a call that takes long.
+    /// How many threads do not run a long call.
     fn quick(&self) -> usize {
         self.number - self.busy.iter().filter(|busy| busy.is_slow).count()
     }
@@ -79,20 +74,20 @@ impl Threads {
 struct Busy {
     thread: priority::Thread,
     since: Instant,
-    /// Whether it has given way.
+    /// Whether its priority was lowered.
     is_slow: bool,
 }
 
 impl Workers {
     /// One thread for each core that this process may use.
     pub fn default_count() -> usize {
-        thread::available_parallelism().map_or(1, NonZero::get)
+        cores()
     }
 
-    /// Starts `count` threads. `timers` is where plugins' sleeps are waited for.
+    /// Starts `count` threads. Plugins' sleeps use the timers of `timers`.
     ///
     /// # Errors
-    /// A system that gives no more threads.
+    /// The system refuses to start a thread.
     pub fn new(count: usize, timers: Handle) -> io::Result<Self> {
         let pool = Pool { queue: Queue::new(count), count, timers, threads: Mutex::default() };
         let workers = Self { pool: Arc::new(pool), pending: AtomicUsize::new(0) };
@@ -111,7 +106,7 @@ impl Workers {
     /// See [`Stop`].
     pub async fn run(&self, prepared: Arc<Prepared>, request: CallRequest) -> Answer {
         let (answer, mut answered) = oneshot::channel();
-        let control = Arc::clone(&request.surroundings.control);
+        let control = Arc::clone(&request.context.control);
         let client = request.client;
         let _cancel = CancelOnDrop(Arc::clone(&control));
         let pending = Pending::new(&self.pending);
@@ -122,7 +117,7 @@ impl Workers {
             return answer;
         }
         let latest = tokio::time::Instant::from_std(control.deadline()) + GRACE;
-        let mut turn = TURN;
+        let mut turn = MAX_WAIT;
         while control.waits() && tokio::time::Instant::now() + turn < latest {
             match tokio::time::timeout(turn, &mut answered).await {
                 Ok(answer) => return answer.unwrap_or_else(|_| failed()),
@@ -133,7 +128,7 @@ impl Workers {
         }
         match tokio::time::timeout_at(latest, answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| failed()),
-            // Its thread is not stuck: it never had one.
+            // No thread had taken it.
             Err(_) if control.withdraw() => Err(Stop::Limit("WallClockLimit")),
             Err(_) => {
                 if control.give_up() {
@@ -157,23 +152,23 @@ impl Pool {
         spawned.map(drop).inspect_err(|_| self.threads().number -= 1)
     }
 
-    /// Runs calls, one after the other, as long as its thread is needed.
+    /// Runs calls, one after the other, until its thread is not needed any more.
     fn work(self: &Arc<Self>) {
         let thread = priority::this_thread();
         while let Some((client, job)) = self.queue.next() {
             let mut turn = Turn::begin(self, client, thread);
-            let control = &job.request.surroundings.control;
+            let control = &job.request.context.control;
             if !control.begin() {
                 continue;
             }
-            let (answer, remains) = call(&job.prepared, &job.request);
+            let (answer, spent) = call(&job.prepared, &job.request);
             if !control.end() {
                 turn.was_given_up = true;
                 return;
             }
-            // Whoever asked may have gone away.
+            // The caller may have dropped its future.
             let _ = job.answer.send(answer);
-            drop(remains);
+            drop(spent);
             if !turn.end() {
                 return;
             }
@@ -181,27 +176,28 @@ impl Pool {
         self.threads().number -= 1;
     }
 
-    /// A call of a client waits longer than it should: those that take long give way, and it gets
-    /// one more thread, if there may be one.
+    /// Lowers the priority of long calls, and starts one more thread if there may be one, since a
+    /// call of a client waits for too long.
     fn make_way(self: &Arc<Self>, client: Client) {
         if !self.queue.has_turn(client) {
             return;
         }
         let mut threads = self.threads();
-        let is_long = |busy: &&mut Busy| !busy.is_slow && busy.since.elapsed() >= LONG;
+        let is_long = |busy: &&mut Busy| !busy.is_slow && busy.since.elapsed() >= LONG_CALL;
         for busy in threads.busy.iter_mut().filter(is_long) {
             busy.is_slow = true;
             priority::lower(busy.thread);
         }
-        let is_short = threads.busy.len() >= threads.number && threads.number < self.count + MORE;
+        let is_short =
+            threads.busy.len() >= threads.number && threads.number < self.count + MAX_EXTRA_THREADS;
         drop(threads);
         if is_short {
-            // Without it, the call has its turn later.
+            // Without it, the call runs later.
             let _ = self.spawn();
         }
     }
 
-    /// The thread of a client's call is lost, and another one takes its place.
+    /// Starts a thread in place of one that was lost with a client's call.
     fn replace(self: &Arc<Self>, client: Client) {
         self.threads().number -= 1;
         self.queue.done(client);
@@ -214,12 +210,12 @@ impl Pool {
     }
 }
 
-/// A client's turn on a thread.
+/// The time for which a client's call occupies a thread.
 struct Turn<'a> {
     pool: &'a Arc<Pool>,
     client: Client,
     thread: priority::Thread,
-    /// Whether it was over before its call was, with the thread.
+    /// Whether the thread was abandoned before the call ended.
     was_given_up: bool,
 }
 
@@ -230,18 +226,19 @@ impl<'a> Turn<'a> {
         Self { pool, client, thread, was_given_up: false }
     }
 
-    /// Ends it. Says whether its thread goes on.
+    /// Ends it. Returns whether the thread continues.
     fn end(self) -> bool {
         let pool = self.pool;
         let mut threads = pool.threads();
-        // A priority can't be raised again.
+        // An unprivileged process can't raise a priority again.
         let is_slow = threads.busy.iter().any(|busy| busy.thread == self.thread && busy.is_slow);
         let goes_on = !is_slow && (threads.quick() <= pool.count || !pool.queue.is_empty());
         if !goes_on {
             threads.number -= 1;
             threads.busy.retain(|busy| busy.thread != self.thread);
         }
-        let is_replaced = threads.quick() < pool.count && threads.number < pool.count + MORE;
+        let is_replaced =
+            threads.quick() < pool.count && threads.number < pool.count + MAX_EXTRA_THREADS;
         drop(threads);
         drop(self);
         if is_replaced {
@@ -266,14 +263,15 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// How much of the processor a thread gets beside others.
+/// The scheduling priority of threads.
 mod priority {
     #[cfg(target_os = "linux")]
     pub(super) type Thread = rustix::process::Pid;
     #[cfg(not(target_os = "linux"))]
     pub(super) type Thread = std::thread::ThreadId;
 
-    /// A tenth of what others get: enough to end in time beside other programs of the machine.
+    /// The nice value of long calls: a tenth of the processor time of others, enough to end in time
+    /// beside other programs of the machine.
     #[cfg(target_os = "linux")]
     const LOW: i32 = 10;
 
@@ -284,7 +282,7 @@ mod priority {
         std::thread::current().id()
     }
 
-    /// Other threads go first from now on. Without that, it only takes more of their time.
+    /// Lowers the priority of a thread. If that fails, the thread slows others down.
     pub(super) fn lower(thread: Thread) {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(Some(thread), LOW);
@@ -299,15 +297,15 @@ impl Drop for Workers {
     }
 }
 
-/// The answer, if it comes within [`SPIN`]. Other tasks of the runtime go on meanwhile.
+/// Returns the answer if it comes within [`SPIN`]. Other tasks of the runtime continue meanwhile.
 async fn soon(answered: &mut oneshot::Receiver<Answer>) -> Option<Answer> {
     let started = Instant::now();
     while started.elapsed() < SPIN {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS_PER_YIELD {
             if let Ok(answer) = answered.try_recv() {
                 return Some(answer);
             }
-            // The call's thread may have been given this very core.
+            // The call's thread may need this core.
             thread::yield_now();
         }
         tokio::task::yield_now().await;
@@ -315,12 +313,12 @@ async fn soon(answered: &mut oneshot::Receiver<Answer>) -> Option<Answer> {
     None
 }
 
-/// A call whose thread has ended with it.
+/// The answer of a call whose thread panicked.
 fn failed() -> Answer {
     Err(Stop::Trap("the host failed in one of its own functions".to_owned()))
 }
 
-/// One of the calls that [`Workers::run`] waits for.
+/// Counts a call while [`Workers::run`] waits for it.
 struct Pending<'a>(&'a AtomicUsize);
 
 impl<'a> Pending<'a> {
@@ -340,8 +338,8 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Cancels a call whose caller went away.
-struct CancelOnDrop(Arc<super::Control>);
+/// Cancels a call whose future is dropped.
+struct CancelOnDrop(Arc<Control>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -349,7 +347,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Does what may take a while, on a thread of its own, so that others go on meanwhile.
+/// Runs blocking work on a thread of the runtime's pool for that.
 pub async fn blocking<T: Send + 'static, E: Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {

@@ -1,4 +1,4 @@
-//! What a directory holds, entry by entry.
+//! Listings of directories.
 
 use std::vec;
 
@@ -22,7 +22,7 @@ pub(super) struct Latest {
 }
 
 impl Listing {
-    /// What is in the directory at `place`. WASI's names are UTF-8, and the libraries of most
+    /// The entries of the directory at `place`. WASI's names are UTF-8, and the libraries of most
     /// languages end a listing at the first error: a name that is not UTF-8 is left out, with a
     /// warning.
     pub(super) fn new(place: &str, directory: (u64, u64), entries: Vec<Listed>) -> Self {
@@ -38,7 +38,7 @@ impl Listing {
         Self { directory, entries: entries.into_iter() }
     }
 
-    /// The next entry, and what is to be remembered of it.
+    /// The next entry, and its identity for [`Latest`].
     pub(super) fn next(&mut self) -> Option<(types::DirectoryEntry, Option<Latest>)> {
         let (entry, inode) = self.entries.next()?;
         let directory = self.directory;

@@ -1,5 +1,5 @@
-//! The files of one call: what it may do with them, and the trees that it sees. Paths that a
-//! plugin writes become places here; what is done at a place is [`cofferdam_workspace`]'s.
+//! The files of one call: what it may do with them, and the trees that it sees. Paths of a plugin
+//! are resolved and checked here; [`cofferdam_workspace`] implements the operations.
 
 mod listing;
 mod permissions;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::runtime::Rights;
+use crate::call::Permissions;
 use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
 use cofferdam_workspace::{Overlay, Quota, Refused, Workspace, is_full, or_dot};
@@ -23,11 +23,11 @@ use listing::Latest;
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
 
-/// What one call may do with files, and what it has open.
+/// What one call may do with files, and its open descriptors.
 pub(crate) struct FileState {
     workspace: Arc<Workspace>,
     tree: Arc<Overlay>,
-    /// `/tmp`, once somebody asked for directories.
+    /// `/tmp`, once the plugin has asked for directories.
     private: Option<Arc<Overlay>>,
     access: Files,
     sight: Scope,
@@ -35,11 +35,11 @@ pub(crate) struct FileState {
     quota: Arc<Quota>,
     open: HashMap<u32, Open>,
     latest: Option<Latest>,
-    /// Why the last operation was refused, if it was the host that refused it.
+    /// Why the host refused the last operation, if it did.
     refused: Option<Refused>,
 }
 
-/// What a descriptor stands for.
+/// An open file or directory.
 #[derive(Clone)]
 struct Open {
     /// The workspace, or the call's own `/tmp`.
@@ -47,19 +47,36 @@ struct Open {
     place: String,
     is_directory: bool,
     is_writable: bool,
-    /// Device and inode: what it is, whatever its name.
+    /// Device and inode, which identify it if it is renamed.
     object: (u64, u64),
 }
 
-/// What a call wants to do at a path.
+/// How a call accesses a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// See whether something is there; a directory above the scope will do.
+    /// Read the metadata; also of a directory above the scope.
     Look,
     Read,
     Change,
-    /// Make a directory, which may be one on the way to the scope.
+    /// Make a directory, which may be above the scope.
     Lead,
+}
+
+/// A path as a plugin writes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PathAt<'a> {
+    /// The place of the directory that the path is relative to.
+    base: &'a str,
+    path: &'a str,
+    /// Whether a link at the end of the path is followed.
+    follow: bool,
+}
+
+impl<'a> PathAt<'a> {
+    /// A path relative to the top of its tree.
+    pub(super) fn new(path: &'a str, follow: bool) -> Self {
+        Self { base: "", path, follow }
+    }
 }
 
 impl Access {
@@ -72,16 +89,16 @@ impl FileState {
     pub(crate) fn new(
         workspace: Arc<Workspace>,
         tree: Arc<Overlay>,
-        rights: &Rights,
+        permissions: &Permissions,
         limits: &Limits,
     ) -> Self {
         Self {
             workspace,
             tree,
             private: None,
-            access: rights.capabilities.files,
-            sight: rights.sight.clone(),
-            scope: rights.scope.clone(),
+            access: permissions.capabilities.files,
+            sight: permissions.sight.clone(),
+            scope: permissions.scope.clone(),
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
             open: HashMap::new(),
             latest: None,
@@ -93,25 +110,25 @@ impl FileState {
         &self.workspace
     }
 
-    /// The workspace with what was changed so far.
+    /// The workspace with the changes so far.
     pub(super) fn tree(&self) -> &Arc<Overlay> {
         &self.tree
     }
 
-    /// What it may read.
+    /// The paths that it may read.
     pub(super) fn sight(&self) -> &Scope {
         &self.sight
     }
 
-    /// What counts what is written.
+    /// Counts what is written.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota
     }
 
-    /// Whether a program that the call runs may have changed what is at `place`.
+    /// Checks whether a program that the call runs may have changed `place`.
     ///
     /// # Errors
-    /// [`Refused`], saying why not.
+    /// [`Refused`], with the reason.
     pub(super) fn allow_change(&self, place: &str) -> io::Result<()> {
         self.allow(&self.tree, place, place, Access::Change)
     }
@@ -121,27 +138,26 @@ impl FileState {
         self.quota.taken()
     }
 
-    /// The limit of writing that the call has reached.
+    /// The limit of writing that the call has exceeded.
     pub(crate) fn exceeded(&self) -> Option<&'static str> {
         self.quota.exceeded()
     }
 
-    /// Does something at the place that `path`, beneath a directory of one of the call's trees,
-    /// stands for, if the call may go there.
+    /// Runs `act` at the place that a path in one of the call's trees stands for, if the call may
+    /// access it. Returns the place as well.
     ///
     /// # Errors
     /// [`Refused`], and those of `act`.
     pub(super) fn at<T>(
         &self,
         tree: &Overlay,
-        base: &str,
-        path: &str,
-        follow: bool,
+        at: PathAt<'_>,
         access: Access,
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> io::Result<(String, T)> {
-        // Most paths mean what their names say: whatever is done at a place fails where a link
-        // is on the way, and only then the links have to be looked at.
+        let PathAt { base, path, follow } = at;
+        // Most paths mean what their names say: an operation at a place fails if a link is on the
+        // way, and only then the links have to be resolved.
         if let Some(place) = by_names(base, path)?
             && self.allow(tree, path, &place, access).is_ok()
         {
@@ -156,7 +172,7 @@ impl FileState {
         Ok((place.into(), done))
     }
 
-    /// Remembers why the host refused something, should the plugin want to know.
+    /// Remembers why the host refused an operation, in case the plugin asks.
     fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
         self.refused = done.as_ref().err().and_then(Refused::of).cloned();
         if done.as_ref().is_err_and(is_full) {
@@ -165,11 +181,11 @@ impl FileState {
         done
     }
 
-    /// Whether the call may go to `place`, which is what `path` stands for. Its own `/tmp` is
-    /// all its own.
+    /// Checks whether the call may access `place`, which `path` stands for. It may access all of
+    /// its own `/tmp`.
     ///
     /// # Errors
-    /// [`Refused`], saying why.
+    /// [`Refused`], with the reason.
     fn allow(&self, tree: &Overlay, path: &str, place: &str, access: Access) -> io::Result<()> {
         if !std::ptr::eq(tree, &*self.tree) {
             return Ok(());
@@ -207,7 +223,7 @@ impl FileState {
         }
     }
 
-    /// Whether a new link at `place` may point to `target`: not out of the workspace or the
+    /// Checks whether a new link at `place` may point to `target`: not out of the workspace or the
     /// scope, and not to what is protected. Its names are taken as they are: what is opened
     /// through the link later is decided on then.
     fn allow_target(&self, tree: &Overlay, place: &str, target: &str) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! `cofferdam:host/files`: what `wasi:filesystem` has no words for.
+//! `cofferdam:host/files`: what `wasi:filesystem` does not have: the executable bit, and the reason
+//! of a refusal.
 
 use std::io;
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::sync::Arc;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
-use super::Access;
-use crate::runtime::CallState;
-use crate::runtime::wit::host::files::{self, Error, Host, Refusal};
+use super::{Access, PathAt};
+use crate::capability::bindings::cofferdam::host::files::{self, Error, Host, Refusal};
+use crate::capability::state::CallState;
 use cofferdam_workspace::Refused;
 
 pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -17,10 +18,12 @@ pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Re
 
 impl Host for CallState {
     fn is_executable(&mut self, path: String) -> Result<std::result::Result<bool, Error>> {
-        let found =
-            self.files.at(self.files.tree(), "", &path, true, Access::Read, |tree, place| {
-                tree.is_executable(place)
-            });
+        let found = self.files.at(
+            self.files.tree(),
+            PathAt::new(&path, true),
+            Access::Read,
+            |tree, place| tree.is_executable(place),
+        );
         let found = found.map(|(_, executable)| executable);
         Ok(self.files.noted(found).map_err(|error| failure(&path, &error)))
     }
@@ -31,10 +34,12 @@ impl Host for CallState {
         executable: bool,
     ) -> Result<std::result::Result<(), Error>> {
         let quota = Arc::clone(&self.files.quota);
-        let set =
-            self.files.at(self.files.tree(), "", &path, true, Access::Change, |tree, place| {
-                tree.set_executable(place, executable, &quota)
-            });
+        let set = self.files.at(
+            self.files.tree(),
+            PathAt::new(&path, true),
+            Access::Change,
+            |tree, place| tree.set_executable(place, executable, &quota),
+        );
         let set = set.map(|_| ());
         Ok(self.files.noted(set).map_err(|error| failure(&path, &error)))
     }

@@ -1,7 +1,7 @@
-//! `wasi:filesystem` on the trees of a call. Everything that takes a path is decided and done
-//! here; open files are served by wasmtime-wasi's own code.
+//! `wasi:filesystem` on the trees of a call. Operations with a path are checked and implemented
+//! here, those on open files by wasmtime-wasi.
 //!
-//! Hard links can't be made: nothing a plugin writes may be something else's content as well.
+//! Hard links can't be made: a write to one name must not change another one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -22,8 +22,8 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 
 use super::listing::{Listing, descriptor_type};
 use super::writer::{Counted, count_write};
-use super::{Access, FileState, Open};
-use crate::runtime::CallState;
+use super::{Access, FileState, Open, PathAt};
+use crate::capability::state::CallState;
 use cofferdam_core::policy::{Files, is_own};
 use cofferdam_workspace::path::{Ending, ending};
 use cofferdam_workspace::{Opening, Overlay, Refused};
@@ -65,21 +65,20 @@ impl<'a> FilesView<'a> {
         }
     }
 
-    /// Does something at a path beneath an open directory, if the call may go there.
+    /// Runs `act` at a path beneath an open directory, if the call may access it.
     fn at<T>(
         &mut self,
         fd: &Resource<Descriptor>,
-        path: &str,
-        follow: bool,
+        at: PathAt<'_>,
         access: Access,
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> FsResult<(String, T)> {
         let (tree, base) = self.directory(fd)?;
-        let done = self.state.at(&tree, &base, path, follow, access, act);
+        let done = self.state.at(&tree, PathAt { base: &base, ..at }, access, act);
         self.noted(done)
     }
 
-    /// What is at a path beneath an open directory.
+    /// The metadata of a path beneath an open directory.
     fn look(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -88,14 +87,14 @@ impl<'a> FilesView<'a> {
     ) -> FsResult<Stat> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
         let look = |tree: &Overlay, place: &str| tree.look(place, follow);
-        Ok(self.at(fd, path, follow, Access::Look, look)?.1)
+        Ok(self.at(fd, PathAt::new(path, follow), Access::Look, look)?.1)
     }
 
     fn noted<T>(&mut self, done: io::Result<T>) -> FsResult<T> {
         self.state.noted(done).map_err(fs_error)
     }
 
-    /// Notes where a file could not be written for want of room.
+    /// Notes if the disk or the quota was full.
     fn written<T>(&self, done: FsResult<T>) -> FsResult<T> {
         let code = done.as_ref().err().and_then(FsError::downcast_ref);
         if matches!(code, Some(ErrorCode::InsufficientSpace | ErrorCode::Quota)) {
@@ -124,23 +123,20 @@ impl<'a> FilesView<'a> {
 
     fn push_file(
         &mut self,
-        tree: Arc<Overlay>,
-        place: String,
-        (file, stat): (std::fs::File, Stat),
+        file: std::fs::File,
         flags: types::DescriptorFlags,
-        perms: FsPerms,
+        open: Open,
     ) -> FsResult<Resource<Descriptor>> {
+        let perms = if open.is_writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let mut mode = OpenMode::empty();
         mode.set(OpenMode::READ, flags.contains(types::DescriptorFlags::READ));
         mode.set(OpenMode::WRITE, flags.contains(types::DescriptorFlags::WRITE));
-        let is_writable = perms == FsPerms::ReadWrite;
         let fd = self.wasi.table.push(Descriptor::File(File::new(file, perms, mode, true)))?;
-        let open = Open { tree, place, is_directory: false, is_writable, object: object(&stat) };
         self.state.open.insert(fd.rep(), open);
         Ok(fd)
     }
 
-    /// The call's own `/tmp`, and its top.
+    /// The call's own `/tmp`, and its opened top directory.
     fn private(&mut self) -> io::Result<(Arc<Overlay>, (std::fs::File, Stat))> {
         let private = match &self.state.private {
             Some(private) => Arc::clone(private),
@@ -159,7 +155,7 @@ impl<'a> FilesView<'a> {
         }
     }
 
-    /// Puts the counter of the call's writes before a stream.
+    /// Wraps a stream so that its writes are counted.
     fn counted(
         &mut self,
         fd: u32,
@@ -190,7 +186,7 @@ fn fs_error(error: io::Error) -> FsError {
         Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
         Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),
         Some(Errno::XDEV) => ErrorCode::CrossDevice.into(),
-        // That is the host's shortage: the call ends, and is not told of a broken file.
+        // The host lacks descriptors: the call ends, rather than seeing a broken file.
         Some(Errno::MFILE | Errno::NFILE) => FsError::trap(error),
         _ => error.into(),
     }
@@ -200,7 +196,7 @@ fn object(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Tells objects apart without telling what they are.
+/// Identifies an object without revealing its device and inode.
 fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -212,7 +208,7 @@ fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
 
 fn describe(stat: &Stat) -> types::DescriptorStat {
     let time = |seconds: i64, nanoseconds| {
-        // Times before 1970 can't be said.
+        // Times before 1970 can't be represented.
         let seconds = u64::try_from(seconds).ok()?;
         Some(Datetime { seconds, nanoseconds: u32::try_from(nanoseconds).ok()? })
     };
@@ -282,7 +278,7 @@ impl types::Host for FilesView<'_> {
     }
 }
 
-/// Hands a method on to wasmtime-wasi as it is.
+/// Forwards a method to wasmtime-wasi.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
         $(fn $name(&mut self, fd: Resource<Descriptor> $(, $arg: $type)*) -> $result {
@@ -301,7 +297,7 @@ impl types::HostDescriptor for FilesView<'_> {
         read_via_stream(offset: u64) -> FsResult<Resource<streams::InputStream>>;
     }
 
-    /// The commit syncs what has to be.
+    /// Does nothing: the commit syncs the files.
     fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
         Ok(())
     }
@@ -363,12 +359,13 @@ impl types::HostDescriptor for FilesView<'_> {
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
         let (tree, _) = self.directory(&fd)?;
-        let (place, mut entries) = self.at(&fd, ".", true, Access::Read, Overlay::list)?;
+        let (place, mut entries) =
+            self.at(&fd, PathAt::new(".", true), Access::Read, Overlay::list)?;
         if Arc::ptr_eq(&tree, self.state.tree()) {
             entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
         }
         let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
-        // The handle is the bindings' type, what is behind it this host's own.
+        // The handle has the type of the bindings; its table entry is the host's own type.
         let listing = self.wasi.table.push(Listing::new(&place, directory, entries))?;
         Ok(Resource::new_own(listing.rep()))
     }
@@ -382,16 +379,16 @@ impl types::HostDescriptor for FilesView<'_> {
         let times = timestamps(accessed, modified)?;
         let open = self.state.open.get(&fd.rep()).cloned().ok_or(ErrorCode::BadDescriptor)?;
         if open.is_writable {
-            // It is staged, under whatever name or none by now.
+            // It is staged, and may have been renamed or removed.
             return Ok(rustix::fs::futimens(self.file(&fd)?, &times).map_err(io::Error::from)?);
         }
         let quota = Arc::clone(&self.state.quota);
         let Open { tree, place, object: opened, .. } = open;
         let path = if place.is_empty() { "." } else { &place };
-        let set = self.state.at(&tree, "", path, false, Access::Change, |tree, place| {
+        let set = self.state.at(&tree, PathAt::new(path, false), Access::Change, |tree, place| {
             match tree.stat(place) {
                 Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
-                // Nobody sees any more what was opened.
+                // What was opened has no name any more.
                 _ => Ok(()),
             }
         });
@@ -410,14 +407,19 @@ impl types::HostDescriptor for FilesView<'_> {
         let wants_directory = create.contains(types::OpenFlags::DIRECTORY);
         let (tree, _) = self.directory(&fd)?;
         if !changes(create, flags) {
-            let (place, opened) = self.at(&fd, &path, follow, Access::Read, Overlay::open_read)?;
+            let (place, opened) =
+                self.at(&fd, PathAt::new(&path, follow), Access::Read, Overlay::open_read)?;
             return match FileType::from_raw_mode(opened.1.st_mode) {
                 FileType::Directory => {
                     Ok(self.push_directory(tree, place, opened).map_err(FsError::trap)?)
                 }
                 _ if wants_directory => Err(ErrorCode::NotDirectory.into()),
                 FileType::RegularFile => {
-                    self.push_file(tree, place, opened, flags, FsPerms::ReadOnly)
+                    let (file, stat) = opened;
+                    let object = object(&stat);
+                    let open =
+                        Open { tree, place, is_directory: false, is_writable: false, object };
+                    self.push_file(file, flags, open)
                 }
                 // A FIFO, device or socket could make the host wait.
                 _ => {
@@ -438,14 +440,20 @@ impl types::HostDescriptor for FilesView<'_> {
             exclusive: create.contains(types::OpenFlags::CREATE | types::OpenFlags::EXCLUSIVE),
             truncate: create.contains(types::OpenFlags::TRUNCATE),
         };
-        // What must not exist is not followed either.
+        // With `exclusive`, a link is not followed: it exists.
         let follow = follow && !opening.exclusive;
         let quota = Arc::clone(&self.state.quota);
-        let (place, file) = self.at(&fd, &path, follow, Access::Change, |tree, place| {
-            tree.open_write(place, opening, &quota)
-        })?;
+        let (place, file) =
+            self.at(&fd, PathAt::new(&path, follow), Access::Change, |tree, place| {
+                tree.open_write(place, opening, &quota)
+            })?;
         let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
-        self.push_file(tree, place, (file, stat), flags, FsPerms::ReadWrite)
+        let object = object(&stat);
+        self.push_file(
+            file,
+            flags,
+            Open { tree, place, is_directory: false, is_writable: true, object },
+        )
     }
 
     fn stat_at(
@@ -464,7 +472,7 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: types::PathFlags,
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
-        // The C library asks this for each entry of a listing, to have an inode to show.
+        // The C library calls this for each entry of a listing, to get an inode.
         if let Some(latest) = self.state.latest.take()
             && let Some(open) = self.state.open.get(&fd.rep())
             && !flags.contains(types::PathFlags::SYMLINK_FOLLOW)
@@ -478,8 +486,9 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
-        let (_, target) = self.at(&fd, &path, false, Access::Read, Overlay::read_link)?;
-        // Where things are outside is nobody's business.
+        let (_, target) =
+            self.at(&fd, PathAt::new(&path, false), Access::Read, Overlay::read_link)?;
+        // A plugin must not learn where things outside are.
         if target.starts_with('/') { Err(ErrorCode::NotPermitted.into()) } else { Ok(target) }
     }
 
@@ -494,7 +503,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
         let times = timestamps(accessed, modified)?;
         let quota = Arc::clone(&self.state.quota);
-        self.at(&fd, &path, follow, Access::Change, |tree, place| {
+        self.at(&fd, PathAt::new(&path, follow), Access::Change, |tree, place| {
             tree.look(place, follow)?;
             tree.set_times(place, &times, &quota)
         })?;
@@ -503,7 +512,7 @@ impl types::HostDescriptor for FilesView<'_> {
 
     fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let quota = Arc::clone(&self.state.quota);
-        self.at(&fd, &path, false, Access::Lead, |tree, place| {
+        self.at(&fd, PathAt::new(&path, false), Access::Lead, |tree, place| {
             tree.create_directory(place, &quota)
         })?;
         Ok(())
@@ -515,12 +524,12 @@ impl types::HostDescriptor for FilesView<'_> {
             Ending::DotDot => return Err(ErrorCode::NotEmpty.into()),
             Ending::Slash | Ending::Name => {}
         }
-        self.at(&fd, &path, false, Access::Change, Overlay::remove_directory)?;
+        self.at(&fd, PathAt::new(&path, false), Access::Change, Overlay::remove_directory)?;
         Ok(())
     }
 
     fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
-        self.at(&fd, &path, false, Access::Change, Overlay::remove_file)?;
+        self.at(&fd, PathAt::new(&path, false), Access::Change, Overlay::remove_file)?;
         Ok(())
     }
 
@@ -543,8 +552,8 @@ impl types::HostDescriptor for FilesView<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             stat => Ok(Some(FileType::from_raw_mode(stat?.st_mode))),
         };
-        let (source, kind) = self.at(&fd, &path, false, Access::Change, look)?;
-        let (target, _) = self.at(&new_fd, &new_path, false, Access::Change, look)?;
+        let (source, kind) = self.at(&fd, PathAt::new(&path, false), Access::Change, look)?;
+        let (target, _) = self.at(&new_fd, PathAt::new(&new_path, false), Access::Change, look)?;
         let is_file = kind.is_some_and(|kind| kind != FileType::Directory);
         if is_file && endings.contains(&Ending::Slash) {
             return Err(ErrorCode::NotDirectory.into());
@@ -553,7 +562,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let allow = |place: &str| state.allow(&tree, place, place, Access::Change);
         let renamed = tree.rename(&source, &target, &allow, &state.quota);
         self.noted(renamed)?;
-        // Open directories move with their names.
+        // Open directories are renamed as well.
         for open in self.state.open.values_mut().filter(|open| Arc::ptr_eq(&open.tree, &tree)) {
             if let Some(rest) = open.place.strip_prefix(&source)
                 && (rest.is_empty() || rest.starts_with('/'))
@@ -584,9 +593,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let (tree, base) = self.directory(&fd)?;
         let is_name = ending(&path) == Ending::Name;
         let state = &self.state;
-        let made = state.at(&tree, &base, &path, false, Access::Change, |tree, place| {
+        let at = PathAt { base: &base, ..PathAt::new(&path, false) };
+        let made = state.at(&tree, at, Access::Change, |tree, place| {
             if !is_name && tree.stat(place).is_err() {
-                // What is not there is no directory either.
+                // A name with a slash at the end must be a directory.
                 return Err(Errno::NOENT.into());
             }
             state.allow_target(tree, place, &target)?;

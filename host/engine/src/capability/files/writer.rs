@@ -1,4 +1,4 @@
-//! Streams into files, counted against what the call may write.
+//! Output streams of files, counted against the call's quota.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +9,11 @@ use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamError, St
 
 use cofferdam_workspace::{Quota, is_full};
 
-/// Counts what a write of `length` bytes at `offset` adds: the bytes themselves, and the hole
-/// that it leaves behind the end of the file.
+/// Counts a write of `length` bytes at `offset`: the bytes themselves, and the hole that it leaves
+/// behind the end of the file.
 ///
 /// # Errors
-/// `EDQUOT` where it is too much.
+/// `EDQUOT` if the quota is exceeded.
 pub(super) fn count_write(
     quota: &Quota,
     file: &File,
@@ -25,11 +25,11 @@ pub(super) fn count_write(
     quota.take_bytes(hole.saturating_add(length as u64))
 }
 
-/// wasmtime-wasi's stream into a file, counted.
+/// An output stream of wasmtime-wasi, whose writes are counted.
 pub(super) struct Counted {
     stream: DynOutputStream,
     file: Arc<File>,
-    /// Where the next byte goes; `None`: to the end.
+    /// The offset of the next write; `None`: the end of the file.
     offset: Option<u64>,
     quota: Arc<Quota>,
 }
@@ -44,7 +44,7 @@ impl Counted {
         Self { stream, file, offset, quota }
     }
 
-    /// Notes where the file could not be written for want of room.
+    /// Notes if the disk or the quota was full.
     fn noted<T>(&self, done: StreamResult<T>) -> StreamResult<T> {
         if let Err(StreamError::LastOperationFailed(error)) = &done
             && error.downcast_ref::<io::Error>().is_some_and(is_full)

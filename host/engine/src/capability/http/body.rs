@@ -1,4 +1,4 @@
-//! Bodies within their bounds: how much, and until when.
+//! Bodies of requests and responses, limited in size and time.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::cache::Collected;
 
-/// What holds for an answer's body.
+/// The bounds of a response's body.
 pub(super) struct Bounds {
-    /// How much the call has received so far.
+    /// How many bytes the call has received so far.
     pub received: Arc<AtomicU64>,
-    /// The most that it may receive.
+    /// How many bytes it may receive.
     pub most: u64,
-    /// When the whole of it has to be there.
+    /// The deadline of the whole body.
     pub ended_by: Instant,
-    /// How long it may pause.
+    /// How long it may pause between parts.
     pub between: Option<Duration>,
     /// Held until the body is dropped.
     #[expect(dead_code, reason = "only held")]
     pub place: OwnedSemaphorePermit,
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct Bounded {
     body: Incoming,
     bounds: Bounds,
@@ -46,7 +46,7 @@ impl Bounded {
 }
 
 impl Bounds {
-    /// When it has paused for too long, or is over altogether.
+    /// The earlier one of the deadlines of the next part and the whole body.
     fn next_end(&self) -> Instant {
         let pause = self.between.and_then(|between| Instant::now().checked_add(between));
         pause.map_or(self.ended_by, |pause| pause.min(self.ended_by))
@@ -61,7 +61,7 @@ impl Body for Bounded {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        // Before the body: one that never pauses has an end as well.
+        // Before the body: a body that never pauses has a deadline as well.
         if Instant::now() >= self.bounds.ended_by || self.over.as_mut().poll(context).is_ready() {
             return Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
         }
@@ -142,7 +142,7 @@ impl Body for Counted {
     }
 }
 
-/// Counts, and says whether that was too much.
+/// Adds `bytes`; returns whether the total is too large.
 fn exceeds(counter: &AtomicU64, more: usize, most: u64) -> bool {
     let more = more as u64;
     counter.fetch_add(more, Ordering::Relaxed).saturating_add(more) > most

@@ -1,4 +1,4 @@
-//! Answers that are kept, so that a plugin without a state of its own need not ask twice.
+//! Cached responses, so that a plugin without a state of its own need not repeat a request.
 //!
 //! A plugin says how old an answer may be by the request header `Cache-Control: max-stale=SECONDS`
 //! (RFC 9111, section 5.2.1.2). Then a whole answer with the status 200 is kept, for this plugin
@@ -16,10 +16,10 @@ use cofferdam_core::policy::Origin;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{CacheKind, Workspace};
 
-/// How large an answer may be that is kept, in bytes.
-const SIZE: usize = 4 << 20;
+/// The largest response that is cached, in bytes.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
-/// The place of one answer.
+/// Where one response is cached.
 #[derive(Clone)]
 pub(super) struct Place {
     workspace: Arc<Workspace>,
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where the answer to a request is kept; none where its answer is not to be kept.
+    /// Where the response to a request is cached; `None` if it is not to be cached.
     pub fn of(
         workspace: &Arc<Workspace>,
         plugin: &str,
@@ -51,7 +51,7 @@ impl Place {
         Some(Self { workspace: Arc::clone(workspace), plugin: plugin.to_owned(), name, oldest })
     }
 
-    /// The answer, if there is one that is young enough.
+    /// The cached response, if it is young enough.
     pub fn find(&self) -> Option<Response<Bytes>> {
         let kept = self
             .workspace
@@ -66,15 +66,19 @@ impl Place {
         Some(answer)
     }
 
-    /// What collects an answer, if that is one to keep.
+    /// Collects a response, if it is to be cached.
     pub fn collect(self, answer: &Response<impl Sized>) -> Option<Collected> {
         let is_kept = answer.status() == StatusCode::OK
             && !directives(answer.headers()).any(|directive| directive == "no-store");
-        is_kept.then(|| Collected { place: self, bytes: encode(answer.headers()), left: SIZE })
+        is_kept.then(|| Collected {
+            place: self,
+            bytes: encode(answer.headers()),
+            left: MAX_RESPONSE_BYTES,
+        })
     }
 }
 
-/// An answer on its way.
+/// A response that is being received.
 pub(super) struct Collected {
     place: Place,
     bytes: Vec<u8>,
@@ -82,13 +86,13 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// Adds a part of the body. False: it is too large to be kept.
+    /// Adds a part of the body. Returns false if it is too large to be cached.
     pub fn add(&mut self, part: &[u8]) -> bool {
         self.bytes.extend_from_slice(part);
         self.left.checked_sub(part.len()).map(|left| self.left = left).is_some()
     }
 
-    /// It is whole now.
+    /// Caches the complete response.
     pub fn keep(self) {
         let Place { workspace, plugin, name, .. } = &self.place;
         if let Err(error) = workspace.store_cached(CacheKind::RESPONSES, plugin, name, &self.bytes)
@@ -220,6 +224,6 @@ mod tests {
         assert!(place.clone().collect(&answer(200, "private, no-store")).is_none());
         assert!(place.clone().collect(&answer(404, "")).is_none());
         let mut large = place.collect(&answer(200, "public")).unwrap();
-        assert!(large.add(&vec![0; SIZE]) && !large.add(b"x"));
+        assert!(large.add(&vec![0; MAX_RESPONSE_BYTES]) && !large.add(b"x"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a plugin's request becomes: for which origin it is, and what is sent there.
+//! Checks the head of a plugin's request: its origin, and the headers that are sent there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Uri};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::Refused;
 use super::cache::Place;
-use crate::runtime::Rights;
+use super::service::Refused;
+use crate::call::Permissions;
 use cofferdam_core::policy::{HeaderPart, Origin, OriginSettings, header_parts};
 use cofferdam_plugin::http::USER_AGENT;
 use cofferdam_text::shorten;
@@ -19,28 +19,28 @@ use cofferdam_workspace::Workspace;
 
 /// A request that may be sent.
 pub(super) struct Outgoing {
-    /// What the operator says of its origin.
+    /// The settings of its origin.
     pub settings: OriginSettings,
-    /// The longest that it may take.
+    /// How long it may take.
     pub timeout: Option<Duration>,
     method: Method,
-    /// The path and the query: what follows the origin.
+    /// The path and the query.
     target: Uri,
     headers: HeaderMap,
 }
 
 impl Outgoing {
-    /// Decides on the head of a request.
+    /// Checks the head of a request.
     pub fn new(
         head: Parts,
-        rights: &Rights,
+        permissions: &Permissions,
         environment: &HashMap<String, String>,
     ) -> Result<Self, Refused> {
         let origin = origin(&head.uri)?;
-        let granted = rights.capabilities.http.contains(&origin);
-        let settings = rights.origins.iter().find(|settings| settings.origin == origin);
+        let granted = permissions.capabilities.http.contains(&origin);
+        let settings = permissions.grant.origins.iter().find(|settings| settings.origin == origin);
         let Some(settings) = settings.filter(|_| granted) else {
-            let plugin = &rights.plugin;
+            let plugin = permissions.plugin();
             let why = format!(
                 "{origin} is not among the origins that the plugin '{plugin}' requests and is \
                  granted; a person can grant it by http = [\"{origin}\"] under [grants.{plugin}] \
@@ -48,7 +48,8 @@ impl Outgoing {
             );
             return Err(Refused::new(Error::HttpRequestDenied, why));
         };
-        // CONNECT makes a tunnel; TRACE answers the request, with what the plugin must not see.
+        // CONNECT makes a tunnel; TRACE returns the request, with headers that the plugin must not
+        // see.
         if head.method == Method::CONNECT || head.method == Method::TRACE {
             let why = format!("the method {} is never sent", head.method);
             return Err(Refused::new(Error::HttpRequestMethodInvalid, why));
@@ -77,7 +78,7 @@ impl Outgoing {
         })
     }
 
-    /// Where its answer is kept, if the plugin takes an old one.
+    /// Where its response is cached, if the plugin accepts a cached one.
     pub fn kept(&self, workspace: &Arc<Workspace>, plugin: &str) -> Option<Place> {
         let request = (&self.method, &self.target, &self.headers);
         Place::of(workspace, plugin, &self.settings.origin, request)
@@ -95,7 +96,7 @@ impl Outgoing {
     }
 }
 
-/// Headers of which a plugin has no say: they are about the connection, or name the origin.
+/// Whether a plugin can't set this header: it is about the connection, or names the origin.
 pub(super) fn is_transport(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 8] = [
         header::CONNECTION,
@@ -114,7 +115,7 @@ pub(super) fn is_transport(name: &HeaderName) -> bool {
         )
 }
 
-/// The origin that a request is for, read as strictly as a grant is.
+/// The origin of a request, parsed as strictly as a grant is.
 fn origin(uri: &Uri) -> Result<Origin, Refused> {
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -123,7 +124,7 @@ fn origin(uri: &Uri) -> Result<Origin, Refused> {
         .map_err(|error| Refused::new(Error::HttpRequestDenied, error))
 }
 
-/// What follows the origin: a path that begins with a slash, and a query.
+/// The part after the origin: a path that begins with a slash, and a query.
 fn target(uri: &Uri) -> Result<Uri, Refused> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let target = match target.chars().next() {
@@ -173,10 +174,11 @@ fn operators_header(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::call::PluginGrant;
     use cofferdam_core::policy::{Capabilities, Scope, Settings};
 
     /// A plugin that may ask two origins, of which one gets a secret.
-    fn rights() -> Rights {
+    fn permissions() -> Permissions {
         let toml = "[grants.p]\nhttp = ['https://plain.example', { origin = \
                     'https://secret.example:8443', headers = { Authorization = 'Bearer ${KEY}' }, \
                     timeout-ms = 500 }, { origin = 'https://unset.example', headers = { A = \
@@ -186,13 +188,12 @@ mod tests {
             origins.iter().map(|settings| settings.origin.clone()).collect();
         http.remove(&"https://unrequested.example".parse().unwrap());
         http.insert("https://ungranted.example".parse().unwrap());
-        Rights {
-            plugin: "p".to_owned(),
+        let grant = PluginGrant { plugin: "p".to_owned(), origins, ..PluginGrant::default() };
+        Permissions {
+            grant: Arc::new(grant),
             capabilities: Capabilities { http, ..Capabilities::NONE },
             sight: Scope::default(),
             scope: Scope::default(),
-            environment: Vec::new(),
-            origins,
         }
     }
 
@@ -203,7 +204,7 @@ mod tests {
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let environment = HashMap::from([("KEY".to_owned(), "s3cr3t\n".to_owned())]);
-        Outgoing::new(head, &rights(), &environment)
+        Outgoing::new(head, &permissions(), &environment)
     }
 
     #[test]
@@ -248,7 +249,7 @@ mod tests {
             ("https://plain.example//evil.example/x", "//evil.example/x"),
         ] {
             let sent = outgoing("GET", uri, &[]).ok().unwrap();
-            // Never in the form that a proxy takes.
+            // Never in the form for proxies.
             assert_eq!(sent.target.to_string(), wanted);
             assert!(sent.target.scheme().is_none() && sent.target.authority().is_none(), "{uri}");
         }

@@ -1,4 +1,4 @@
-//! Which files a query means: walks the tree with ripgrep's own crate for ignore rules.
+//! Lists the files that a query selects: walks the tree with ripgrep's own crate for ignore rules.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,45 +12,20 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
 use super::merged::{Problem, Walk};
-use super::rules::Rules;
-use super::tree::Tree;
-use crate::capability::files::{Access, FileState};
-use crate::runtime::wit::host::scan::{Error, File, Query};
-use crate::runtime::{Control, Workers};
+use super::rules::{MAX_FILES, MAX_NESTING, Rules, nests_too_deeply};
+use super::tree::Found;
+use crate::call::Control;
+use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
+use crate::capability::cores;
+use crate::capability::files::{Access, FileState, PathAt};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
 
-/// How many files a listing may hold: about 200 MB of paths.
-pub(super) const MAX_FILES: usize = 1_000_000;
-
 /// How long a glob may be, in bytes.
 const MAX_GLOB: usize = 4096;
 
-/// How many alternatives in braces a glob may have: inside each other they take stack.
-const MAX_NESTING: usize = 200;
-
-/// One file of a listing.
-pub(super) struct Found {
-    /// Relative to the workspace.
-    pub(super) path: PathBuf,
-}
-
-impl Found {
-    /// The path as a plugin sees it.
-    pub(super) fn name(&self) -> Cow<'_, str> {
-        self.path.to_string_lossy()
-    }
-
-    /// Size and time, as they are now; none for a file that is not there (any more). While a tree
-    /// changes, a listing may hold names from elsewhere: those are not files of this tree.
-    pub(super) fn describe(&self, tree: &Tree) -> Option<File> {
-        let (size, modified_ms) = tree.describe(&self.path).ok()?;
-        Some(File { path: self.name().into_owned(), size, modified_ms })
-    }
-}
-
-/// Lists the files that a query means, in path order.
+/// Lists the files that a query selects, in path order.
 pub(super) fn list(
     files: &FileState,
     control: &Control,
@@ -58,14 +33,14 @@ pub(super) fn list(
 ) -> Result<Vec<Found>, Error> {
     let root = if query.root.is_empty() { "." } else { &query.root };
     let (root, kind) = files
-        .at(files.tree(), "", root, true, Access::Look, |tree, place| {
+        .at(files.tree(), PathAt::new(root, true), Access::Look, |tree, place| {
             Ok(FileType::from_raw_mode(tree.look(place, true)?.st_mode))
         })
         .map_err(|error| root_error(query, &error))?;
     if !matches!(kind, FileType::Directory | FileType::RegularFile) {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
-    // A link may lead out of the scope: with one, links are not followed.
+    // A link may lead out of the scope: with a scope, links are not followed.
     let follow = query.follow_links && files.sight().is_everything();
     let mut found = if files.tree().is_changed() {
         walk_merged(files, control, query, &root, follow)?
@@ -82,7 +57,7 @@ pub(super) fn list(
     Ok(found.into_iter().map(|path| Found { path }).collect())
 }
 
-/// Walks what the disk has and the transaction has changed.
+/// Walks the disk and the staged changes as one tree.
 fn walk_merged(
     files: &FileState,
     control: &Control,
@@ -90,8 +65,8 @@ fn walk_merged(
     root: &str,
     follow: bool,
 ) -> Result<Vec<PathBuf>, Error> {
-    let (globs, types) = filters(query, &files.workspace().path().join(root))?;
-    Walk::new(files, control, query, follow, &globs, &types)
+    let filters = filters(query, &files.workspace().path().join(root))?;
+    Walk::new(files, control, query, follow, &filters)
         .from(root)
         .map_err(|Problem(problem)| Error::Invalid(problem))
 }
@@ -109,8 +84,6 @@ fn walk_disk(
     // beneath the workspace's handle, so a directory swapped for a link meanwhile gives nothing.
     let start = workspace.path().join(root);
     let found = Mutex::new(Vec::new());
-    let count = AtomicUsize::new(0);
-    let is_short = AtomicBool::new(false);
     let mut walker = walker(query, &start, follow)?;
     let rules = Rules::new(workspace);
     if query.ignore_files {
@@ -121,45 +94,67 @@ fn walk_disk(
     if let Some(problem) = rules.problem() {
         return Err(Error::Invalid(problem));
     }
+    let (count, is_short) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let walk = DiskWalk { files, control, query, follow, count, is_short };
     walker.build_parallel().run(|| {
         let mut batch = Batch { paths: Vec::new(), found: &found };
-        let (count, is_short, control) = (&count, &is_short, control);
-        Box::new(move |entry| {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) if lacks_descriptors(&error.to_string()) => {
-                    is_short.store(true, Ordering::Relaxed);
-                    return WalkState::Quit;
-                }
-                Err(_) => return WalkState::Continue,
-            };
-            if entry.path_is_symlink() && !follow {
-                return WalkState::Skip;
-            }
-            let Some(path) = relative(workspace, &entry) else { return WalkState::Continue };
-            // Where there are links on the way, it is not where its path says.
-            let Some(place) = place(files, &path, follow).filter(|place| !is_own(place)) else {
-                return WalkState::Skip;
-            };
-            if entry.file_type().is_some_and(|kind| kind.is_file())
-                && files.sight().allows(&place)
-                && !is_too_large(query, &entry)
-            {
-                batch.paths.push(path);
-                let count = count.fetch_add(1, Ordering::Relaxed);
-                // Looking at the clock for every file would cost as much as listing it.
-                if count > MAX_FILES || (count % 1024 == 0 && control.stop().is_some()) {
-                    return WalkState::Quit;
-                }
-            }
-            WalkState::Continue
-        })
+        let walk = &walk;
+        Box::new(move |entry| walk.visit(entry, &mut batch.paths))
     });
     match rules.problem() {
-        // What was found is not all.
-        _ if is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
+        // The listing is not complete.
+        _ if walk.is_short.into_inner() => Err(Error::Invalid(NO_DESCRIPTOR.to_owned())),
         Some(problem) => Err(Error::Invalid(problem)),
         None => Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// A walk of the disk, as its threads share it.
+struct DiskWalk<'a> {
+    files: &'a FileState,
+    control: &'a Control,
+    query: &'a Query,
+    follow: bool,
+    /// How many files were found so far.
+    count: AtomicUsize,
+    /// Whether the host has no file descriptor left for it.
+    is_short: AtomicBool,
+}
+
+impl DiskWalk<'_> {
+    /// Adds an entry to `paths` if the query selects it.
+    fn visit(&self, entry: Result<DirEntry, ignore::Error>, paths: &mut Vec<PathBuf>) -> WalkState {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) if lacks_descriptors(&error.to_string()) => {
+                self.is_short.store(true, Ordering::Relaxed);
+                return WalkState::Quit;
+            }
+            Err(_) => return WalkState::Continue,
+        };
+        if entry.path_is_symlink() && !self.follow {
+            return WalkState::Skip;
+        }
+        let Some(path) = relative(self.files.workspace(), &entry) else {
+            return WalkState::Continue;
+        };
+        // With links on the way, its place differs from its path.
+        let place = place(self.files, &path, self.follow);
+        let Some(place) = place.filter(|place| !is_own(place)) else {
+            return WalkState::Skip;
+        };
+        if entry.file_type().is_some_and(|kind| kind.is_file())
+            && self.files.sight().allows(&place)
+            && !is_too_large(self.query, &entry)
+        {
+            paths.push(path);
+            let count = self.count.fetch_add(1, Ordering::Relaxed);
+            // Checking the clock for every file would cost as much as listing it.
+            if count > MAX_FILES || (count.is_multiple_of(1024) && self.control.stop().is_some()) {
+                return WalkState::Quit;
+            }
+        }
+        WalkState::Continue
     }
 }
 
@@ -194,19 +189,19 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
         .ignore(query.ignore_files)
         .git_ignore(query.ignore_files)
         .git_exclude(query.ignore_files)
-        // A workspace means the same with and without its .git.
+        // Ignore files apply with and without a .git directory.
         .require_git(false)
         .follow_links(follow)
         .overrides(globs)
         .types(types)
-        .threads(Workers::default_count());
+        .threads(cores());
     if query.ignore_files {
         walker.add_custom_ignore_filename(".rgignore");
     }
     Ok(walker)
 }
 
-/// Refuses a glob that would take too much to compile.
+/// Refuses a glob that would use too much stack to compile.
 fn check(glob: &str) -> Result<(), Error> {
     if glob.len() > MAX_GLOB || nests_too_deeply(glob.as_bytes()) {
         return Err(Error::Invalid(format!(
@@ -217,17 +212,12 @@ fn check(glob: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether compiling a glob could take more stack than there is.
-pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
-    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
-}
-
 /// A leading `!` is part of the glob here, not a negation.
 fn literal(glob: &str) -> Cow<'_, str> {
     if glob.starts_with('!') { Cow::Owned(format!("\\{glob}")) } else { Cow::Borrowed(glob) }
 }
 
-/// The files that one thread found, handed over in one go.
+/// The files that one thread found, added to the others when it is dropped.
 struct Batch<'a> {
     paths: Vec<PathBuf>,
     found: &'a Mutex<Vec<PathBuf>>,
@@ -243,7 +233,7 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
 }
 
-/// The place that a path of the walk stands for; none for one that leaves the workspace.
+/// The place that a path of the walk stands for; `None` if it leaves the workspace.
 fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, str>> {
     if !follow || path.as_os_str().is_empty() {
         return Some(path.to_string_lossy());

@@ -1,5 +1,5 @@
-//! The walk of a tree in which a transaction has changed something: what the disk has and what
-//! is staged, as one. It decides as ripgrep's crate does on the disk alone: globs first, then
+//! The walk of a tree with staged changes: the disk and the changes as one tree. It follows the rules
+//! of ripgrep's crate, which walks the disk alone: globs first, then
 //! ignore files from the deepest directory up, then types, then a leading dot.
 
 use std::io::Read as _;
@@ -11,16 +11,15 @@ use ignore::overrides::Override;
 use ignore::types::Types;
 use rustix::fs::FileType;
 
-use super::listing::MAX_FILES;
-use super::rules::{self, NAMES};
-use crate::capability::FileState;
-use crate::runtime::Control;
-use crate::runtime::wit::host::scan::Query;
+use super::rules::{self, IGNORE_FILES, MAX_FILES};
+use crate::call::Control;
+use crate::capability::bindings::cofferdam::host::scan::Query;
+use crate::capability::files::FileState;
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::path::join;
 use cofferdam_workspace::{Listed, Overlay};
 
-/// Where a repository keeps ignore rules that are not shared, relative to its top.
+/// A repository's ignore rules that are not shared, relative to its top.
 const EXCLUDE: &str = ".git/info/exclude";
 
 /// A walk and what it found so far.
@@ -33,7 +32,7 @@ pub(super) struct Walk<'a> {
     globs: &'a Override,
     types: &'a Types,
     /// The rules of the directories that the walk is in, the deepest ones last; of each by
-    /// [`NAMES`], and what its repository excludes.
+    /// [`IGNORE_FILES`], and what its repository excludes.
     rules: Vec<Vec<Gitignore>>,
     found: Vec<PathBuf>,
 }
@@ -41,13 +40,13 @@ pub(super) struct Walk<'a> {
 /// A directory that the walk is in.
 struct Open {
     path: String,
-    /// Where it really is.
+    /// Its resolved place.
     place: String,
-    /// What is left to look at.
+    /// The remaining entries.
     entries: std::vec::IntoIter<Listed>,
 }
 
-/// Why a walk ended early: a file of rules that can't be used.
+/// A file of rules that can't be used, which ends a walk.
 pub(super) struct Problem(pub(super) String);
 
 impl<'a> Walk<'a> {
@@ -56,8 +55,7 @@ impl<'a> Walk<'a> {
         control: &'a Control,
         query: &'a Query,
         follow: bool,
-        globs: &'a Override,
-        types: &'a Types,
+        (globs, types): &'a (Override, Types),
     ) -> Self {
         let (rules, found) = (Vec::new(), Vec::new());
         let tree = files.tree();
@@ -66,7 +64,7 @@ impl<'a> Walk<'a> {
 
     /// The files at and below `root`, in no order.
     pub(super) fn from(mut self, root: &str) -> Result<Vec<PathBuf>, Problem> {
-        // The rules of the directories above count as well.
+        // The rules of the directories above apply as well.
         if !root.is_empty() {
             let above = root.match_indices('/').map(|(end, _)| &root[..end]);
             for directory in std::iter::once("").chain(above) {
@@ -77,14 +75,14 @@ impl<'a> Walk<'a> {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 self.walk(root)?;
             }
-            // A file stands for itself.
+            // The root is a file.
             Ok(_) => self.found.push(root.into()),
             Err(_) => {}
         }
         Ok(self.found)
     }
 
-    /// Finds what is below a directory.
+    /// Finds the files below a directory.
     fn walk(&mut self, root: &str) -> Result<(), Problem> {
         let mut open = Vec::new();
         open.extend(self.open(root.to_owned(), root.to_owned())?);
@@ -129,7 +127,7 @@ impl<'a> Walk<'a> {
         Ok(Some(Open { path, place, entries: entries.into_iter() }))
     }
 
-    /// Where and what an entry really is; a link that stays inside is what it leads to.
+    /// The resolved place and type of an entry; a link that stays inside is followed.
     fn entry(&self, place: String, kind: FileType) -> Option<(String, FileType)> {
         if kind != FileType::Symlink {
             return Some((place, kind));
@@ -167,10 +165,10 @@ impl<'a> Walk<'a> {
         !is_wanted && !self.query.hidden && name.starts_with('.')
     }
 
-    /// What the ignore files say: each kind's deepest word counts, and among the kinds the
-    /// first one's.
+    /// The decision of the ignore files: of each kind, the deepest one takes precedence, and among
+    /// the kinds the first one.
     fn ignored(&self, full: &Path, is_directory: bool) -> Option<bool> {
-        (0..=NAMES.len()).find_map(|kind| {
+        (0..=IGNORE_FILES.len()).find_map(|kind| {
             self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(
                 |rules| match rules.matched(full, is_directory) {
                     Match::None => None,
@@ -187,7 +185,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let full = self.files.workspace().path().join(path);
-        let names = NAMES.iter().rev().chain([&EXCLUDE]);
+        let names = IGNORE_FILES.iter().rev().chain([&EXCLUDE]);
         let rules = names.map(|name| self.read(&full, &join(place, name)));
         let rules = rules.collect::<Result<_, _>>()?;
         self.rules.push(rules);
@@ -201,13 +199,13 @@ impl<'a> Walk<'a> {
             return wrong(rules::NO_FILE);
         }
         let mut text = Vec::new();
-        let read = opened.take(rules::MAX_SIZE + 1).read_to_end(&mut text);
+        let read = opened.take(rules::MAX_FILE_BYTES + 1).read_to_end(&mut text);
         if read.is_err() || rules::is_unusable(&text) {
             return wrong(rules::TOO_MUCH);
         }
         let mut builder = GitignoreBuilder::new(directory);
         for line in String::from_utf8_lossy(&text).lines() {
-            // What is not a glob hides nothing, as in git.
+            // As in git, a line that is not a glob has no effect.
             let _ = builder.add_line(None, line);
         }
         Ok(builder.build().unwrap_or_else(|_| Gitignore::empty()))

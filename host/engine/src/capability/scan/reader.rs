@@ -10,31 +10,50 @@ use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 
-use super::listing::Found;
-use super::tree::Tree;
-use crate::runtime::wit::host::scan::Batch;
-use crate::runtime::{Control, Workers};
+use super::tree::{Found, Tree};
+use crate::call::Control;
+use crate::capability::cores;
 
-/// How many files a thread takes at a time. Most runs of source files fill a batch.
-const RUN: usize = 24;
+/// How many files a thread reads at a time. Most runs of source files fill a batch.
+const FILES_PER_RUN: usize = 24;
 
 /// How many runs a thread may be ahead of the plugin.
-const AHEAD: usize = 4;
+const MAX_RUNS_AHEAD: usize = 4;
 
-/// Larger files are read when they are asked for, not ahead, and each makes a batch of its own.
-const LARGE: usize = 4 << 20;
+/// The size up to which files are read ahead, in bytes. Each larger file is read on demand, into a
+/// batch of its own.
+const LARGE_FILE_BYTES: usize = 4 << 20;
 
-/// How much of a run is read ahead, in bytes; the rest of it is read when it is asked for.
-const ROOM: usize = 8 << 20;
+/// How much of a run is read ahead, in bytes; the rest is read on demand.
+const MAX_RUN_BYTES: usize = 8 << 20;
 
-/// The largest file that is read at all. It has to fit into a plugin's memory.
-const LARGEST: usize = 64 << 20;
+/// The largest file that is read at all, in bytes. It has to fit into a plugin's memory.
+const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// The least that a batch holds, in bytes, unless it is the last one.
-const LEAST: usize = 4 << 10;
+/// The smallest size of a batch, in bytes, except for the last one.
+const MIN_BATCH_BYTES: usize = 4 << 10;
 
-/// How much room one read has at least, in bytes.
-const READ: usize = 64 << 10;
+/// The smallest buffer of one read, in bytes.
+const MIN_READ_BYTES: usize = 64 << 10;
+
+/// A listed tree, and the threads that read it once the plugin asks for contents.
+pub struct Scanner {
+    pub(super) files: Arc<Vec<Found>>,
+    pub(super) reader: Option<Reader>,
+    /// Which files were handed over with their contents.
+    pub(super) given: Vec<bool>,
+}
+
+/// Files with their contents.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The files' numbers in the listing.
+    pub(super) ids: Vec<u32>,
+    /// Where each file ends in `data`, in bytes.
+    pub(super) ends: Vec<u32>,
+    /// The contents, one after the other.
+    pub(super) data: Vec<u8>,
+}
 
 /// The threads that read a listing.
 pub(super) struct Reader {
@@ -72,21 +91,21 @@ enum Piece {
 
 impl Shared {
     fn runs(&self) -> usize {
-        self.files.len().div_ceil(RUN)
+        self.files.len().div_ceil(FILES_PER_RUN)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes runs and reads them until there are none left.
+    /// Reads runs until none are left.
     fn work(&self, threads: usize) {
         loop {
             let run = {
                 let mut state = self.lock();
                 while !state.stopped
                     && state.untaken < self.runs()
-                    && state.untaken >= state.wanted + threads * AHEAD
+                    && state.untaken >= state.wanted + threads * MAX_RUNS_AHEAD
                 {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -108,10 +127,10 @@ impl Shared {
     fn read_run(&self, run: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut batch = self.new_batch();
-        let mut room = ROOM;
-        for id in run * RUN..(run * RUN + RUN).min(self.files.len()) {
+        let mut room = MAX_RUN_BYTES;
+        for id in run * FILES_PER_RUN..(run * FILES_PER_RUN + FILES_PER_RUN).min(self.files.len()) {
             let start = batch.data.len();
-            match self.read(id, LARGE.min(room), &mut batch.data) {
+            match self.read(id, LARGE_FILE_BYTES.min(room), &mut batch.data) {
                 Ok(true) => {
                     room -= batch.data.len() - start;
                     batch.ids.push(id as u32);
@@ -136,19 +155,23 @@ impl Shared {
     }
 
     fn new_batch(&self) -> Batch {
-        Batch { ids: Vec::new(), ends: Vec::new(), data: Vec::with_capacity(self.batch + READ) }
+        Batch {
+            ids: Vec::new(),
+            ends: Vec::new(),
+            data: Vec::with_capacity(self.batch + MIN_READ_BYTES),
+        }
     }
 
     fn read_large(&self, id: usize) -> Option<Batch> {
         let mut data = Vec::new();
-        if let Ok(true) = self.read(id, LARGEST, &mut data) {
+        if let Ok(true) = self.read(id, MAX_FILE_BYTES, &mut data) {
             return Some(Batch { ids: vec![id as u32], ends: vec![data.len() as u32], data });
         }
         self.unreadable.fetch_add(1, Ordering::Relaxed);
         None
     }
 
-    /// Appends a file to `data`. False, and nothing appended, for one of more than `most` bytes.
+    /// Appends a file to `data`. Returns false, and appends nothing, if it has more than `most` bytes.
     fn read(&self, id: usize, most: usize, data: &mut Vec<u8>) -> io::Result<bool> {
         let start = data.len();
         let read = self.read_into(id, most, data);
@@ -162,15 +185,15 @@ impl Shared {
         let start = data.len();
         let file = self.tree.open(&self.files[id].path)?;
         loop {
-            if data.capacity() - data.len() < READ {
-                data.reserve(READ.max(data.len() - start));
+            if data.capacity() - data.len() < MIN_READ_BYTES {
+                data.reserve(MIN_READ_BYTES.max(data.len() - start));
             }
             let room = data.capacity() - data.len();
             let length = rustix::io::read(&file, spare_capacity(data))?;
             if data.len() - start > most {
                 return Ok(false);
             }
-            // A regular file gives as much as fits; less means that this was the end.
+            // A read of a regular file fills the buffer, except at the end of the file.
             if length < room {
                 return Ok(true);
             }
@@ -184,12 +207,12 @@ impl Reader {
         let shared = Arc::new(Shared {
             tree,
             files,
-            batch: batch.clamp(LEAST, LARGE),
+            batch: batch.clamp(MIN_BATCH_BYTES, LARGE_FILE_BYTES),
             state: Mutex::default(),
             changed: Condvar::new(),
             unreadable: AtomicU32::new(0),
         });
-        let wanted = Workers::default_count().min(shared.runs());
+        let wanted = cores().min(shared.runs());
         let threads = (0..wanted)
             .map_while(|_| {
                 let shared = Arc::clone(&shared);
@@ -214,7 +237,7 @@ impl Reader {
                 }
                 None => match self.next_run(control) {
                     Some(pieces) => self.current = pieces,
-                    None => return Batch { ids: Vec::new(), ends: Vec::new(), data: Vec::new() },
+                    None => return Batch::default(),
                 },
             }
         }
@@ -225,7 +248,7 @@ impl Reader {
             return None;
         }
         if self.threads.is_empty() {
-            // The system gives no threads: read here.
+            // No thread could be started: read here.
             self.next_run += 1;
             return Some(self.shared.read_run(self.next_run - 1));
         }
@@ -261,7 +284,7 @@ impl Drop for Reader {
         self.shared.lock().stopped = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has nothing to say here.
+            // A panic of the thread is not an error here.
             let _ = thread.join();
         }
     }

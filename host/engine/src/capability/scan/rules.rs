@@ -1,6 +1,6 @@
-//! Files with ignore rules, looked at before the walk compiles them. They are the workspace's,
-//! so anything may be in them: the compiler of globs takes stack for each nested alternative,
-//! and opening a FIFO or a device as a file of rules would never end.
+//! Files with ignore rules, checked before the walk compiles them. They come from the workspace and
+//! are not trusted: the compiler of globs uses stack for each nested alternative, and opening a FIFO
+//! or a device would block.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,25 +8,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::DirEntry;
 
-use super::listing::nests_too_deeply;
 use cofferdam_workspace::Workspace;
 
-/// The names that a walk looks for; a later one's word counts more.
-pub(super) const NAMES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
+/// How many files a listing may hold: about 200 MB of paths.
+pub(super) const MAX_FILES: usize = 1_000_000;
+
+/// How many alternatives in braces a glob may have: nested ones use stack.
+pub(super) const MAX_NESTING: usize = 200;
+
+/// The names that a walk looks for; a later one takes precedence.
+pub(super) const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
 /// How large such a file may be, in bytes.
-pub(super) const MAX_SIZE: u64 = 4 << 20;
+pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// What is wrong with one that is not a file.
+/// The problem with one that is not a file.
 pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
 
-/// What is wrong with one that can't be compiled.
+/// The problem with one that can't be compiled.
 pub(super) const TOO_MUCH: &str = "is too large, or nests too deeply; scan without ignore files";
 
-/// Smaller files can't nest deeply enough to do harm; in bytes.
-const HARMLESS: u64 = 512;
+/// The size up to which a file can't nest too deeply, in bytes.
+const HARMLESS_BYTES: u64 = 512;
 
-/// Looks at the rules of the directories of a walk.
+/// Checks the rules of the directories of a walk.
 #[derive(Clone)]
 pub(super) struct Rules {
     workspace: Arc<Workspace>,
@@ -38,7 +43,7 @@ impl Rules {
         Self { workspace: Arc::clone(workspace), problem: Arc::default() }
     }
 
-    /// Looks at the directory where a walk starts, and at those above it.
+    /// Checks the directory where a walk starts, and those above it.
     pub(super) fn look_above(&self, start: &Path) {
         for directory in
             start.ancestors().take_while(|path| path.starts_with(self.workspace.path()))
@@ -59,7 +64,7 @@ impl Rules {
     }
 
     fn look_in(&self, directory: &Path) -> bool {
-        let problem = NAMES.iter().find_map(|name| self.look_at(&directory.join(name)));
+        let problem = IGNORE_FILES.iter().find_map(|name| self.look_at(&directory.join(name)));
         let is_fine = problem.is_none();
         if let Some(problem) = problem {
             self.problem.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
@@ -67,12 +72,12 @@ impl Rules {
         is_fine
     }
 
-    /// What is wrong with one file of rules, if there is one.
+    /// The problem with one file of rules; `None` if there is none or it has none.
     fn look_at(&self, path: &Path) -> Option<String> {
-        // Most directories have none, and this is the cheapest way to see it.
+        // Most directories have none, and this is the cheapest way to check.
         let stat = rustix::fs::lstat(path).ok()?;
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-        if is_file && stat.st_size.unsigned_abs() <= HARMLESS {
+        if is_file && stat.st_size.unsigned_abs() <= HARMLESS_BYTES {
             return None;
         }
         let path = path.strip_prefix(self.workspace.path()).ok()?;
@@ -84,12 +89,17 @@ impl Rules {
             return wrong(NO_FILE);
         }
         let mut text = Vec::new();
-        let read = file.take(MAX_SIZE + 1).read_to_end(&mut text);
+        let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text);
         if read.is_err() || is_unusable(&text) { wrong(TOO_MUCH) } else { None }
     }
 }
 
+/// Whether compiling a glob could take more stack than there is.
+pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
+}
+
 /// Whether the text of such a file would take too much to compile.
 pub(super) fn is_unusable(text: &[u8]) -> bool {
-    text.len() as u64 > MAX_SIZE || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
+    text.len() as u64 > MAX_FILE_BYTES || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
 }

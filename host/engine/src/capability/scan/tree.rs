@@ -1,16 +1,17 @@
-//! The tree that is scanned: the disk's, or what a transaction has made of it.
+//! The tree that is scanned, the disk's or what a transaction has made of it, and its files.
 
+use std::borrow::Cow;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use rustix::io::Errno;
 
-use crate::capability::FileState;
+use crate::capability::files::FileState;
 use cofferdam_workspace::{Overlay, Workspace};
 
-/// A workspace with what was changed in it so far.
+/// A workspace with the staged changes.
 #[derive(Clone)]
 pub(super) struct Tree {
     pub(super) workspace: Arc<Workspace>,
@@ -22,7 +23,7 @@ impl Tree {
         Self { workspace: Arc::clone(files.workspace()), overlay: Arc::clone(files.tree()) }
     }
 
-    /// Opens a file, following links that stay inside. Never waits.
+    /// Opens a file, following links that stay inside. Never blocks.
     pub(super) fn open(&self, path: &Path) -> io::Result<std::fs::File> {
         if !self.overlay.is_changed() {
             // Names that are not UTF-8 can be opened here.
@@ -49,5 +50,18 @@ impl Tree {
 
     fn place(&self, path: &Path) -> io::Result<String> {
         Ok(self.overlay.resolve("", path.to_str().ok_or(Errno::ILSEQ)?, true)?.into())
+    }
+}
+
+/// One file of a listing.
+pub(super) struct Found {
+    /// Relative to the workspace.
+    pub(super) path: PathBuf,
+}
+
+impl Found {
+    /// The path as a plugin sees it.
+    pub(super) fn name(&self) -> Cow<'_, str> {
+        self.path.to_string_lossy()
     }
 }

@@ -8,7 +8,7 @@ wasmtime::component::bindgen!({
     imports: { default: trappable },
     additional_derives: [PartialEq],
     with: {
-        "cofferdam:host/scan.scanner": crate::capability::Scanner,
+        "cofferdam:host/scan.scanner": super::scan::reader::Scanner,
     },
 });
 

@@ -1,0 +1,141 @@
+//! When a call ends, and why it was stopped.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use cofferdam_core::outcome::NO_DESCRIPTOR;
+
+/// Why the host stopped a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// It exceeded a limit: the limit's stable name.
+    Limit(&'static str),
+    /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
+    Room(&'static str, String),
+    /// It crashed, or its answer can't be read.
+    Trap(String),
+    /// It was cancelled.
+    Cancelled,
+    /// The host has no free file descriptor.
+    Descriptors,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
+            Self::Room(code, message) => write!(f, "{code}: {message}"),
+            Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Descriptors => f.write_str(NO_DESCRIPTOR),
+        }
+    }
+}
+
+/// A call's deadline, its cancellation, and how far it is.
+#[derive(Debug)]
+pub struct Control {
+    begun: Instant,
+    deadline: Instant,
+    cancelled: AtomicBool,
+    stage: AtomicU8,
+    noted: OnceLock<Stop>,
+}
+
+/// The stages of a call, as far as its thread is concerned.
+mod stage {
+    /// No thread has taken it yet.
+    pub(super) const WAITS: u8 = 0;
+    pub(super) const RUNS: u8 = 1;
+    /// It was cancelled before a thread took it.
+    pub(super) const WITHDRAWN: u8 = 2;
+    /// It did not end in time: its thread was abandoned.
+    pub(super) const GIVEN_UP: u8 = 3;
+    pub(super) const ENDED: u8 = 4;
+}
+
+impl Control {
+    /// A call that may take `time` from now on.
+    pub fn new(time: Duration) -> Self {
+        let begun = Instant::now();
+        Self {
+            begun,
+            deadline: begun + time,
+            cancelled: AtomicBool::new(false),
+            stage: AtomicU8::new(stage::WAITS),
+            noted: OnceLock::new(),
+        }
+    }
+
+    /// How long the call has been running.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// When the call ends at the latest.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Makes the call fail with `stop`, even if its tool or a backend reports success.
+    pub(crate) fn note(&self, stop: Stop) {
+        self.noted.get_or_init(|| stop);
+    }
+
+    pub(crate) fn noted(&self) -> Option<&Stop> {
+        self.noted.get()
+    }
+
+    /// Cancels the call: it ends at its next check.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Begins the call, unless it was withdrawn. Returns whether it may run.
+    pub(crate) fn begin(&self) -> bool {
+        self.pass(stage::WAITS, stage::RUNS)
+    }
+
+    /// Withdraws a call that no thread has taken yet, so that none will. Returns whether it was
+    /// withdrawn.
+    pub fn withdraw(&self) -> bool {
+        self.pass(stage::WAITS, stage::WITHDRAWN)
+    }
+
+    /// Whether no thread has taken the call yet.
+    pub(crate) fn waits(&self) -> bool {
+        self.stage.load(Ordering::Acquire) == stage::WAITS
+    }
+
+    /// Abandons a call that did not end in time, with its thread. Returns whether it was running.
+    pub(crate) fn give_up(&self) -> bool {
+        self.pass(stage::RUNS, stage::GIVEN_UP)
+    }
+
+    /// Ends the call, unless it was abandoned. Returns whether it was running.
+    pub(crate) fn end(&self) -> bool {
+        self.pass(stage::RUNS, stage::ENDED)
+    }
+
+    fn pass(&self, from: u8, to: u8) -> bool {
+        self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether the call was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The reason if the call has to stop now.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            Some(Stop::Cancelled)
+        } else if Instant::now() >= self.deadline {
+            Some(Stop::Limit("WallClockLimit"))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the operator grants a plugin, and what one call may do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cofferdam_core::policy::{Capabilities, OriginSettings, Policy, Scope};
+use cofferdam_plugin::registry::{Plugin, Registry};
+
+/// What the operator grants a plugin as a whole. Each call gets a part of it.
+#[derive(Debug, Default)]
+pub struct PluginGrant {
+    /// The plugin's name.
+    pub plugin: String,
+    /// What it may use at most.
+    pub capabilities: Capabilities,
+    /// Names of the variables of the host's environment that are passed to its programs.
+    pub environment: Vec<String>,
+    /// The settings of the origins that it may send requests to.
+    pub origins: Vec<OriginSettings>,
+}
+
+/// The grants of all plugins of a registry, by their names.
+pub struct Grants(HashMap<String, Arc<PluginGrant>>);
+
+impl Grants {
+    /// What `policy` grants the plugins of `registry`.
+    pub fn new(registry: &Registry, policy: &Policy) -> Self {
+        let grant = |plugin: &Arc<Plugin>| {
+            let manifest = &plugin.manifest;
+            let name = &manifest.name;
+            let grant = PluginGrant {
+                plugin: name.clone(),
+                capabilities: policy.capabilities(name, plugin.built_in, &manifest.requests),
+                environment: policy.environment(name).map(str::to_owned).collect(),
+                origins: policy.origins(name).to_vec(),
+            };
+            (name.clone(), Arc::new(grant))
+        };
+        Self(registry.plugins().iter().map(grant).collect())
+    }
+
+    /// The grant of one plugin; one that is not in the registry is granted nothing.
+    pub fn of(&self, plugin: &Plugin) -> Arc<PluginGrant> {
+        self.0.get(&plugin.manifest.name).cloned().unwrap_or_default()
+    }
+}
+
+/// What one instance may do.
+#[derive(Debug, Clone)]
+pub struct Permissions {
+    /// What its plugin is granted.
+    pub grant: Arc<PluginGrant>,
+    /// What it may use.
+    pub capabilities: Capabilities,
+    /// The paths that it may read.
+    pub sight: Scope,
+    /// The paths that it may change.
+    pub scope: Scope,
+}
+
+impl Permissions {
+    /// The plugin's name.
+    pub fn plugin(&self) -> &str {
+        &self.grant.plugin
+    }
+}

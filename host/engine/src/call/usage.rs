@@ -1,0 +1,92 @@
+//! What a call has used, which services it has asked, and what its programs have printed, for the
+//! journal.
+
+use std::collections::BTreeSet;
+use std::mem;
+use std::ops::Add;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cofferdam_core::policy::Origin;
+use cofferdam_workspace::KeptOutput;
+
+/// Collects what a call uses while it runs. Shared by the instances of the call and its backends.
+#[derive(Debug, Default)]
+pub struct CallUsage(Mutex<Used>);
+
+/// What a call has used and asked.
+#[derive(Debug, Default)]
+pub struct Used {
+    /// The origins that it sent requests to.
+    pub origins: BTreeSet<Origin>,
+    /// The agents that it gave tasks to.
+    pub agents: BTreeSet<String>,
+    /// What all its instances that have ended have used.
+    pub usage: Usage,
+    /// How many programs it has run.
+    pub programs: u32,
+    /// What is kept of what its programs have printed.
+    pub outputs: Vec<KeptOutput>,
+}
+
+/// What the instances of a call, those of its backends included, have used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The linear memory of its largest instance at the end, in bytes. It never shrinks.
+    pub memory: u64,
+    /// Calls from plugins into the host.
+    pub host_calls: u64,
+    /// What was written to files, in bytes.
+    pub written: u64,
+}
+
+impl Add for Usage {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.max(other.memory),
+            host_calls: self.host_calls.saturating_add(other.host_calls),
+            written: self.written.saturating_add(other.written),
+        }
+    }
+}
+
+impl CallUsage {
+    pub(crate) fn add_origin(&self, origin: &Origin) {
+        self.lock().origins.insert(origin.clone());
+    }
+
+    pub(crate) fn add_agent(&self, name: &str) {
+        self.lock().agents.insert(name.to_owned());
+    }
+
+    /// Adds what one instance has used.
+    pub(crate) fn add_usage(&self, usage: Usage) {
+        let mut used = self.lock();
+        used.usage = used.usage + usage;
+    }
+
+    /// Counts a program that is run: the first one is 1.
+    pub(crate) fn next_program(&self) -> u32 {
+        let mut used = self.lock();
+        used.programs += 1;
+        used.programs
+    }
+
+    pub(crate) fn add_output(&self, output: KeptOutput) {
+        self.lock().outputs.push(output);
+    }
+
+    /// How many outputs are kept.
+    pub(crate) fn outputs(&self) -> usize {
+        self.lock().outputs.len()
+    }
+
+    /// Returns what was used so far, and begins anew.
+    pub fn take(&self) -> Used {
+        mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

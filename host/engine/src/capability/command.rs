@@ -1,0 +1,178 @@
+//! What the sandbox is told about one run of a native program: its arguments, its environment, and
+//! which files it can read and write.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cofferdam_sandbox as sandbox;
+
+use super::bindings::cofferdam::host::process::{Changes, Command, Error};
+use super::context::CallContext;
+use super::programs::failure;
+use super::spill::MIN_KEPT_BYTES;
+use cofferdam_workspace::path::by_names;
+use cofferdam_workspace::{Protected, ViewKind};
+
+/// How much of each of a program's streams its plugin gets, in bytes.
+const MAX_STREAM_BYTES: usize = 8 << 20;
+
+/// Variables that a plugin's programs get besides those that the operator grants.
+const FIXED_VARIABLES: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
+
+/// Variables that a plugin can't set: they decide what runs, or where private files are.
+const RESERVED_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
+
+/// The prefix of the variables that the dynamic loader reads: a plugin can't set those either.
+const LOADER_PREFIX: &str = "LD_";
+
+/// The shortest value of a granted variable that is redacted in what programs print, in bytes: a
+/// shorter one occurs in any text.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// One run of a program.
+pub(super) struct ProgramRun<'a> {
+    pub(super) context: &'a CallContext,
+    pub(super) command: &'a Command,
+    /// How the call's tree is shown to the program.
+    pub(super) shown: &'a ViewKind,
+    /// The directory that the program sees as the workspace.
+    pub(super) top: &'a Path,
+    /// The plugin's cache.
+    pub(super) cache: Option<&'a Path>,
+}
+
+impl ProgramRun<'_> {
+    /// The run as the sandbox wants it. `program` is the file to execute.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a directory, an argument or a variable that no program can have, and
+    /// [`Error::Failed`] if the workspace can't be read.
+    pub(super) fn describe(&self, program: PathBuf) -> Result<sandbox::Command, Error> {
+        let Self { context, command, .. } = self;
+        let directory = self.directory()?;
+        check(command)?;
+        let granted = self.granted_variables();
+        let mut described = sandbox::Command::new(program, directory);
+        described.arguments = command.arguments.clone();
+        described.environment = self.environment(&granted);
+        // What no plugin may see of the granted variables.
+        described.hidden =
+            granted.into_iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES).collect();
+        described.stdin = command.stdin.clone();
+        self.show(&mut described)?;
+        described.limits = self.limits();
+        let most = context.limits.spill as u64;
+        described.spill = (most > 0).then_some(sandbox::Spill { above: MIN_KEPT_BYTES, most });
+        Ok(described)
+    }
+
+    /// The working directory.
+    fn directory(&self) -> Result<PathBuf, Error> {
+        let directory = &self.command.directory;
+        match by_names("", directory) {
+            _ if directory.is_empty() => Ok(self.top.to_owned()),
+            Ok(Some(place)) if place.is_empty() => Ok(self.top.to_owned()),
+            Ok(Some(place)) => Ok(self.top.join(&*place)),
+            _ => Err(Error::Invalid(format!("{directory} leaves the workspace"))),
+        }
+    }
+
+    fn environment(&self, granted: &[(String, String)]) -> Vec<(String, String)> {
+        let directories = self.context.services.programs.path();
+        let path: Vec<String> =
+            directories.iter().map(|directory| directory.display().to_string()).collect();
+        let mut environment: Vec<(String, String)> = FIXED_VARIABLES
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .chain(granted.iter().cloned())
+            .chain(self.command.environment.iter().cloned())
+            .collect();
+        environment.push(("PATH".to_owned(), path.join(":")));
+        if let Some(cache) = self.cache {
+            environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
+        }
+        environment
+    }
+
+    /// The variables that the operator passes on, with their values.
+    fn granted_variables(&self) -> Vec<(String, String)> {
+        let environment = &self.context.services.programs.environment;
+        let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
+        self.context.permissions.grant.environment.iter().filter_map(value).collect()
+    }
+
+    /// Says which files the program can read and write.
+    fn show(&self, described: &mut sandbox::Command) -> Result<(), Error> {
+        let Self { context, command, shown, top, cache } = self;
+        let services = &context.services;
+        described.readable = sandbox::system_paths();
+        described.readable.extend(services.programs.settings.path.iter().cloned());
+        described.readable.extend(services.programs.settings.readable.iter().cloned());
+        described.writable.extend(cache.map(Path::to_owned));
+        match shown {
+            ViewKind::Workspace => {
+                described.readable.push((*top).to_owned());
+                if let Some(own) = services.workspace.path_of_own() {
+                    // It keeps git and linters from looking at caches.
+                    described.readable.push(own.join(".gitignore"));
+                    described.masked.push(own);
+                }
+            }
+            ViewKind::Mount { upper, work } => {
+                described.overlay = Some(sandbox::Overlay {
+                    lower: (*top).to_owned(),
+                    upper: upper.clone(),
+                    work: work.clone(),
+                });
+            }
+            ViewKind::Copy(copy) => {
+                described.writable.push(copy.clone());
+                // The `.git` of the copy leads there.
+                described.readable.push(services.workspace.path().join(".git"));
+            }
+        }
+        // In a copy, nothing is git's own; and what is new there would not be kept.
+        if command.changes == Changes::Keep && !matches!(shown, ViewKind::Copy(_)) {
+            let protected = services.workspace.protected();
+            let Protected { git, own } =
+                protected.map_err(|error| failure(&"looking for what is protected", &error))?;
+            described.protected = git.iter().map(|place| top.join(place)).collect();
+            described.masked.extend(own.iter().map(|place| top.join(place)));
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> sandbox::Limits {
+        let limits = &self.context.limits;
+        let left = self.context.control.deadline().saturating_duration_since(Instant::now());
+        let wall = match self.command.timeout_ms {
+            0 => left,
+            timeout => left.min(Duration::from_millis(timeout.into())),
+        };
+        sandbox::Limits {
+            wall,
+            cpu_seconds: limits.call.as_secs().max(1),
+            memory: limits.program_memory as u64,
+            file_size: limits.write as u64,
+            processes: limits.processes as u64,
+            output: MAX_STREAM_BYTES,
+            ..sandbox::Limits::DEFAULT
+        }
+    }
+}
+
+/// Checks arguments and variables.
+fn check(command: &Command) -> Result<(), Error> {
+    if let Some(argument) = command.arguments.iter().find(|text| text.contains('\0')) {
+        return Err(Error::Invalid(format!("the argument {argument:?} holds a NUL character")));
+    }
+    for (name, value) in &command.environment {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::Invalid(format!("{name:?} can't be a variable with that value")));
+        }
+        if RESERVED_VARIABLES.contains(&name.as_str()) || name.starts_with(LOADER_PREFIX) {
+            return Err(Error::Invalid(format!("the variable {name} is the host's to set")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What one call works with, and what all calls of a host share.
+
+use std::sync::Arc;
+
+use super::bindings::cofferdam::backend::types::Error;
+use super::bindings::cofferdam::backend::{building, linters, linting, testing};
+use super::http::Http;
+use super::programs::Programs;
+use crate::agent::Team;
+use crate::call::{CallUsage, Control, Observer, Permissions};
+use cofferdam_core::policy::{BackendKind, Limits};
+use cofferdam_workspace::{Overlay, Workspace};
+
+/// What all calls of a host share. Put together once, when the host opens.
+pub struct Services {
+    /// The directory that calls work on.
+    pub workspace: Arc<Workspace>,
+    /// Linters, test runners and builders.
+    pub backends: Arc<dyn Backends>,
+    /// Native programs.
+    pub programs: Programs,
+    /// HTTP requests.
+    pub http: Http,
+    /// The agents that tasks can be given to.
+    pub team: Team,
+}
+
+/// What one instance of a call works with. The instances of a call's backends have contexts that
+/// differ from the call's own in the permissions.
+#[derive(Clone)]
+pub struct CallContext {
+    /// Identifies the call in the journal.
+    pub id: String,
+    /// What the instance may do.
+    pub permissions: Permissions,
+    /// The limits of the call; each instance has its own memory.
+    pub limits: Limits,
+    /// The tree that the call works on: with what was changed before, and where its own changes go.
+    pub tree: Arc<Overlay>,
+    /// The call's deadline and cancellation.
+    pub control: Arc<Control>,
+    /// Collects what the call has used.
+    pub usage: Arc<CallUsage>,
+    /// Receives messages and progress.
+    pub observer: Arc<dyn Observer>,
+    /// What all calls share.
+    pub services: Arc<Services>,
+}
+
+/// Runs linters, test runners and builders, each in an instance of its own with no more
+/// permissions than its caller.
+pub trait Backends: Send + Sync {
+    /// The linters, in the operator's order. A chosen name that is not a linter for its language is
+    /// listed as well, so that no tool takes that language for checked; a name that belongs to no
+    /// linter has no languages.
+    fn linters(&self) -> Vec<linters::Backend>;
+
+    /// The names of the backends of one kind, in the operator's order.
+    fn names(&self, kind: BackendKind) -> Vec<String>;
+
+    /// The version of the program that a backend runs.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    fn version(&self, kind: BackendKind, name: &str, caller: &CallContext)
+    -> Result<String, Error>;
+
+    /// How sure a test runner or builder is that it fits the directory `root`, in percent; 0 where
+    /// it fails.
+    fn detect(&self, kind: BackendKind, name: &str, root: &str, caller: &CallContext) -> u8;
+
+    /// Lints with several linters side by side.
+    fn lint(
+        &self,
+        requests: &[(String, linting::Request)],
+        caller: &CallContext,
+    ) -> Vec<Result<linting::Report, Error>>;
+
+    /// Runs tests.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    fn run_tests(
+        &self,
+        name: &str,
+        request: &testing::Request,
+        caller: &CallContext,
+    ) -> Result<testing::Report, Error>;
+
+    /// Builds.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    fn build(
+        &self,
+        name: &str,
+        request: &building::Request,
+        caller: &CallContext,
+    ) -> Result<building::Report, Error>;
+}

@@ -1,0 +1,49 @@
+//! What the requests of all calls share, and why a request is not sent.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use wasmtime_wasi_http::Error;
+
+use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector};
+
+/// What the requests of all calls share: the operator's variables and certificates.
+pub struct Http {
+    pub(super) environment: HashMap<String, String>,
+    pub(super) connector: Connector,
+}
+
+impl Http {
+    /// Requests whose secrets come from `environment`.
+    pub fn new(environment: HashMap<String, String>) -> Self {
+        Self { environment, connector: Connector::default() }
+    }
+}
+
+/// Why a request is not sent.
+pub(super) struct Refused {
+    /// The error that the plugin gets.
+    pub(super) error: Error,
+    /// The reason that the operator reads.
+    pub(super) why: String,
+}
+
+impl Refused {
+    pub(super) fn new(error: Error, why: impl fmt::Display) -> Self {
+        Self { error, why: why.to_string() }
+    }
+}
+
+impl From<ConnectError> for Refused {
+    fn from(ConnectError { kind, message }: ConnectError) -> Self {
+        let error = match kind {
+            ConnectErrorKind::Configuration => Error::ConfigurationError,
+            ConnectErrorKind::Dns(error) => Error::DnsError { rcode: Some(error), info_code: None },
+            ConnectErrorKind::NotPublic => Error::DestinationIpProhibited,
+            ConnectErrorKind::Refused => Error::ConnectionRefused,
+            ConnectErrorKind::Certificate => Error::TlsCertificateError,
+            ConnectErrorKind::Tls => Error::TlsProtocolError,
+        };
+        Self { error, why: message }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which files the names of native programs stand for, and the sandbox that they run in.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cofferdam_sandbox::{Helper, Sandbox, Tier};
+
+use super::bindings::cofferdam::host::process::Error;
+use cofferdam_core::policy::{ProgramSettings, SandboxTier};
+use cofferdam_workspace::Workspace;
+
+/// The directories of the system's programs.
+const SYSTEM: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// Native programs on this machine. The sandbox is tried when the first program is run.
+pub struct Programs {
+    helper: Option<Helper>,
+    pub(super) settings: ProgramSettings,
+    pub(super) environment: HashMap<String, String>,
+    sandbox: OnceLock<Sandbox>,
+}
+
+impl Programs {
+    /// Programs that run with the help of `helper`; without one, none runs. The operator can grant
+    /// the variables in `environment`.
+    pub fn new(
+        helper: Option<Helper>,
+        settings: ProgramSettings,
+        environment: HashMap<String, String>,
+    ) -> Self {
+        Self { helper, settings, environment, sandbox: OnceLock::new() }
+    }
+
+    /// No programs.
+    pub fn none() -> Self {
+        Self::new(None, ProgramSettings::default(), HashMap::new())
+    }
+
+    /// The sandbox. If it can't be opened now, the next run tries again: what is missing may be
+    /// installed meanwhile.
+    pub(super) fn sandbox(&self) -> Result<&Sandbox, Error> {
+        if let Some(sandbox) = self.sandbox.get() {
+            return Ok(sandbox);
+        }
+        let Some(helper) = self.helper.clone() else {
+            let why = "this host was opened without a way to start one";
+            return Err(Error::Unavailable(why.to_owned()));
+        };
+        let tier = self.settings.tier.map(|tier| match tier {
+            SandboxTier::A => Tier::A,
+            SandboxTier::B => Tier::B,
+        });
+        let sandbox =
+            Sandbox::open(helper, tier).map_err(|error| Error::Unavailable(error.to_string()))?;
+        Ok(self.sandbox.get_or_init(|| sandbox))
+    }
+
+    /// Where programs are looked up, the operator's own directories first.
+    pub(super) fn path(&self) -> Vec<PathBuf> {
+        self.settings.path.iter().cloned().chain(SYSTEM.map(PathBuf::from)).collect()
+    }
+
+    /// The file that a name stands for. One in the workspace is denied: agents write there, and
+    /// one of them could have planted it.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "programs are looked up in the operator's directories"
+    )]
+    pub(super) fn find(&self, name: &str, workspace: &Workspace) -> Result<PathBuf, Error> {
+        let path = self.path();
+        let Some(found) = cofferdam_sandbox::find_program(name, &path) else {
+            let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
+            return Err(Error::NotFound(format!(
+                "there is no program '{name}' in {}; install it, or name its directory in \
+                 [programs] path of cofferdam.toml",
+                path.join(", ")
+            )));
+        };
+        if workspace.holds(&found) {
+            return Err(Error::Denied(format!(
+                "the program '{name}' is {}, in the workspace itself, where anybody could have \
+                 planted it",
+                found.display()
+            )));
+        }
+        // Not the file that a link leads to: some programs go by the name that they are called by.
+        let directory = found.parent().unwrap_or(Path::new("/"));
+        let directory =
+            fs::canonicalize(directory).map_err(|error| failure(&directory.display(), &error))?;
+        Ok(directory.join(name))
+    }
+}
+
+/// An I/O error of the host's own work for a program.
+pub(super) fn failure(what: &dyn Display, error: &io::Error) -> Error {
+    Error::Failed(format!("{what}: {error}"))
+}

@@ -1,0 +1,70 @@
+//! What belongs to one instance: the data of its store.
+
+use std::sync::Arc;
+
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::context::CallContext;
+use super::files::FileState;
+use super::http::HttpState;
+use super::messages::Messages;
+use super::meter::Meter;
+use super::wasi_context;
+use crate::call::{Control, Usage};
+
+/// The data of an instance's store. What an instance may really do is decided by it: it is made
+/// from the permissions of its call.
+pub struct CallState {
+    pub(crate) table: ResourceTable,
+    pub(crate) wasi: WasiCtx,
+    pub(crate) files: FileState,
+    pub(crate) http: HttpState,
+    pub(crate) messages: Messages,
+    /// How many scanners are open.
+    pub(crate) scanners: usize,
+    pub(crate) context: Arc<CallContext>,
+    pub(crate) meter: Meter,
+}
+
+impl CallState {
+    /// The state of a new instance that works with `context`.
+    pub(crate) fn new(context: &Arc<CallContext>) -> Self {
+        let CallContext { id, permissions, limits, tree, observer, services, .. } = &**context;
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(limits.handles);
+        let messages = Messages::new(id.clone(), limits.messages, Arc::clone(observer));
+        Self {
+            table,
+            wasi: wasi_context::new(&messages),
+            files: FileState::new(
+                Arc::clone(&services.workspace),
+                Arc::clone(tree),
+                permissions,
+                limits,
+            ),
+            http: HttpState::new(context, &messages),
+            messages,
+            scanners: 0,
+            meter: Meter::new(limits),
+            context: Arc::clone(context),
+        }
+    }
+
+    /// What the instance has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        let (memory, host_calls) = self.meter.used(&self.context.limits);
+        Usage { memory, host_calls, written: self.files.written() }
+    }
+
+    /// The call's deadline and cancellation.
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.context.control
+    }
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}

@@ -1,0 +1,177 @@
+//! One call of a run: decided, approved, executed in its transaction, and recorded.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Host;
+use super::approval::Approved;
+use super::cancel::{cancelled, is_cancelled};
+use super::context::{ActiveCall, RunContext};
+use super::ended::{Ended, Performed};
+use super::executed::{named, not_written};
+use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
+use crate::journal::{self, Record};
+use cofferdam_core::envelope::Answer;
+use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::policy::{Executed, Files};
+use cofferdam_workspace::Transaction;
+
+impl Host {
+    /// Makes a call, in the transaction `shared` if there is one. With `skip`, it only says that an
+    /// earlier call has failed.
+    pub(super) async fn answer(
+        &self,
+        call: ValidCall,
+        run: &RunContext<'_>,
+        skip: bool,
+        shared: Option<&Transaction>,
+    ) -> Ended {
+        let id = uuid::Uuid::now_v7().to_string();
+        let active = ActiveCall { run, id, usage: Arc::default() };
+        let started = Instant::now();
+        let name = call.name().to_owned();
+        let library = journal::library(call.args());
+        let tool = Arc::clone(call.tool());
+        let (performed, started) = if skip || is_cancelled(run.options.cancel.as_ref()) {
+            let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
+            (Failure::new(Status::Skipped, "Skipped", why).into(), started)
+        } else {
+            match self.allow(call, run, shared.is_some()) {
+                Err(failure) => (failure.into(), started),
+                Ok(granted) => self.make(&active, granted, shared).await,
+            }
+        };
+        let Performed { outcome, commit, executed, asked } = performed;
+        let latency = started.elapsed().saturating_sub(asked).as_secs_f64() * 1000.0;
+        let role = run.options.role.as_deref();
+        let mut record = Record::new(&active.id, &tool.qualified_name(), role, &outcome, latency);
+        (record.library, record.library_id) = library;
+        record.commit = commit;
+        record.dry_run = run.options.dry_run;
+        record.add_usage(active.usage.take());
+        let outputs = record.outputs.clone();
+        let warnings = named(&executed);
+        record.executed.clone_from(&warnings);
+        let has_changed =
+            record.outcome() == Status::Executed && tool.tool().effects == Files::Write;
+        let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
+        let is_staged = shared.is_some() && has_changed;
+        let record = if shared.is_some() {
+            Some(record)
+        } else {
+            self.record(record, Some(&tool), &run.options.origin);
+            None
+        };
+        Ended { answer, outputs, tool, record, is_staged }
+    }
+
+    /// Decides what a call may do, and whether it may be made once more. Only one that is granted
+    /// counts.
+    fn allow(
+        &self,
+        call: ValidCall,
+        run: &RunContext<'_>,
+        is_shared: bool,
+    ) -> Result<GrantedCall, Failure> {
+        let bounds = Bounds { role: run.role, limits: &run.options.limits, scope: run.scope };
+        let granted = dispatch::grant(&self.policy, &self.grants, call, &bounds)
+            .map_err(|denial| dispatch::denied(&denial))?;
+        if is_shared && granted.asks_agents() {
+            return Err(dispatch::not_in_transaction());
+        }
+        self.shared.repeats.count(granted.call())?;
+        Ok(granted)
+    }
+
+    /// Makes a call that was granted, after the user has approved it where that is needed. Returns
+    /// also when it began: the user's time is not the tool's.
+    async fn make(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        shared: Option<&Transaction>,
+    ) -> (Performed, Instant) {
+        let approved = self.approved(active, &call).await;
+        let started = Instant::now();
+        let performed = match (approved, shared) {
+            (Err(failure), _) => Err(failure),
+            (Ok(approved), Some(transaction)) => {
+                let asks_agents = call.asks_agents();
+                let staged = self.stage(active, call, transaction);
+                self.as_approved(&approved, asks_agents, staged).await
+            }
+            (Ok(approved), None) => self.perform(active, call, approved).await,
+        };
+        (performed.unwrap_or_else(Performed::from), started)
+    }
+
+    /// Runs a call, in a transaction of its own if it may change anything. If the user has approved
+    /// a diff, the call changes exactly that, or it fails.
+    async fn perform(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        approved: Approved,
+    ) -> Result<Performed, Failure> {
+        let options = active.run.options;
+        let mut cancelled = std::pin::pin!(cancelled(options.cancel.clone()));
+        let asks_agents = call.asks_agents();
+        if !call.may_write() {
+            let tree = self.services.workspace.plain();
+            let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
+            return self.as_approved(&approved, asks_agents, run).await;
+        }
+        let asks = self.executed(active.run) == Executed::Ask && !call.needs_approval();
+        let asks = asks.then(|| call.clone());
+        let transaction = tokio::select! {
+            begun = self.begin(options.client, call.limits.call) => {
+                begun.map_err(|error| dispatch::not_begun(&error))?
+            }
+            () = &mut cancelled => {
+                return Err(dispatch::cancelled());
+            }
+        };
+        let tree = Arc::clone(transaction.overlay());
+        let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
+        let performed = self.as_approved(&approved, asks_agents, run).await?;
+        let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
+        let transaction = match approved.change {
+            Some(shown) => Self::as_shown(transaction, shown).await?,
+            None => transaction,
+        };
+        let executed = transaction.executed(None);
+        let (transaction, asked) =
+            self.approved_files(active.run, transaction, &executed, asks.as_ref()).await?;
+        // From here on it is committed; a later cancellation gets its result.
+        if is_cancelled(options.cancel.as_ref()) {
+            return Err(dispatch::cancelled());
+        }
+        let commit = self.commit(transaction, vec![active.id.clone()]).await?;
+        Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
+    }
+
+    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+    async fn stage(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        transaction: &Transaction,
+    ) -> Performed {
+        let savepoint = call.may_write().then(|| transaction.savepoint());
+        let cancelled = cancelled(active.run.options.cancel.clone());
+        let outcome = self.execute_call(active, call, transaction.overlay(), cancelled).await;
+        let mut performed = Performed::from(outcome);
+        let Some(savepoint) = savepoint else { return performed };
+        if let Outcome::Executed(_) = performed.outcome {
+            performed.executed = transaction.executed(Some(&savepoint));
+            let mode = self.executed(active.run);
+            if mode != Executed::Named && !performed.executed.is_empty() {
+                performed = not_written(mode, &performed.executed).into();
+            }
+        }
+        if let Outcome::Failed(_) = performed.outcome {
+            transaction.roll_back(savepoint);
+        }
+        performed
+    }
+}

@@ -1,0 +1,67 @@
+//! How a call ended, and what becomes of its changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::journal::Record;
+use cofferdam_core::envelope::Answer;
+use cofferdam_core::outcome::{Failure, Outcome};
+use cofferdam_plugin::registry::ToolEntry;
+use cofferdam_workspace::{ExecutedFile, KeptOutput};
+
+/// A call that has ended.
+pub(super) struct Ended {
+    pub(super) answer: Answer,
+    pub(super) outputs: Vec<KeptOutput>,
+    pub(super) tool: Arc<ToolEntry>,
+    /// What is to be recorded; `None` where that was done already.
+    pub(super) record: Option<Record>,
+    /// Whether its changes are staged and not committed yet.
+    pub(super) is_staged: bool,
+}
+
+impl Ended {
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.answer.outcome, Outcome::Failed(_))
+    }
+}
+
+/// How the execution of a call has ended.
+pub(super) struct Performed {
+    pub(super) outcome: Outcome,
+    pub(super) commit: Option<String>,
+    /// The files that it wrote and that other programs execute by their names.
+    pub(super) executed: Vec<ExecutedFile>,
+    /// How long it took to ask the user about them.
+    pub(super) asked: Duration,
+}
+
+impl From<Outcome> for Performed {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, commit: None, executed: Vec::new(), asked: Duration::ZERO }
+    }
+}
+
+impl From<Failure> for Performed {
+    fn from(failure: Failure) -> Self {
+        Outcome::Failed(failure).into()
+    }
+}
+
+/// The calls whose changes wait for the commit.
+pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, &mut Record)> {
+    ended.iter_mut().filter(|ended| ended.is_staged).filter_map(|ended| {
+        let record = ended.record.as_mut()?;
+        Some((&mut ended.answer, record))
+    })
+}
+
+/// Makes the calls fail whose changes were not committed.
+pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
+    for (answer, record) in staged(ended) {
+        answer.outcome = Outcome::Failed(failure.clone());
+        answer.warnings.clear();
+        record.executed.clear();
+        record.end(&answer.outcome);
+    }
+}

@@ -1,0 +1,123 @@
+//! Executing what a call was granted: its plugin is loaded, the call runs on a worker's thread, and
+//! its answer is checked.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use super::context::ActiveCall;
+use crate::call::{Control, Stop};
+use crate::capability::CallContext;
+use crate::dispatch::{self, GrantedCall};
+use crate::runtime::{Answer, CallRequest, LoadError, Prepared, blocking};
+use cofferdam_core::outcome::Outcome;
+use cofferdam_workspace::Overlay;
+
+impl Host {
+    /// Runs a call on a tree, where its changes are staged, and checks its answer. `cancelled` ends
+    /// it early.
+    pub(super) async fn execute_call(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        tree: &Arc<Overlay>,
+        cancelled: impl Future<Output = ()>,
+    ) -> Outcome {
+        let mut cancelled = pin!(cancelled);
+        let prepared = match self.prepared(&call, cancelled.as_mut()).await {
+            Ok(prepared) => prepared,
+            Err(error) => return Outcome::Failed(dispatch::load_failure(&error)),
+        };
+        let tool = Arc::clone(call.call().tool());
+        let request = self.request(active, call, tree);
+        let context = Arc::clone(&request.context);
+        match self.answered(prepared, request, cancelled).await {
+            Ok(Ok(output)) => dispatch::checked(&tool, &output),
+            Ok(Err(error)) => Outcome::Failed(dispatch::tool_failure(&tool, error)),
+            Err(stop) => Outcome::Failed(dispatch::stop_failure(&stop, &context.limits)),
+        }
+    }
+
+    /// The plugin of a call, loaded now if it was not before.
+    async fn prepared(
+        &self,
+        call: &GrantedCall,
+        cancelled: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Arc<Prepared>, LoadError> {
+        let plugin = &call.call().tool().plugin;
+        if let Some(prepared) = self.runtime.prepared(plugin) {
+            return prepared;
+        }
+        let (runtime, plugin) = (Arc::clone(&self.runtime), Arc::clone(plugin));
+        let grant = Arc::clone(&call.permissions.grant);
+        let wanted = CancellationToken::new();
+        let _given_up = wanted.clone().drop_guard();
+        // It may have to be compiled, which takes seconds.
+        let prepare =
+            move || runtime.prepare(&plugin, &grant.capabilities, &|| wanted.is_cancelled());
+        tokio::select! {
+            prepared = blocking(prepare) => prepared,
+            () = cancelled => Err(LoadError::Cancelled),
+        }
+    }
+
+    fn request(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        tree: &Arc<Overlay>,
+    ) -> CallRequest {
+        let GrantedCall { valid, permissions, limits, path_argument, .. } = call;
+        let options = active.run.options;
+        let tool = valid.tool().tool().name.clone();
+        let mut args = valid.args;
+        if let Some(name) = &path_argument {
+            make_absolute(&mut args, name, self.services.workspace.name());
+        }
+        let context = CallContext {
+            id: active.id.clone(),
+            permissions,
+            tree: Arc::clone(tree),
+            control: Arc::new(Control::new(limits.call)),
+            limits,
+            usage: Arc::clone(&active.usage),
+            observer: Arc::clone(options.observer.as_ref().unwrap_or(&self.shared.observer)),
+            services: Arc::clone(&self.services),
+        };
+        CallRequest {
+            tool,
+            args: args.to_string(),
+            client: options.client,
+            context: Arc::new(context),
+        }
+    }
+
+    async fn answered(
+        &self,
+        prepared: Arc<Prepared>,
+        request: CallRequest,
+        cancelled: Pin<&mut impl Future<Output = ()>>,
+    ) -> Answer {
+        let control = Arc::clone(&request.context.control);
+        let mut running = pin!(self.shared.workers.run(prepared, request));
+        tokio::select! {
+            answer = &mut running => answer,
+            () = cancelled => {
+                control.cancel();
+                if control.withdraw() { Err(Stop::Cancelled) } else { running.await }
+            }
+        }
+    }
+}
+
+/// Puts the workspace before a relative path. Where the path leads is looked at when it is opened.
+fn make_absolute(args: &mut Value, name: &str, workspace: &str) {
+    if let Some(Value::String(path)) = args.get_mut(name)
+        && !path.starts_with('/')
+    {
+        *path = format!("{}/{path}", workspace.trim_end_matches('/'));
+    }
+}
