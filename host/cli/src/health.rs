@@ -113,7 +113,7 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
         };
         let options = RunOptions { limits, ..RunOptions::default() };
         let single = host.1.block_on(host.0.call(CALL.0, CALL.1, &options));
-        match single.map_err(|refusal| refusal.to_string())?.answer.outcome {
+        match single.map_err(|refusal| refusal.to_string())?.0.outcome {
             Outcome::Executed(_) => Ok((CALL.0.to_owned(), ())),
             Outcome::Failed(Failure { code, message, .. }) => Err(format!("{code}: {message}")),
         }

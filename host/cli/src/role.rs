@@ -158,7 +158,7 @@ async fn provided(
         return Err(failed("it changes files; a context provider only reads"));
     }
     let args = Value::Object(provider.args.clone()).to_string();
-    let answer = match host.call(&provider.tool, &args, options).await?.answer.outcome {
+    let answer = match host.call(&provider.tool, &args, options).await?.0.outcome {
         Outcome::Executed(answer) => answer,
         Outcome::Failed(failure) => {
             return Err(failed(&format!("{}: {}", failure.code, failure.message)));

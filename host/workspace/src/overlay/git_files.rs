@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_core::policy::git::{self, HEAD_SIZE, LEADS_TO, Mark};
+use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
 use cofferdam_core::policy::is_own;
 use cofferdam_core::policy::place::{is_within, names};
 use rustix::fs::{AtFlags, FileType, OFlags};
@@ -124,7 +124,7 @@ impl Overlay {
                 self.read_link(place).map_or(true, |target| git::is_head_link(&target))
             }
             FileType::RegularFile => {
-                self.content(place, HEAD_SIZE as u64).map_or(true, |content| git::is_head(&content))
+                self.content(place, HEAD_BYTES as u64).map_or(true, |content| git::is_head(&content))
             }
             _ => false,
         }
@@ -216,7 +216,7 @@ impl Overlay {
             FileType::Symlink => self.on_the_way(directory, GIT),
             _ => {
                 let text = self.text(&git, MAX_PATH as u64);
-                let path = text.as_deref().and_then(|text| text.strip_prefix(LEADS_TO));
+                let path = text.as_deref().and_then(|text| text.strip_prefix(GITFILE_PREFIX));
                 path.map(|path| self.named(directory, path)).unwrap_or_default()
             }
         };
