@@ -7,9 +7,10 @@ use std::thread;
 use tokio::runtime::Handle;
 use wasmtime::Store;
 
+use super::Runtime;
 use super::engine::THREAD_STACK;
 use super::instance::in_instance;
-use super::{LaneOfPlugin, Prepared, Runtime};
+use super::prepared::{LaneOfPlugin, Prepared};
 use crate::call::{Control, Grants, Permissions, PluginGrant, Stop};
 use crate::capability::wit::backend::types::Error;
 use crate::capability::wit::backend::{building, linters, linting, testing};

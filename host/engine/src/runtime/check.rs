@@ -3,7 +3,9 @@
 
 use wasmtime::component::{Component, Linker};
 
-use super::{LoadError, Needs, Runtime, Tools, check_import, needs_of, served, sockets};
+use super::imports::{Needs, check_import, needs_of, served};
+use super::typed::Tools;
+use super::{LoadError, Runtime, sockets};
 use crate::capability::CallState;
 use crate::capability::builder::BuildBackendPre;
 use crate::capability::linter::LinterBackendPre;

@@ -7,9 +7,10 @@ use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
-use super::{LaneOfPlugin, Prepared, ToolError, Tools};
+use super::prepared::{LaneOfPlugin, Prepared};
+use super::typed::Tools;
 use crate::call::{Control, Stop};
-use crate::capability::wit::tool::types;
+use crate::capability::wit::tool::types::{self, ToolError};
 use crate::capability::{CallContext, CallState};
 use cofferdam_core::outcome::lacks_descriptors;
 use cofferdam_core::policy::Files;

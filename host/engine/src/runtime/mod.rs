@@ -10,7 +10,9 @@ mod check;
 mod clock;
 mod compile;
 mod engine;
+mod imports;
 mod instance;
+mod prepared;
 mod queue;
 mod sockets;
 mod typed;
@@ -21,98 +23,31 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, Linker};
 
 use crate::capability::{self, CallState};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
-use cofferdam_core::policy::{BackendKind, Capabilities};
+use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
-use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::Plugin;
 
 pub use crate::capability::wit::backend::linting;
 pub use crate::capability::wit::tool::types::{ErrorKind, ToolError};
 pub use backends::{BackendError, BackendRunner, Entry as BackendEntry};
+pub use clock::Clock;
 pub use compile::Compiler;
 pub(crate) use compile::compile_if_asked;
-pub use instance::{Answer, CallRequest, SpentInstance, call};
-pub use workers::Workers;
-pub use workers::blocking;
-
-use capability::builder::BuildBackendPre;
-use capability::linter::LinterBackendPre;
-use capability::test_runner::TestBackendPre;
-pub use clock::Clock;
 pub use engine::Engine;
-use typed::Tools;
+pub use imports::served;
+pub use instance::{Answer, CallRequest, SpentInstance, call};
+pub use prepared::Prepared;
+pub use workers::{Workers, blocking};
 
-/// The packages that the host serves to plugins, and the grants that they need. A plugin that
-/// imports anything else does not load.
-const SERVED: &[(&str, Needs)] = &[
-    ("wasi:cli/", Needs::Nothing),
-    ("wasi:clocks/", Needs::Nothing),
-    ("wasi:filesystem/", Needs::Nothing),
-    ("wasi:http/", Needs::Http),
-    ("wasi:io/", Needs::Nothing),
-    ("wasi:random/", Needs::Nothing),
-    ("cofferdam:tool/types@0.1.0", Needs::Nothing),
-    ("cofferdam:host/log@0.1.0", Needs::Nothing),
-    ("cofferdam:host/progress@0.1.0", Needs::Nothing),
-    ("cofferdam:host/scan@0.1.0", Needs::Scan),
-    ("cofferdam:host/files@0.1.0", Needs::Nothing),
-    ("cofferdam:host/process@0.1.0", Needs::Programs),
-    ("cofferdam:host/agents@0.1.0", Needs::Nothing),
-    ("cofferdam:host/cache@0.1.0", Needs::Nothing),
-    ("cofferdam:backend/types@0.1.0", Needs::Nothing),
-    ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
-    ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
-    ("cofferdam:backend/building@0.1.0", Needs::Nothing),
-    ("cofferdam:backend/linters@0.1.0", Needs::Backends(BackendKind::Linter)),
-    ("cofferdam:backend/test-runners@0.1.0", Needs::Backends(BackendKind::TestRunner)),
-    ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),
-];
-
-/// The grant that an import needs. Files need none: without a grant the plugin gets no directory,
-/// and each path is decided on by itself. So is each agent, and only calls of tools that declare it
-/// get any. A cache that is not granted is always empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    Scan,
-    Programs,
-    Backends(BackendKind),
-    Http,
-}
-
-impl Needs {
-    /// Checks whether it is granted.
-    ///
-    /// # Errors
-    /// The line of the settings that would grant it.
-    fn met_by(self, granted: &Capabilities) -> Result<(), String> {
-        let (met, grant) = match self {
-            Self::Nothing => return Ok(()),
-            Self::Scan => (granted.scan, "scan = true".to_owned()),
-            Self::Programs => {
-                (!granted.process.is_empty(), "process = [\"PROGRAM\", ...]".to_owned())
-            }
-            Self::Backends(kind) => {
-                (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
-            }
-            Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
-        };
-        if met { Ok(()) } else { Err(grant) }
-    }
-}
-
-/// The packages that the host serves.
-pub fn served() -> impl Iterator<Item = &'static str> {
-    SERVED.iter().map(|(name, _)| *name)
-}
+use imports::check_import;
+use prepared::LaneOfPlugin;
 
 /// A plugin that can't be loaded.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -219,74 +154,6 @@ struct Lane {
 
 /// How many lanes there are at most.
 const MAX_LANES: usize = 8;
-
-/// A plugin, loaded, checked and linked, once in each lane.
-pub struct Prepared {
-    lanes: Vec<LaneOfPlugin>,
-}
-
-/// A plugin in one lane: the exports that its manifest declares.
-struct LaneOfPlugin {
-    engine: Engine,
-    tools: Option<Tools>,
-    linter: Option<LinterBackendPre<CallState>>,
-    test_runner: Option<TestBackendPre<CallState>>,
-    builder: Option<BuildBackendPre<CallState>>,
-}
-
-impl LaneOfPlugin {
-    /// # Errors
-    /// An export is missing or of another type.
-    fn new(
-        engine: &Engine,
-        pre: &InstancePre<CallState>,
-        manifest: &Manifest,
-    ) -> wasmtime::Result<Self> {
-        let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
-        let tools = !manifest.tools.is_empty();
-        Ok(Self {
-            engine: engine.clone(),
-            tools: tools.then(|| Tools::new(pre, manifest)).transpose()?,
-            linter: has(BackendKind::Linter)
-                .then(|| LinterBackendPre::new(pre.clone()))
-                .transpose()?,
-            test_runner: has(BackendKind::TestRunner)
-                .then(|| TestBackendPre::new(pre.clone()))
-                .transpose()?,
-            builder: has(BackendKind::Builder)
-                .then(|| BuildBackendPre::new(pre.clone()))
-                .transpose()?,
-        })
-    }
-
-    fn tools(&self) -> wasmtime::Result<&Tools> {
-        self.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no tools"))
-    }
-
-    fn linter(&self) -> wasmtime::Result<&LinterBackendPre<CallState>> {
-        self.linter.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no linters"))
-    }
-
-    fn test_runner(&self) -> wasmtime::Result<&TestBackendPre<CallState>> {
-        let missing = || wasmtime::Error::msg("the plugin has no test runners");
-        self.test_runner.as_ref().ok_or_else(missing)
-    }
-
-    fn builder(&self) -> wasmtime::Result<&BuildBackendPre<CallState>> {
-        self.builder.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no builders"))
-    }
-}
-
-impl Prepared {
-    /// The plugin in this thread's lane.
-    fn lane(&self) -> &LaneOfPlugin {
-        static THREADS: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-        }
-        &self.lanes[THREAD.with(|thread| thread % self.lanes.len())]
-    }
-}
 
 /// The runtime can't be set up on this machine.
 #[derive(Debug, thiserror::Error)]
@@ -484,37 +351,6 @@ impl Runtime {
     }
 }
 
-/// The grant that an import needs; `None` if the host does not serve it.
-fn needs_of(import: &str) -> Option<Needs> {
-    let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
-        Some(_) => import.starts_with(name),
-        None => import == *name,
-    });
-    served.map(|(_, needs)| *needs)
-}
-
-/// Checks whether a plugin may import an interface. A plugin that accepts less than it requests
-/// (`as_granted`) may import `wasi:http` without a grant, since each request is decided on by
-/// itself, and sockets, which it does not get.
-fn check_import(
-    plugin: &str,
-    import: &str,
-    granted: &Capabilities,
-    as_granted: bool,
-) -> Result<(), LoadError> {
-    let (plugin, name) = (plugin.to_owned(), import.to_owned());
-    match needs_of(import) {
-        Some(Needs::Http) if as_granted => Ok(()),
-        None if as_granted && sockets::is_import(import) => Ok(()),
-        Some(needs) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
-            plugin,
-            import: name,
-            grant,
-        }),
-        None => Err(LoadError::NotServed { plugin, import: name }),
-    }
-}
-
 enum NotCached {
     Load(LoadError),
     Io(io::Error),
@@ -528,88 +364,4 @@ impl From<io::Error> for NotCached {
 
 fn compile_error(error: wasmtime::Error) -> LoadError {
     LoadError::Compile(format!("{error:#}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use cofferdam_core::policy::Files;
-
-    #[test]
-    #[expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "looks at the WIT files")]
-    fn every_interface_of_the_wit_files_is_served_and_no_other() {
-        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/deps");
-        let mut written = Vec::new();
-        for package in ["backend", "host", "tool"] {
-            let text =
-                fs::read_to_string(wit.join(package).join(format!("{package}.wit"))).unwrap();
-            let id = text.lines().find_map(|line| line.strip_prefix("package ")).unwrap();
-            let (name, version) = id.trim_end_matches(';').split_once('@').unwrap();
-            let interfaces = text.lines().filter_map(|line| line.strip_prefix("interface "));
-            written.extend(interfaces.map(|interface| {
-                let interface = interface.split([' ', '{']).next().unwrap_or_default();
-                format!("{name}/{interface}@{version}")
-            }));
-        }
-        // What plugins export is not served to them.
-        written.retain(|interface| {
-            !["/tools@", "/linter@", "/test-runner@", "/builder@"]
-                .iter()
-                .any(|exported| interface.contains(exported))
-        });
-        written.sort_unstable();
-        let mut served: Vec<&str> =
-            served().filter(|name| name.starts_with("cofferdam:")).collect();
-        served.sort_unstable();
-        assert_eq!(served, written);
-        assert_eq!(fs::read_dir(wit).unwrap().count(), 3);
-    }
-
-    #[test]
-    fn imports_need_their_grant() {
-        let granted = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
-        let programs = Capabilities {
-            process: BTreeSet::from(["git".to_owned()]),
-            backends: BTreeSet::from([BackendKind::Linter]),
-            ..Capabilities::NONE
-        };
-        let origins = Capabilities {
-            http: "https://a.example".parse().into_iter().collect(),
-            ..Capabilities::NONE
-        };
-        for (import, granted, wanted) in [
-            ("wasi:io/streams@0.2.6", Capabilities::NONE, None),
-            ("wasi:filesystem/types@0.2.6", Capabilities::NONE, None),
-            ("cofferdam:host/log@0.1.0", Capabilities::NONE, None),
-            ("cofferdam:host/scan@0.1.0", granted(Files::Read, true), None),
-            ("cofferdam:host/scan@0.1.0", granted(Files::Write, false), Some("scan = true")),
-            ("cofferdam:host/files@0.1.0", granted(Files::Write, false), None),
-            ("cofferdam:host/process@0.1.0", programs.clone(), None),
-            ("cofferdam:host/process@0.1.0", granted(Files::Write, true), Some("process = [")),
-            ("cofferdam:host/agents@0.1.0", Capabilities::NONE, None),
-            ("cofferdam:host/cache@0.1.0", Capabilities::NONE, None),
-            ("cofferdam:backend/linters@0.1.0", programs.clone(), None),
-            ("cofferdam:backend/builders@0.1.0", programs, Some("backends = [\"builder\"]")),
-            ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),
-            ("cofferdam:host/changes@0.1.0", granted(Files::Write, true), Some("does not offer")),
-            ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
-            ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
-            ("wasi:http/outgoing-handler@0.2.6", granted(Files::Write, true), Some("http = [")),
-            ("wasi:http/types@0.2.6", origins.clone(), None),
-            ("wasi:http/outgoing-handler@0.2.6", origins, None),
-            ("env", granted(Files::Write, true), Some("does not offer")),
-        ] {
-            let error =
-                check_import("p", import, &granted, false).err().map(|error| error.to_string());
-            match wanted {
-                None => assert_eq!(error, None, "{import}"),
-                Some(wanted) => {
-                    let error = error.unwrap_or_default();
-                    assert!(error.contains(wanted) && error.contains(import), "{import}: {error}");
-                }
-            }
-        }
-    }
 }

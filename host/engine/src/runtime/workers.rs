@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::Prepared;
 use super::engine::{MAX_EXTRA_THREADS, THREAD_STACK};
 use super::instance::{Answer, CallRequest, call};
+use super::prepared::Prepared;
 use super::queue::Queue;
 use crate::call::{Control, Stop};
 use crate::capability::cores;
