@@ -186,6 +186,22 @@ pub fn inotify() {
     std::thread::sleep(Duration::from_millis(700));
 }
 
+/// Lowers priorities: first those of all processes that are not named, then its own.
+pub fn priorities() {
+    // linux/ioprio.h: the kinds of targets, and the idle class.
+    const WHO: [c_int; 3] = [1, 2, 3];
+    const IDLE: c_int = 3 << 13;
+    for which in [libc::PRIO_USER, libc::PRIO_PGRP, libc::PRIO_PROCESS] {
+        // SAFETY: no pointers.
+        say(&format!("priority {which}"), check(unsafe { libc::setpriority(which, 0, 19) }.into()));
+    }
+    for who in WHO.into_iter().rev() {
+        // SAFETY: no pointers.
+        let set = unsafe { libc::syscall(libc::SYS_ioprio_set, who, 0, IDLE) };
+        say(&format!("input and output {who}"), check(set));
+    }
+}
+
 /// A place with a file that the program can only read. The test owns it, as the program does.
 fn place_with_real(setting: &Setting) -> (Place, String) {
     let place = Place::new(setting);
@@ -323,4 +339,16 @@ pub fn the_users_inotify_instances_are_not_taken(setting: &Setting) {
     let report = running.wait().unwrap();
     let most = if setting.tier == Tier::A { "16\n" } else { "0\n" };
     assert_eq!(String::from_utf8(report.stdout.bytes).unwrap(), most);
+}
+
+pub fn only_its_own_priority_is_lowered(setting: &Setting) {
+    // SAFETY: no pointers; 0 is this process.
+    let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    // SAFETY: no pointers; 1 means a process, and 0 this one.
+    let io_priority = || unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
+    let before = (priority(), io_priority());
+    let output = Place::new(setting).output(&["priorities"]);
+    assert_eq!((priority(), io_priority()), before, "{output}");
+    let done: Vec<_> = output.lines().filter(|line| line.ends_with("DONE")).collect();
+    assert_eq!(done, ["priority 0: DONE", "input and output 1: DONE"], "{output}");
 }

@@ -98,7 +98,7 @@ pub(super) fn all() -> Vec<Refused> {
     let mut all = vec![descriptors(), devices(), large_pages()];
     all.extend(processes());
     all.extend(sockets());
-    all.extend([modes(), other_processes(), times_by_path()]);
+    all.extend([modes(), other_processes(), priorities(), times_by_path()]);
     all
 }
 
@@ -294,13 +294,11 @@ const FCHMODAT2: c_long = 452;
 /// that names it.
 fn other_processes() -> Refused {
     const CALLS: &[(&str, c_long, u8)] = &[
-        ("ioprio_set", libc::SYS_ioprio_set, 1),
         ("prlimit64", libc::SYS_prlimit64, 0),
         ("sched_setaffinity", libc::SYS_sched_setaffinity, 0),
         ("sched_setattr", libc::SYS_sched_setattr, 0),
         ("sched_setparam", libc::SYS_sched_setparam, 0),
         ("sched_setscheduler", libc::SYS_sched_setscheduler, 0),
-        ("setpriority", libc::SYS_setpriority, 1),
     ];
     let calls =
         CALLS.iter().map(|(name, call, process)| (*name, *call, vec![vec![not(*process, 0)]]));
@@ -309,6 +307,21 @@ fn other_processes() -> Refused {
         tier: None,
         what: "Naming a process other than the caller, which is 0: in tier B all processes of the \
                user can be named, in tier A still the supervisor.",
+    }
+}
+
+/// The first argument says what the second one names: ioprio_set(2), setpriority(2).
+fn priorities() -> Refused {
+    const IOPRIO_WHO_PROCESS: u64 = 1;
+    let all_but = |process: u64| vec![vec![not(0, process)], vec![not(1, 0)]];
+    Refused {
+        calls: vec![
+            ("ioprio_set", libc::SYS_ioprio_set, all_but(IOPRIO_WHO_PROCESS)),
+            ("setpriority", libc::SYS_setpriority, all_but(libc::PRIO_PROCESS.into())),
+        ],
+        tier: None,
+        what: "Anything but the calling process, which is 0. A user (`PRIO_USER`) or a group that \
+               is 0 is the caller's: all programs of the user would keep the lower priority.",
     }
 }
 

@@ -275,7 +275,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Scheduling and limits",
-        reason: "A program may lower its own priority and limits. Without capabilities it can't \
+        reason: "A process may lower its own priority and limits. Without capabilities it can't \
                  raise them.",
         tier_a: Allow,
         tier_b: Allow,
