@@ -52,6 +52,11 @@ pub(super) fn status(pid: Pid) -> Option<Status> {
     Some(alive.map_or(status, |(status, _)| status))
 }
 
+/// Whether a thread has memory: it has none after it has ended.
+pub(super) fn has_memory(thread: Pid) -> bool {
+    status_of(thread).is_some_and(|(_, has_memory)| has_memory)
+}
+
 /// The status of this thread only, and whether it has memory.
 fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;

@@ -379,7 +379,7 @@ impl Supervisor<'_> {
         if self.memory.is_exceeded(&members) {
             return Ok(Some(Limit::Memory));
         }
-        self.disks.look(&pids, false)
+        self.disks.look(&members, false)
     }
 
     /// Kills the remaining processes and reads the rest of the output. Returns whether there were

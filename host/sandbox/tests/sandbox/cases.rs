@@ -60,6 +60,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("the_helper_survives", the_helper_survives),
         ("each_limit_has_its_code", each_limit_has_its_code),
         ("who_writes_without_end_is_stopped", disk::who_writes_without_end_is_stopped),
+        ("open_files_can_not_be_hidden", disk::open_files_can_not_be_hidden),
         ("temporary_files_are_bounded", disk::temporary_files_are_bounded),
         ("an_overlay_is_bounded", disk::an_overlay_is_bounded),
         ("usage_within_the_limits_is_allowed", disk::usage_within_the_limits_is_allowed),

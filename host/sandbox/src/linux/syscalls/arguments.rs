@@ -95,7 +95,7 @@ pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, 
 
 /// All restrictions on arguments.
 pub(super) fn all() -> Vec<Refused> {
-    let mut all = vec![descriptors(), devices(), large_pages()];
+    let mut all = vec![descriptors(), descriptor_tables(), devices(), hiding(), large_pages()];
     all.extend(processes());
     all.extend(sockets());
     all.extend([modes(), other_processes(), priorities(), times_by_path()]);
@@ -137,6 +137,26 @@ fn descriptors() -> Refused {
 
 /// A command since Linux 6.10.
 const F_DUPFD_QUERY: c_int = 1027;
+
+fn descriptor_tables() -> Refused {
+    Refused::of(
+        "close_range",
+        libc::SYS_close_range,
+        vec![vec![bits(2, libc::CLOSE_RANGE_UNSHARE.into())]],
+        "Descriptors of one thread only (`CLOSE_RANGE_UNSHARE`): the supervisor looks at those of \
+         the process.",
+    )
+}
+
+fn hiding() -> Refused {
+    Refused::of(
+        "prctl",
+        libc::SYS_prctl,
+        vec![vec![is(0, libc::PR_SET_DUMPABLE as u64), is(1, 0)]],
+        "Hiding a process (`PR_SET_DUMPABLE` with 0): the supervisor could not see its open files \
+         any more. Programs that guard secrets in this way work without it.",
+    )
+}
 
 /// An allow-list of requests for `ioctl`: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
 /// linux/fs.h.
