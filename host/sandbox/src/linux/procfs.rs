@@ -37,6 +37,8 @@ pub(super) struct Status {
     pub(super) resident: u64,
     /// Page tables in bytes.
     pub(super) tables: u64,
+    /// Address space in bytes.
+    pub(super) mapped: u64,
 }
 
 /// The status of a process or thread: proc(5), `/proc/pid/status`. `None` if the process does not
@@ -60,12 +62,14 @@ pub(super) fn has_memory(thread: Pid) -> bool {
 /// The status of this thread only, and whether it has memory.
 fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
-    let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };
+    let mut status =
+        Status { process: thread, thread, threads: 0, resident: 0, tables: 0, mapped: 0 };
     let mut has_memory = false;
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
         match name {
             "Tgid" => status.process = parse(value.trim())?,
+            "VmSize" => status.mapped = kilobytes(value).unwrap_or(0),
             "VmRSS" => {
                 has_memory = true;
                 status.resident = kilobytes(value).unwrap_or(0);

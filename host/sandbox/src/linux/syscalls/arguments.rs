@@ -243,7 +243,7 @@ fn processes() -> [Refused; 2] {
 
 /// In its own network namespace, a program has TCP, UDP and the list of interfaces. Unix sockets
 /// are named by files, which no namespace separates from the host's.
-fn sockets() -> [Refused; 2] {
+fn sockets() -> [Refused; 3] {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
     let mut protocols =
         none_of(2, &[0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| protocol as u64));
@@ -264,6 +264,13 @@ fn sockets() -> [Refused; 2] {
             libc::SYS_socketpair,
             vec![vec![not(0, libc::AF_UNIX as u64)], kind(libc::SOCK_DGRAM), kind(libc::SOCK_RAW)],
             "Pairs of datagram sockets: they could still send to any socket with a name.",
+        ),
+        Refused::of(
+            "setsockopt",
+            libc::SYS_setsockopt,
+            vec![vec![is(1, libc::SOL_SOCKET as u64), is(2, libc::SO_ZEROCOPY as u64)]],
+            "Sending without copying (`SO_ZEROCOPY`): for one byte, a socket would keep two \
+             megabytes of memory that is not mapped any more.",
         ),
     ]
 }
