@@ -146,7 +146,7 @@ fn spawn(
         program.pre_exec(move || {
             // A session of its own: a signal that the program sends to its group stays in it.
             setsid()?;
-            sender.send(&confinement.apply()?)
+            confinement.apply(|listener| sender.send(&listener))
         })
     };
     // When this returns, either the program has been executed or nothing has.

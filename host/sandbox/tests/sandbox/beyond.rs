@@ -3,15 +3,18 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{End, Tier};
 use libc::{c_int, c_long, c_short};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use crate::hostile::{check, fork, say};
 use crate::support::{Place, Setting, write};
@@ -202,6 +205,34 @@ pub fn priorities() {
     }
 }
 
+/// Sends as many descriptors as it can through sockets that nothing reads.
+pub fn in_transit() {
+    const AT_A_TIME: usize = 250;
+    let stdin = io::stdin();
+    let descriptors = [stdin.as_fd(); AT_A_TIME];
+    let mut sockets = Vec::new();
+    let mut sent = 0;
+    'sending: while let Ok(pair) = UnixStream::pair() {
+        pair.0.set_nonblocking(true).unwrap();
+        sockets.push(pair);
+        let (one, _) = sockets.last().unwrap();
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            let flags = SendFlags::empty();
+            match rustix::net::sendmsg(one, &[IoSlice::new(&[0])], &mut ancillary, flags) {
+                Ok(_) => sent += AT_A_TIME,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(_) => break 'sending,
+            }
+        }
+    }
+    println!("{sent}");
+    fs::write("ready", "").unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+}
+
 /// A place with a file that the program can only read. The test owns it, as the program does.
 fn place_with_real(setting: &Setting) -> (Place, String) {
     let place = Place::new(setting);
@@ -351,4 +382,16 @@ pub fn only_its_own_priority_is_lowered(setting: &Setting) {
     assert_eq!((priority(), io_priority()), before, "{output}");
     let done: Vec<_> = output.lines().filter(|line| line.ends_with("DONE")).collect();
     assert_eq!(done, ["priority 0: DONE", "input and output 1: DONE"], "{output}");
+}
+
+pub fn descriptors_in_transit_hold_no_run_up(setting: &Setting) {
+    let place = Place::new(setting);
+    let running = place.start(place.command(&["in-transit"]));
+    wait_for(&place.workspace().join("ready"));
+    let beside = Place::new(setting);
+    let report = beside.run(beside.command(&["exit", "7"]));
+    assert_eq!(report.end, End::Exited(7));
+    let report = running.wait().unwrap();
+    let sent: usize = String::from_utf8(report.stdout.bytes).unwrap().trim().parse().unwrap();
+    assert!(sent > 1000, "{sent}");
 }

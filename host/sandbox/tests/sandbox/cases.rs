@@ -81,6 +81,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
             beyond::the_users_inotify_instances_are_not_taken,
         ),
         ("only_its_own_priority_is_lowered", beyond::only_its_own_priority_is_lowered),
+        ("descriptors_in_transit_hold_no_run_up", beyond::descriptors_in_transit_hold_no_run_up),
         ("protected_paths_stay", protected_paths_stay),
         ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),
         ("only_three_descriptors_are_inherited", only_three_descriptors_are_inherited),

@@ -64,6 +64,7 @@ pub fn attack(arguments: &[&str]) {
         ["lock-race", real, own] => beyond::lock_race(real, own),
         ["metadata", path] => beyond::metadata(path),
         ["inotify"] => beyond::inotify(),
+        ["in-transit"] => beyond::in_transit(),
         ["priorities"] => beyond::priorities(),
         ["hold", way] => held::hold(way),
         ["some-shared", kind] => held::some_shared(kind),
