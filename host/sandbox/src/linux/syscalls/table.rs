@@ -324,7 +324,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         name: "Notifications of file changes",
         reason: "Programs that watch files. A user has few instances: in tier A the run's user \
-                 namespace has a small number of them; in tier B there are none.",
+                 namespace has a small part of them; in tier B there are none.",
         tier_a: Allow,
         tier_b: Fail(EMFILE),
         calls: calls![SYS_inotify_init1],
