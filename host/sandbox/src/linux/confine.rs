@@ -61,11 +61,15 @@ impl Confinement {
         Self { limits: limits.clone(), tier, ruleset: Some(ruleset), filters }
     }
 
-    /// Irrevocably confines the calling process. Returns what [`Filters::apply`] returns.
+    /// Irrevocably confines the calling process, except for the number of its open files. `listener`
+    /// receives what [`Filters::apply`] returns.
     ///
     /// # Errors
-    /// Returns an error if the system refuses a step, or on a second call.
-    pub(super) fn apply(&mut self) -> io::Result<OwnedFd> {
+    /// Returns an error if the system refuses a step, on a second call, or if `listener` fails.
+    pub(super) fn apply(
+        &mut self,
+        listener: impl FnOnce(OwnedFd) -> io::Result<()>,
+    ) -> io::Result<()> {
         umask(Mode::WGRP | Mode::WOTH);
         close_from(3, libc::CLOSE_RANGE_CLOEXEC);
         self.limit()?;
@@ -74,41 +78,44 @@ impl Confinement {
         set_no_new_privs(true)?;
         let ruleset = self.ruleset.take().ok_or_else(|| io::Error::other("confined already"))?;
         ruleset.restrict_self().map_err(io::Error::other)?;
-        self.filters.apply()
+        // The kernel refuses to send a descriptor when more of the user's are in transit than the
+        // sender may open: unix(7). So as many as possible, until the listener has been sent.
+        set_limit(Resource::Nofile, u64::MAX, u64::MAX)?;
+        listener(self.filters.apply()?)?;
+        set_limit(Resource::Nofile, self.limits.open_files, self.limits.open_files)
     }
 
     fn limit(&self) -> io::Result<()> {
-        let Limits { cpu_seconds, address_space, file_size, open_files, processes, .. } =
-            self.limits;
-        // Never above the limits of the caller.
-        let set = |resource, soft: u64, hard: u64| {
-            let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let limits = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
-            setrlimit(resource, limits)
-        };
+        let Limits { cpu_seconds, address_space, file_size, processes, .. } = self.limits;
         // SIGXCPU at the soft limit, SIGKILL at the hard limit.
-        set(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(1))?;
-        set(Resource::Fsize, file_size, file_size)?;
-        set(Resource::Nofile, open_files, open_files)?;
+        set_limit(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(1))?;
+        set_limit(Resource::Fsize, file_size, file_size)?;
         // Not 0: if core dumps are piped to a program of the system, that program runs at 0 and not
         // at 1.
-        set(Resource::Core, 1, 1)?;
+        set_limit(Resource::Core, 1, 1)?;
         // Limits that the kernel counts per user: a run must not use them up.
-        set(Resource::Sigpending, MAX_PENDING_SIGNALS, MAX_PENDING_SIGNALS)?;
-        set(Resource::Memlock, MAX_LOCKED_BYTES, MAX_LOCKED_BYTES)?;
-        set(Resource::Msgqueue, 0, 0)?;
+        set_limit(Resource::Sigpending, MAX_PENDING_SIGNALS, MAX_PENDING_SIGNALS)?;
+        set_limit(Resource::Memlock, MAX_LOCKED_BYTES, MAX_LOCKED_BYTES)?;
+        set_limit(Resource::Msgqueue, 0, 0)?;
         // No priority over other programs of the user.
-        set(Resource::Rtprio, 0, 0)?;
-        set(Resource::Nice, 0, 0)?;
+        set_limit(Resource::Rtprio, 0, 0)?;
+        set_limit(Resource::Nice, 0, 0)?;
         if let Some(bytes) = address_space {
-            set(Resource::As, bytes, bytes)?;
+            set_limit(Resource::As, bytes, bytes)?;
         }
         if self.tier == Tier::A {
             let most = processes.saturating_mul(2).saturating_add(RESERVED_PROCESSES);
-            set(Resource::Nproc, most, most)?;
+            set_limit(Resource::Nproc, most, most)?;
         }
         Ok(())
     }
+}
+
+/// Sets a limit, never above that of the caller.
+fn set_limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limits = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
+    Ok(setrlimit(resource, limits)?)
 }
 
 /// Closes all descriptors from `first` on, or applies `flags` to them.

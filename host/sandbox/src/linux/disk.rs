@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, fstatvfs, openat, stat};
-use rustix::process::Pid;
 
+use super::procfs::{self, Status};
 use crate::usage::{Count, Usage};
 use crate::{Bounded, Command, Limit, SandboxError};
 
@@ -155,7 +155,7 @@ impl Watch {
     ///
     /// # Errors
     /// Returns an error if the free space of a disk can't be read.
-    pub(super) fn look(&mut self, members: &[Pid], is_over: bool) -> io::Result<Option<Limit>> {
+    pub(super) fn look(&mut self, members: &[Status], is_over: bool) -> io::Result<Option<Limit>> {
         for watched in &mut self.watched {
             let (bytes, files) = free(&watched.directory)?;
             if bytes < watched.floor.0 || files < watched.floor.1 {
@@ -180,7 +180,7 @@ impl Watched {
     }
 
     /// Counts the directory; returns whether it exceeds its limit.
-    fn count(&mut self, members: &[Pid], free: u64) -> io::Result<bool> {
+    fn count(&mut self, members: &[Status], free: u64) -> io::Result<bool> {
         let begun = Instant::now();
         let mut count = Count::default();
         count.directory(&self.directory, self.most)?;
@@ -191,12 +191,22 @@ impl Watched {
         Ok(self.found.is_above(self.most))
     }
 
-    /// Adds deleted files, which take space while they are open.
-    fn add_deleted(&self, members: &[Pid], count: &mut Count) {
+    /// Adds deleted files, which take space while they are open. A process whose descriptors can't
+    /// be listed, such as that of a program that its user can't read, exceeds the limit.
+    fn add_deleted(&self, members: &[Status], count: &mut Count) {
         let mut left = MAX_DESCRIPTORS;
-        for pid in members {
-            let Ok(list) = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) else {
-                continue;
+        for Status { thread, .. } in members {
+            let list = match fs::read_dir(format!("/proc/{}/fd", thread.as_raw_nonzero())) {
+                Ok(list) => list,
+                Err(error) => {
+                    // Nor can those of a process that has ended, which holds no files.
+                    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+                    if is_denied && procfs::has_memory(*thread) {
+                        let beyond = self.most.bytes.saturating_add(1);
+                        count.found.bytes = count.found.bytes.max(beyond);
+                    }
+                    continue;
+                }
             };
             for entry in list.flatten() {
                 let Some(fewer) = left.checked_sub(1) else { return };

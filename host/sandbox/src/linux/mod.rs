@@ -120,7 +120,7 @@ fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError>
     tree.members(usize::MAX).map_err(|error| {
         SandboxError::Unavailable(format!("/proc has no list of processes: {error}"))
     })?;
-    confinement.apply().map(drop).map_err(|error| SandboxError::Unavailable(error.to_string()))
+    confinement.apply(|_| Ok(())).map_err(|error| SandboxError::Unavailable(error.to_string()))
 }
 
 fn run_in_tier_a(mut run: Run, command: &Command) -> Result<Report, SandboxError> {

@@ -30,14 +30,22 @@ pub(super) fn private(command: &Command) -> impl Iterator<Item = &'static Path> 
     PRIVATE_DIRS.iter().map(Path::new).filter(move |path| !granted(path))
 }
 
-/// Limits on resources that the kernel counts per user or per machine, set for the run's own
-/// namespaces: inotify(7), tcp(7). The program can't write them.
-const NAMESPACE_LIMITS: [(&str, &str); 4] = [
-    ("sys/user/max_inotify_instances", "16"),
-    ("sys/user/max_inotify_watches", "32768"),
+/// Limits on resources that the kernel counts per machine, set for the run's own namespaces:
+/// tcp(7). The program can't write them.
+const NAMESPACE_LIMITS: [(&str, &str); 2] = [
     ("sys/net/ipv4/tcp_rmem", "4096 65536 262144"),
     ("sys/net/ipv4/tcp_wmem", "4096 65536 262144"),
 ];
+
+/// Limits on resources that the kernel counts per user: inotify(7). The limit of the run's own
+/// namespace, that of the user, and the most that a run gets.
+const SHARED_LIMITS: [(&str, &str, u64); 2] = [
+    ("sys/user/max_inotify_instances", "sys/fs/inotify/max_user_instances", 16),
+    ("sys/user/max_inotify_watches", "sys/fs/inotify/max_user_watches", 32_768),
+];
+
+/// The part of the user's limit that a run gets: 16 runs at a time leave three quarters.
+const SHARE_DIVISOR: u64 = 64;
 
 /// No set-user-ID programs, no devices.
 const NOSUID_NODEV: MountAttrFlags =
@@ -161,16 +169,24 @@ impl Sources {
 fn processes() -> Result<TreeEntry, SandboxError> {
     let attributes = NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let proc = new_mount("proc", &[], attributes).map_err(|error| setup("/proc", error))?;
+    let open = |name, flags| openat(&proc, name, flags | OFlags::CLOEXEC, Mode::empty());
+    let write = |name, value: &str| match open(name, OFlags::WRONLY) {
+        Ok(limit) => rustix::io::write(&limit, value.as_bytes())
+            .map(drop)
+            .map_err(|error| setup(name, error)),
+        // The kernel does not have this limit.
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(setup(name, error)),
+    };
     for (name, value) in NAMESPACE_LIMITS {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(&proc, name, flags, Mode::empty()) {
-            Ok(limit) => {
-                rustix::io::write(&limit, value.as_bytes()).map_err(|error| setup(name, error))?;
-            }
-            // The kernel does not have this limit.
-            Err(rustix::io::Errno::NOENT) => {}
-            Err(error) => return Err(setup(name, error)),
-        }
+        write(name, value)?;
+    }
+    for (name, of_user, most) in SHARED_LIMITS {
+        let text = open(of_user, OFlags::RDONLY).map_err(io::Error::from);
+        let text = text.and_then(|limit| io::read_to_string(std::fs::File::from(limit)));
+        let limit = text.ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let share = limit.unwrap_or(0) / SHARE_DIVISOR;
+        write(name, &share.clamp(1, most).to_string())?;
     }
     set_attributes(&proc, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
         .map_err(|error| setup("/proc", error))?;

@@ -37,6 +37,8 @@ pub(super) struct Status {
     pub(super) resident: u64,
     /// Page tables in bytes.
     pub(super) tables: u64,
+    /// Address space in bytes.
+    pub(super) mapped: u64,
 }
 
 /// The status of a process or thread: proc(5), `/proc/pid/status`. `None` if the process does not
@@ -52,15 +54,22 @@ pub(super) fn status(pid: Pid) -> Option<Status> {
     Some(alive.map_or(status, |(status, _)| status))
 }
 
+/// Whether a thread has memory: it has none after it has ended.
+pub(super) fn has_memory(thread: Pid) -> bool {
+    status_of(thread).is_some_and(|(_, has_memory)| has_memory)
+}
+
 /// The status of this thread only, and whether it has memory.
 fn status_of(thread: Pid) -> Option<(Status, bool)> {
     let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
-    let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };
+    let mut status =
+        Status { process: thread, thread, threads: 0, resident: 0, tables: 0, mapped: 0 };
     let mut has_memory = false;
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
         match name {
             "Tgid" => status.process = parse(value.trim())?,
+            "VmSize" => status.mapped = kilobytes(value).unwrap_or(0),
             "VmRSS" => {
                 has_memory = true;
                 status.resident = kilobytes(value).unwrap_or(0);

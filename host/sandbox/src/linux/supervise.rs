@@ -146,7 +146,7 @@ fn spawn(
         program.pre_exec(move || {
             // A session of its own: a signal that the program sends to its group stays in it.
             setsid()?;
-            sender.send(&confinement.apply()?)
+            confinement.apply(|listener| sender.send(&listener))
         })
     };
     // When this returns, either the program has been executed or nothing has.
@@ -379,7 +379,7 @@ impl Supervisor<'_> {
         if self.memory.is_exceeded(&members) {
             return Ok(Some(Limit::Memory));
         }
-        self.disks.look(&pids, false)
+        self.disks.look(&members, false)
     }
 
     /// Kills the remaining processes and reads the rest of the output. Returns whether there were

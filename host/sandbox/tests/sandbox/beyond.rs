@@ -3,15 +3,18 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{End, Tier};
 use libc::{c_int, c_long, c_short};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use crate::hostile::{check, fork, say};
 use crate::support::{Place, Setting, write};
@@ -183,7 +186,51 @@ pub fn inotify() {
     }
     println!("{taken}");
     fs::write("ready", "").unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(Duration::from_secs(3));
+}
+
+/// Lowers priorities: first those of all processes that are not named, then its own.
+pub fn priorities() {
+    // linux/ioprio.h: the kinds of targets, and the idle class.
+    const WHO: [c_int; 3] = [1, 2, 3];
+    const IDLE: c_int = 3 << 13;
+    for which in [libc::PRIO_USER, libc::PRIO_PGRP, libc::PRIO_PROCESS] {
+        // SAFETY: no pointers.
+        say(&format!("priority {which}"), check(unsafe { libc::setpriority(which, 0, 19) }.into()));
+    }
+    for who in WHO.into_iter().rev() {
+        // SAFETY: no pointers.
+        let set = unsafe { libc::syscall(libc::SYS_ioprio_set, who, 0, IDLE) };
+        say(&format!("input and output {who}"), check(set));
+    }
+}
+
+/// Sends as many descriptors as it can through sockets that nothing reads.
+pub fn in_transit() {
+    const AT_A_TIME: usize = 250;
+    let stdin = io::stdin();
+    let descriptors = [stdin.as_fd(); AT_A_TIME];
+    let mut sockets = Vec::new();
+    let mut sent = 0;
+    'sending: while let Ok(pair) = UnixStream::pair() {
+        pair.0.set_nonblocking(true).unwrap();
+        sockets.push(pair);
+        let (one, _) = sockets.last().unwrap();
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_A_TIME))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            let flags = SendFlags::empty();
+            match rustix::net::sendmsg(one, &[IoSlice::new(&[0])], &mut ancillary, flags) {
+                Ok(_) => sent += AT_A_TIME,
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(_) => break 'sending,
+            }
+        }
+    }
+    println!("{sent}");
+    fs::write("ready", "").unwrap();
+    std::thread::sleep(Duration::from_secs(2));
 }
 
 /// A place with a file that the program can only read. The test owns it, as the program does.
@@ -307,10 +354,13 @@ pub fn open_files_of_others_are_not_changed(setting: &Setting) {
 }
 
 pub fn the_users_inotify_instances_are_not_taken(setting: &Setting) {
-    let place = Place::new(setting);
-    let running = place.start(place.command(&["inotify"]));
-    wait_for(&place.workspace().join("ready"));
-    let taken: Vec<OwnedFd> = (0..64)
+    let all = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+    let all: usize = all.trim().parse().unwrap();
+    let places: Vec<_> = (0..9).map(|_| Place::new(setting)).collect();
+    let running: Vec<_> =
+        places.iter().map(|place| place.start(place.command(&["inotify"]))).collect();
+    places.iter().for_each(|place| wait_for(&place.workspace().join("ready")));
+    let taken: Vec<OwnedFd> = (0..all / 2)
         .map(|_| {
             // SAFETY: no pointers; a descriptor that the call returned is open and new.
             let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
@@ -320,7 +370,33 @@ pub fn the_users_inotify_instances_are_not_taken(setting: &Setting) {
         })
         .collect();
     drop(taken);
+    let most = if setting.tier == Tier::A { (all / 64).clamp(1, 16) } else { 0 };
+    for running in running {
+        let report = running.wait().unwrap();
+        assert_eq!(String::from_utf8(report.stdout.bytes).unwrap(), format!("{most}\n"));
+    }
+}
+
+pub fn only_its_own_priority_is_lowered(setting: &Setting) {
+    // SAFETY: no pointers; 0 is this process.
+    let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    // SAFETY: no pointers; 1 means a process, and 0 this one.
+    let io_priority = || unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
+    let before = (priority(), io_priority());
+    let output = Place::new(setting).output(&["priorities"]);
+    assert_eq!((priority(), io_priority()), before, "{output}");
+    let done: Vec<_> = output.lines().filter(|line| line.ends_with("DONE")).collect();
+    assert_eq!(done, ["priority 0: DONE", "input and output 1: DONE"], "{output}");
+}
+
+pub fn descriptors_in_transit_hold_no_run_up(setting: &Setting) {
+    let place = Place::new(setting);
+    let running = place.start(place.command(&["in-transit"]));
+    wait_for(&place.workspace().join("ready"));
+    let beside = Place::new(setting);
+    let report = beside.run(beside.command(&["exit", "7"]));
+    assert_eq!(report.end, End::Exited(7));
     let report = running.wait().unwrap();
-    let most = if setting.tier == Tier::A { "16\n" } else { "0\n" };
-    assert_eq!(String::from_utf8(report.stdout.bytes).unwrap(), most);
+    let sent: usize = String::from_utf8(report.stdout.bytes).unwrap().trim().parse().unwrap();
+    assert!(sent > 1000, "{sent}");
 }

@@ -17,6 +17,31 @@ const MAX_USAGE: (u64, u64) = (20 << 20, 2000);
 /// bytes.
 const MAX_EXCESS_BYTES: u64 = 500 << 20;
 
+/// Deletes what it writes, and hides its open files from others.
+pub fn fill_hidden() {
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    fill("deleted");
+}
+
+/// Deletes what it writes, in a thread with descriptors of its own, or after the first thread has
+/// ended.
+pub fn fill_in_thread(ends: bool) {
+    let thread = std::thread::spawn(|| {
+        // SAFETY: closes nothing.
+        unsafe {
+            let unshare = libc::CLOSE_RANGE_UNSHARE;
+            libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, unshare);
+        }
+        fill("deleted");
+    });
+    if ends {
+        // SAFETY: ends this thread only.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    thread.join().unwrap();
+}
+
 /// Writes without end, in one of several ways.
 pub fn fill(how: &str) {
     let block = vec![1_u8; 1 << 20];
@@ -81,6 +106,28 @@ fn held(directory: &Path) -> u64 {
     }
     let top = File::open(directory).unwrap();
     cofferdam_sandbox::usage(&top, cofferdam_sandbox::Usage::MAX).unwrap().bytes
+}
+
+pub fn open_files_can_not_be_hidden(setting: &Setting) {
+    let cases: [&[&str]; 4] =
+        [&["fill-hidden"], &["fill-in-thread"], &["fill-without-thread"], &["fill", "deleted"]];
+    for (number, arguments) in cases.iter().enumerate() {
+        let place = Place::new(setting);
+        let mut command = place.command(arguments);
+        if number == 3 {
+            // Its user can execute the program, and not read it.
+            command.program = place.outside().join("unreadable");
+            fs::copy("/proc/self/exe", &command.program).unwrap();
+            fs::set_permissions(&command.program, fs::Permissions::from_mode(0o111)).unwrap();
+            command.readable.push(command.program.clone());
+        }
+        command.bounded.push(bounded(place.workspace()));
+        let report = place.run(command);
+        let End::Limit(Limit::Directory { number: Some(0), bytes, .. }) = report.end else {
+            panic!("{arguments:?}: {report:?}");
+        };
+        assert!(bytes > MAX_USAGE.0, "{arguments:?}: {report:?}");
+    }
 }
 
 pub fn who_writes_without_end_is_stopped(setting: &Setting) {

@@ -95,10 +95,10 @@ pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, 
 
 /// All restrictions on arguments.
 pub(super) fn all() -> Vec<Refused> {
-    let mut all = vec![descriptors(), devices(), large_pages()];
+    let mut all = vec![descriptors(), descriptor_tables(), devices(), hiding(), large_pages()];
     all.extend(processes());
     all.extend(sockets());
-    all.extend([modes(), other_processes(), times_by_path()]);
+    all.extend([modes(), other_processes(), priorities(), times_by_path()]);
     all
 }
 
@@ -137,6 +137,26 @@ fn descriptors() -> Refused {
 
 /// A command since Linux 6.10.
 const F_DUPFD_QUERY: c_int = 1027;
+
+fn descriptor_tables() -> Refused {
+    Refused::of(
+        "close_range",
+        libc::SYS_close_range,
+        vec![vec![bits(2, libc::CLOSE_RANGE_UNSHARE.into())]],
+        "Descriptors of one thread only (`CLOSE_RANGE_UNSHARE`): the supervisor looks at those of \
+         the process.",
+    )
+}
+
+fn hiding() -> Refused {
+    Refused::of(
+        "prctl",
+        libc::SYS_prctl,
+        vec![vec![is(0, libc::PR_SET_DUMPABLE as u64), is(1, 0)]],
+        "Hiding a process (`PR_SET_DUMPABLE` with 0): the supervisor could not see its open files \
+         any more. Programs that guard secrets in this way work without it.",
+    )
+}
 
 /// An allow-list of requests for `ioctl`: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
 /// linux/fs.h.
@@ -223,7 +243,7 @@ fn processes() -> [Refused; 2] {
 
 /// In its own network namespace, a program has TCP, UDP and the list of interfaces. Unix sockets
 /// are named by files, which no namespace separates from the host's.
-fn sockets() -> [Refused; 2] {
+fn sockets() -> [Refused; 3] {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
     let mut protocols =
         none_of(2, &[0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| protocol as u64));
@@ -244,6 +264,13 @@ fn sockets() -> [Refused; 2] {
             libc::SYS_socketpair,
             vec![vec![not(0, libc::AF_UNIX as u64)], kind(libc::SOCK_DGRAM), kind(libc::SOCK_RAW)],
             "Pairs of datagram sockets: they could still send to any socket with a name.",
+        ),
+        Refused::of(
+            "setsockopt",
+            libc::SYS_setsockopt,
+            vec![vec![is(1, libc::SOL_SOCKET as u64), is(2, libc::SO_ZEROCOPY as u64)]],
+            "Sending without copying (`SO_ZEROCOPY`): for one byte, a socket would keep two \
+             megabytes of memory that is not mapped any more.",
         ),
     ]
 }
@@ -294,13 +321,11 @@ const FCHMODAT2: c_long = 452;
 /// that names it.
 fn other_processes() -> Refused {
     const CALLS: &[(&str, c_long, u8)] = &[
-        ("ioprio_set", libc::SYS_ioprio_set, 1),
         ("prlimit64", libc::SYS_prlimit64, 0),
         ("sched_setaffinity", libc::SYS_sched_setaffinity, 0),
         ("sched_setattr", libc::SYS_sched_setattr, 0),
         ("sched_setparam", libc::SYS_sched_setparam, 0),
         ("sched_setscheduler", libc::SYS_sched_setscheduler, 0),
-        ("setpriority", libc::SYS_setpriority, 1),
     ];
     let calls =
         CALLS.iter().map(|(name, call, process)| (*name, *call, vec![vec![not(*process, 0)]]));
@@ -309,6 +334,21 @@ fn other_processes() -> Refused {
         tier: None,
         what: "Naming a process other than the caller, which is 0: in tier B all processes of the \
                user can be named, in tier A still the supervisor.",
+    }
+}
+
+/// The first argument says what the second one names: ioprio_set(2), setpriority(2).
+fn priorities() -> Refused {
+    const IOPRIO_WHO_PROCESS: u64 = 1;
+    let all_but = |process: u64| vec![vec![not(0, process)], vec![not(1, 0)]];
+    Refused {
+        calls: vec![
+            ("ioprio_set", libc::SYS_ioprio_set, all_but(IOPRIO_WHO_PROCESS)),
+            ("setpriority", libc::SYS_setpriority, all_but(libc::PRIO_PROCESS.into())),
+        ],
+        tier: None,
+        what: "Anything but the calling process, which is 0. A user (`PRIO_USER`) or a group that \
+               is 0 is the caller's: all programs of the user would keep the lower priority.",
     }
 }
 

@@ -130,16 +130,15 @@ fn decide(answer: Action) -> BpfProgram {
         Action::Allow => vec![allow],
         Action::Ask => vec![ask],
         Action::Fail(error) => vec![done(SeccompAction::Errno(error.unsigned_abs()).into())],
-        Action::AskIfEqual(argument, values) => {
-            let mut decision = vec![instruction(LOAD_WORD, 0, low_word(argument))];
-            let after = (0..values.len() as u8).rev();
-            decision.extend(
-                values
-                    .iter()
-                    .zip(after)
-                    .map(|(value, after)| instruction(JUMP_IF_EQUAL, after + 1, *value)),
-            );
-            decision.extend([allow, ask]);
+        Action::AskIfEqual(argument, values) => if_equal(argument, values, [allow, ask]),
+        Action::IgnoreOptions(options) => {
+            let ignore = done(SeccompAction::Errno(0).into());
+            let mut decision = vec![
+                instruction(LOAD_WORD, 0, low_word(1)),
+                instruction(JUMP_IF_EQUAL, 1, libc::SOL_SOCKET as u32),
+                allow.clone(),
+            ];
+            decision.extend(if_equal(2, options, [allow, ignore]));
             decision
         }
         Action::AskIfBits(argument, bits) => vec![
@@ -150,6 +149,17 @@ fn decide(answer: Action) -> BpfProgram {
             ask,
         ],
     }
+}
+
+/// The instructions that return the second action if an argument has one of the values, otherwise
+/// the first.
+fn if_equal(argument: u8, values: &[u32], actions: [sock_filter; 2]) -> BpfProgram {
+    let mut decision = vec![instruction(LOAD_WORD, 0, low_word(argument))];
+    let after = (0..values.len() as u8).rev();
+    let jumps = values.iter().zip(after);
+    decision.extend(jumps.map(|(value, after)| instruction(JUMP_IF_EQUAL, after + 1, *value)));
+    decision.extend(actions);
+    decision
 }
 
 /// The offset of the lower half of an argument in `seccomp_data`, on little-endian processors.
@@ -211,6 +221,13 @@ mod tests {
             assert_eq!(fcntl(libc::F_SETLK as u32), libc::SECCOMP_RET_USER_NOTIF);
             assert_eq!(fcntl(libc::F_SETLKW as u32), libc::SECCOMP_RET_USER_NOTIF);
             assert_eq!(fcntl(libc::F_GETFL as u32), libc::SECCOMP_RET_ALLOW);
+            let option = |level: c_int, option: c_int| {
+                let [level, option] = [level, option].map(c_int::unsigned_abs);
+                run(&filter, libc::SYS_setsockopt as u32, [0, level, option, 0, 0, 0])
+            };
+            assert_eq!(option(libc::SOL_SOCKET, libc::SO_SNDBUF), libc::SECCOMP_RET_ERRNO);
+            assert_eq!(option(libc::SOL_SOCKET, libc::SO_REUSEADDR), libc::SECCOMP_RET_ALLOW);
+            assert_eq!(option(libc::IPPROTO_TCP, libc::SO_SNDBUF), libc::SECCOMP_RET_ALLOW);
             let mmap = |flags: c_int| {
                 run(&filter, libc::SYS_mmap as u32, [0, 0, 0, flags.unsigned_abs(), 0, 0])
             };

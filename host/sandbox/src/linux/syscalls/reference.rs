@@ -74,9 +74,11 @@ fn describe(answer: Action) -> String {
         Action::AskIfBits(..) => {
             "allowed; the supervisor decides about anonymous shared memory".to_owned()
         }
+        Action::IgnoreOptions(_) => "allowed; sizes of buffers without effect".to_owned(),
         Action::Fail(0) => "succeeds without effect".to_owned(),
         unknown if unknown == UNKNOWN => "does not exist (`ENOSYS`)".to_owned(),
         Action::Fail(libc::EPERM) => "refused (`EPERM`)".to_owned(),
+        Action::Fail(libc::EINVAL) => "not supported (`EINVAL`)".to_owned(),
         Action::Fail(libc::EMFILE) => "none left (`EMFILE`)".to_owned(),
         Action::Fail(libc::ENOTSUP) => "not supported (`ENOTSUP`)".to_owned(),
         Action::Fail(error) => format!("refused (error {error})"),

@@ -2,10 +2,11 @@
 //! are not in this table fail with ENOSYS.
 
 use libc::{
-    EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int, c_long,
+    EINVAL, EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED,
+    SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF, SO_SNDBUFFORCE, c_int, c_long,
 };
 
-use Action::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
+use Action::{Allow, Ask, AskIfBits, AskIfEqual, Fail, IgnoreOptions};
 
 /// What the filter does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub(super) enum Action {
     AskIfEqual(u8, &'static [u32]),
     /// [`Action::Ask`] where an argument has all of these bits, otherwise [`Action::Allow`].
     AskIfBits(u8, u32),
+    /// `setsockopt` succeeds for these options of a socket, and does nothing; otherwise
+    /// [`Action::Allow`].
+    IgnoreOptions(&'static [u32]),
     /// The call fails with this error. With 0 it succeeds, and does nothing.
     Fail(c_int),
 }
@@ -79,6 +83,10 @@ macro_rules! older {
 /// The commands of `fcntl` that take or release a lock of a process.
 const LOCKS: &[u32] = &[F_SETLK as u32, F_SETLKW as u32];
 
+/// The options for the sizes of a socket's buffers.
+const BUFFER_SIZES: &[u32] =
+    &[SO_SNDBUF as u32, SO_RCVBUF as u32, SO_SNDBUFFORCE as u32, SO_RCVBUFFORCE as u32];
+
 /// All known calls. The groups of allowed calls come first.
 pub(super) const GROUPS: &[Group] = &[
     Group {
@@ -91,7 +99,7 @@ pub(super) const GROUPS: &[Group] = &[
         calls: calls![
             SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv
             SYS_pwritev SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_close SYS_close_range SYS_openat
-            SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sendfile SYS_splice SYS_tee
+            SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync
             SYS_copy_file_range SYS_readahead SYS_fadvise64 SYS_sync_file_range
         ],
         older: older![SYS_open SYS_creat],
@@ -275,7 +283,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Scheduling and limits",
-        reason: "A program may lower its own priority and limits. Without capabilities it can't \
+        reason: "A process may lower its own priority and limits. Without capabilities it can't \
                  raise them.",
         tier_a: Allow,
         tier_b: Allow,
@@ -316,7 +324,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         name: "Notifications of file changes",
         reason: "Programs that watch files. A user has few instances: in tier A the run's user \
-                 namespace has a small number of them; in tier B there are none.",
+                 namespace has a small part of them; in tier B there are none.",
         tier_a: Allow,
         tier_b: Fail(EMFILE),
         calls: calls![SYS_inotify_init1],
@@ -347,9 +355,19 @@ pub(super) const GROUPS: &[Group] = &[
         tier_b: Allow,
         calls: calls![
             SYS_socketpair SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_shutdown
-            SYS_getsockname SYS_getpeername SYS_getsockopt SYS_setsockopt SYS_sendto SYS_recvfrom
+            SYS_getsockname SYS_getpeername SYS_getsockopt SYS_sendto SYS_recvfrom
             SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg
         ],
+        older: older![],
+    },
+    Group {
+        name: "Options of sockets",
+        reason: "Servers and clients set them. The sizes of a socket's buffers stay as they are: \
+                 their memory is in the count of no process, and the supervisor counts each socket \
+                 as the default sizes allow.",
+        tier_a: IgnoreOptions(BUFFER_SIZES),
+        tier_b: IgnoreOptions(BUFFER_SIZES),
+        calls: calls![SYS_setsockopt],
         older: older![],
     },
     Group {
@@ -382,10 +400,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "A program may confine itself further.",
         tier_a: Allow,
         tier_b: Allow,
-        calls: calls![
-            SYS_seccomp SYS_landlock_create_ruleset SYS_landlock_add_rule
-            SYS_landlock_restrict_self
-        ],
+        calls: calls![SYS_seccomp],
         older: older![],
     },
     Group {
@@ -421,6 +436,27 @@ pub(super) const GROUPS: &[Group] = &[
         tier_a: Fail(ENOSYS),
         tier_b: Fail(ENOSYS),
         calls: calls![SYS_memfd_create SYS_memfd_secret],
+        older: older![],
+    },
+    Group {
+        name: "Rules of Landlock",
+        reason: "Their memory is in the count of no process. Programs that confine themselves do \
+                 so without Landlock where it does not exist.",
+        tier_a: Fail(ENOSYS),
+        tier_b: Fail(ENOSYS),
+        calls: calls![
+            SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
+        ],
+        older: older![],
+    },
+    Group {
+        name: "Moving the content of files into pipes and sockets",
+        reason: "For one byte, a pipe or a socket would keep two megabytes of a file in memory, \
+                 which can't be counted. Programs read and write instead, as for files that do \
+                 not support these calls.",
+        tier_a: Fail(EINVAL),
+        tier_b: Fail(EINVAL),
+        calls: calls![SYS_sendfile SYS_splice SYS_tee],
         older: older![],
     },
     Group {
