@@ -76,7 +76,7 @@ pub use outside::{Means, Protected, Shown, View};
 pub use overlay::{Opening, Overlay, Savepoint};
 pub use own::Secret;
 pub use own::{Found, NOT_MADE_HERE, Own, SET_ASIDE};
-pub use quota::Quota;
+pub use quota::{Exceeded, Quota};
 pub use seal::Key;
 pub use spill::KeptOutput;
 pub use spill::Spill;
@@ -87,9 +87,6 @@ pub use cofferdam_core::policy::OWN;
 
 /// Where programs have their caches, in the host's own directory.
 const CACHE: &str = "cache";
-
-/// The code of a call that failed for want of room on a disk.
-pub const FULL: &str = "DiskFull";
 
 /// How long a diff is made as small as it can be.
 const DIFF_TIME: Duration = Duration::from_secs(5);

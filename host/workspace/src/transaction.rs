@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cofferdam_core::outcome::RefusalCode;
 use rustix::fs::FlockOperation;
 
 use super::apply::{carry_out, write_manifest};
@@ -100,13 +101,12 @@ pub enum BeginError {
     Io(#[from] io::Error),
 }
 
-impl BeginError {
-    /// The error's stable name.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Busy(_) => "WorkspaceBusy",
-            Self::Io(error) if super::is_full(error) => super::FULL,
-            Self::Io(_) => "WorkspaceError",
+impl From<&BeginError> for RefusalCode {
+    fn from(error: &BeginError) -> Self {
+        match error {
+            BeginError::Busy(_) => Self::WorkspaceBusy,
+            BeginError::Io(error) if super::is_full(error) => Self::DiskFull,
+            BeginError::Io(_) => Self::WorkspaceError,
         }
     }
 }

@@ -515,7 +515,7 @@ mod tests {
 
     #[test]
     fn results_take_the_dialects_shape() {
-        let failure = Failure::new(Status::Error, "FileNotFoundError", "file not found: x");
+        let failure = Failure::of_tool(Status::Error, "FileNotFoundError", "file not found: x");
         let answers = [
             Answer {
                 tool: "read_file".into(),

@@ -18,11 +18,10 @@ use super::CANCEL_POLL;
 use super::room::Room;
 use super::spill::{ABOVE, Streams};
 use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
+use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::{Files, ProgramSettings, SandboxTier};
 use cofferdam_workspace::path::by_names;
-use cofferdam_workspace::{
-    Cache, FULL, Means, Overlay, Protected, Shown, View, Workspace, is_full,
-};
+use cofferdam_workspace::{Cache, Means, Overlay, Protected, Shown, View, Workspace, is_full};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -250,7 +249,7 @@ impl CallState {
         // The call's own limits are errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.surroundings.workspace.is_full(error);
-            self.control().note(Stop::Room(FULL, message));
+            self.control().note(Stop::Room(FailedCode::DiskFull.into(), message));
         }
     }
 
@@ -404,21 +403,21 @@ fn run_to_end(
 }
 
 fn end(end: sandbox::End) -> End {
-    let limit = match end {
+    let limit: HostCode = match end {
         sandbox::End::Exited(code) => return End::Exited(code),
         sandbox::End::Signalled(signal) => return End::Signalled(signal),
         // Only a call that is over cancels its program.
         sandbox::End::Limit(Limit::WallClock) | sandbox::End::Cancelled => return End::TimedOut,
-        sandbox::End::Limit(Limit::CpuTime) => "CpuTimeLimit",
-        sandbox::End::Limit(Limit::Memory) => "ProgramMemoryLimit",
-        sandbox::End::Limit(Limit::FileSize) => "FileSizeLimit",
-        sandbox::End::Limit(Limit::Output) => "ProgramOutputLimit",
-        sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
+        sandbox::End::Limit(Limit::CpuTime) => ProgramLimitCode::CpuTimeLimit.into(),
+        sandbox::End::Limit(Limit::Memory) => ProgramLimitCode::ProgramMemoryLimit.into(),
+        sandbox::End::Limit(Limit::FileSize) => ProgramLimitCode::FileSizeLimit.into(),
+        sandbox::End::Limit(Limit::Output) => ProgramLimitCode::ProgramOutputLimit.into(),
+        sandbox::End::Limit(Limit::Processes) => ProgramLimitCode::ProcessLimit.into(),
         // The call fails with what `Room` says.
-        sandbox::End::Limit(Limit::Directory { .. }) => "WriteLimit",
-        sandbox::End::Limit(Limit::Disk { .. }) => FULL,
+        sandbox::End::Limit(Limit::Directory { .. }) => LimitCode::WriteLimit.into(),
+        sandbox::End::Limit(Limit::Disk { .. }) => FailedCode::DiskFull.into(),
     };
-    End::Limit(limit.to_owned())
+    End::Limit(limit.as_str().to_owned())
 }
 
 fn is_read_only(error: &io::Error) -> bool {

@@ -26,7 +26,7 @@ use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
 use crate::runtime::blocking;
 use crate::telemetry::Origin;
 use cofferdam_core::envelope::Mode;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::line::Client;
@@ -245,7 +245,7 @@ impl Host {
     fn refuse_last(&self, mut blocked: Blocked, round: &mut Round) -> Stopped {
         round.log.append(&mut blocked.log);
         let reason = blocked.problems.first().map(ToString::to_string).unwrap_or_default();
-        let failure = Failure::new(Status::Error, "Blocked", reason);
+        let failure = Failure::new(ErrorCode::Blocked, reason);
         let id = uuid::Uuid::now_v7().to_string();
         let record = Record::new(&id, "-", None, &Outcome::Failed(failure), 0.0);
         self.record(record, &Origin::default());
@@ -308,7 +308,8 @@ impl Host {
         let transaction = match self.begin(Client::default(), self.policy.limits().call).await {
             Ok(transaction) => transaction,
             Err(error) => {
-                round.log.push(format!("tool error: {}: {error}", error.code()));
+                let code = RefusalCode::from(&error).as_str();
+                round.log.push(format!("tool error: {code}: {error}"));
                 round.stages.push(clock.stop());
                 return Err(stopped(Verdict::Failed, State::Failed, round));
             }
@@ -433,7 +434,7 @@ impl Host {
         } else if failed && !options.keep {
             drop(transaction);
             let why = "discarded: the round of the pipeline failed";
-            discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
+            discard(&mut ended, &Failure::new(ErrorCode::RolledBack, why));
         } else {
             match self.commit_staged(transaction, &mut ended).await {
                 Ok(commit) => round.commit = commit,

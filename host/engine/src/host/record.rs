@@ -6,7 +6,7 @@ use super::{Host, RunOptions};
 use crate::dispatch::{CallProblem, Refusal};
 use crate::journal::{Entry, Event, Record};
 use crate::telemetry::Origin;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{Failure, Outcome};
 
 impl Host {
     /// The journal, the figures and telemetry see every exit.
@@ -38,8 +38,7 @@ impl Host {
 
     pub(super) fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
         if let Some(CallProblem { code, tool, problem, .. }) = refusal.problems.first() {
-            let outcome =
-                Outcome::Failed(Failure::new(Status::Error, code.as_str(), problem.to_string()));
+            let outcome = Outcome::Failed(Failure::new(*code, problem.to_string()));
             let tool = tool.as_deref().unwrap_or("-");
             let id = uuid::Uuid::now_v7().to_string();
             let record = Record::new(&id, tool, options.role.as_deref(), &outcome, 0.0);

@@ -17,7 +17,7 @@ use crate::journal::{self, Record};
 use crate::runtime::{Observer, blocking};
 use crate::telemetry::Origin;
 use cofferdam_core::envelope::{self, Answer, Call, Envelope, Mode};
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files, LimitSettings, Role, Scope};
 use cofferdam_workspace::line::Client;
 use cofferdam_workspace::{ExecutedFile, KeptOutput, Transaction};
@@ -264,7 +264,7 @@ impl Host {
         match shared {
             Some(_) if failed && options.atomic => {
                 let why = "discarded: a call of the same transaction failed";
-                discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
+                discard(&mut ended, &Failure::new(ErrorCode::RolledBack, why));
                 diff = options.dry_run.then(Vec::new);
             }
             Some(transaction) if options.dry_run => {
@@ -332,7 +332,7 @@ impl Host {
         let mut cancel = options.cancel.clone();
         let performed: Performed = if skip || is_cancelled(cancel.as_ref()) {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
-            Failure::new(Status::Skipped, "Skipped", why).into()
+            Failure::new(SkippedCode::Skipped, why).into()
         } else {
             match self.allow(call, role, options, scope, shared.is_some()) {
                 Err(failure) => failure.into(),

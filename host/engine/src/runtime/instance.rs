@@ -13,10 +13,10 @@ use super::state::{CallState, Control, Observer};
 use super::{Backends, LaneOfPlugin, Prepared, ToolError, Tools};
 use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
-use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
+use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
 use cofferdam_workspace::line::Client;
-use cofferdam_workspace::{FULL, Overlay, Workspace};
+use cofferdam_workspace::{Exceeded, Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.
 #[derive(Clone)]
@@ -80,10 +80,10 @@ pub struct CallRequest {
 /// Why a call was stopped from outside of the plugin's own logic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// It reached a limit: the limit's stable name.
-    Limit(&'static str),
-    /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
-    Room(&'static str, String),
+    /// It exceeded a limit.
+    Limit(LimitCode),
+    /// Its programs wrote too much, or a disk is full: the code, and what happened.
+    Room(HostCode, String),
     /// It crashed, or answered what can't be read.
     Trap(String),
     /// Somebody cancelled it.
@@ -95,8 +95,8 @@ pub enum Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
-            Self::Room(code, message) => write!(f, "{code}: {message}"),
+            Self::Limit(limit) => write!(f, "stopped at the limit {}", limit.as_str()),
+            Self::Room(code, message) => write!(f, "{}: {message}", code.as_str()),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),
@@ -154,7 +154,7 @@ fn bounded(answer: Result<String, ToolError>, surroundings: &Surroundings) -> An
         }
     };
     if size > surroundings.limits.output {
-        return Err(Stop::Limit("OutputLimit"));
+        return Err(Stop::Limit(LimitCode::OutputLimit));
     }
     Ok(answer)
 }
@@ -196,11 +196,11 @@ pub(super) fn in_instance<T>(
     let done = done.map_err(|error| stop(&error, &store))?;
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
-        Some(FULL) => {
+        Some(Exceeded::DiskFull) => {
             let message = surroundings.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Room(FULL, message))
+            Err(Stop::Room(FailedCode::DiskFull.into(), message))
         }
-        Some(limit) => Err(Stop::Limit(limit)),
+        Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
     }
 }
@@ -223,7 +223,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
         return Stop::Limit(limit);
     }
     if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
-        return Stop::Limit("HandleLimit");
+        return Stop::Limit(LimitCode::HandleLimit);
     }
     let message = format!("{error:#}");
     if lacks_descriptors(&message) {
@@ -231,10 +231,10 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     }
     // wasmtime has no types for these.
     if message.contains("fuel allocated for hostcalls has been exhausted") {
-        return Stop::Limit("TransferLimit");
+        return Stop::Limit(LimitCode::TransferLimit);
     }
     if message.contains("store handle limit exceeded") {
-        return Stop::Limit("HandleLimit");
+        return Stop::Limit(LimitCode::HandleLimit);
     }
     match trap {
         Some(Trap::StackOverflow) => {

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::capability;
-use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
+use cofferdam_core::outcome::{LimitCode, NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{BackendKind, Capabilities};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
@@ -138,8 +138,8 @@ pub enum LoadError {
     /// Compiling the component reached a limit.
     #[error("the component is not compiled: that takes {bound}")]
     CompileLimit {
-        /// The limit's stable name.
-        code: &'static str,
+        /// The limit.
+        code: LimitCode,
         /// What would have been too much.
         bound: String,
     },

@@ -11,6 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use super::engine::Memory;
 use super::instance::{Rights, Stop, Surroundings};
 use crate::capability::{self, FileState, HttpState, Messages, Usage};
+use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
 
 /// When a call ends at the latest, and whether somebody wants it to end now.
@@ -113,7 +114,7 @@ impl Control {
         if self.cancelled.load(Ordering::Relaxed) {
             Some(Stop::Cancelled)
         } else if Instant::now() >= self.deadline {
-            Some(Stop::Limit("WallClockLimit"))
+            Some(Stop::Limit(LimitCode::WallClockLimit))
         } else {
             None
         }
@@ -217,7 +218,7 @@ pub(super) struct Meter {
     instances: usize,
     tables: usize,
     host_calls_left: u64,
-    reached: Option<&'static str>,
+    reached: Option<LimitCode>,
 }
 
 impl Meter {
@@ -240,7 +241,7 @@ impl Meter {
     }
 
     /// The first limit that was reached.
-    pub(super) fn reached(&self) -> Option<&'static str> {
+    pub(super) fn reached(&self) -> Option<LimitCode> {
         self.reached
     }
 
@@ -248,7 +249,7 @@ impl Meter {
         match self.host_calls_left.checked_sub(1) {
             Some(left) => self.host_calls_left = left,
             None => {
-                self.reached.get_or_insert("HostCallLimit");
+                self.reached.get_or_insert(LimitCode::HostCallLimit);
                 return Err(wasmtime::Error::msg("too many calls into the host"));
             }
         }
@@ -274,7 +275,7 @@ impl ResourceLimiter for Meter {
         let more = desired.saturating_sub(current);
         match self.memory_left.checked_sub(more) {
             Some(_) if self.shared.as_ref().is_some_and(|shared| !shared.take(more)) => {
-                self.reached.get_or_insert("HostMemoryLimit");
+                self.reached.get_or_insert(LimitCode::HostMemoryLimit);
                 Ok(false)
             }
             Some(left) => {
@@ -283,7 +284,7 @@ impl ResourceLimiter for Meter {
                 Ok(true)
             }
             None => {
-                self.reached.get_or_insert("MemoryLimit");
+                self.reached.get_or_insert(LimitCode::MemoryLimit);
                 Ok(false)
             }
         }
@@ -297,7 +298,7 @@ impl ResourceLimiter for Meter {
     ) -> wasmtime::Result<bool> {
         let allowed = desired <= self.table_elements;
         if !allowed {
-            self.reached.get_or_insert("TableLimit");
+            self.reached.get_or_insert(LimitCode::TableLimit);
         }
         Ok(allowed)
     }
@@ -335,7 +336,7 @@ mod tests {
             let meters = all(9);
             assert!(meters[..8].iter().all(|(_, grows)| *grows));
             let (last, grows) = &meters[8];
-            assert_eq!((*grows, last.reached()), (false, Some("HostMemoryLimit")));
+            assert_eq!((*grows, last.reached()), (false, Some(LimitCode::HostMemoryLimit)));
         }
         assert!(all(8).iter().all(|(_, grows)| *grows));
     }

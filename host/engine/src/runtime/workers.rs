@@ -16,6 +16,7 @@ use super::Prepared;
 use super::engine::THREAD_STACK;
 use super::instance::{Answer, CallRequest, Stop, call};
 use super::queue::Queue;
+use cofferdam_core::outcome::LimitCode;
 use cofferdam_workspace::line::Client;
 
 /// How long a call may stay away after its deadline before its thread is given up.
@@ -134,12 +135,12 @@ impl Workers {
         match tokio::time::timeout_at(latest, answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| failed()),
             // Its thread is not stuck: it never had one.
-            Err(_) if control.withdraw() => Err(Stop::Limit("WallClockLimit")),
+            Err(_) if control.withdraw() => Err(Stop::Limit(LimitCode::WallClockLimit)),
             Err(_) => {
                 if control.give_up() {
                     self.pool.replace(client);
                 }
-                Err(Stop::Limit("WallClockLimit"))
+                Err(Stop::Limit(LimitCode::WallClockLimit))
             }
         }
     }
