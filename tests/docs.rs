@@ -1,5 +1,5 @@
-//! The plugin `docs` against a server that speaks Context7's API: S4's examples and tables through
-//! the command.
+//! The plugin `docs` against a server that speaks Context7's API: the examples and tables of the tool
+//! schemas, through the command.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ fn settings(place: &Place, text: &str) {
     fs::write(file, text).unwrap();
 }
 
-/// An envelope in S4's form.
+/// Runs an envelope in the form of the tool schemas.
 fn run(place: &Place, envelope: &Value) -> Ended {
     place.run_with(&["run", "-"], &envelope.to_string())
 }
@@ -210,7 +210,7 @@ fn documentation_is_asked_as_in_the_source() {
         assert_eq!(result["snippets"][0]["code"], json!([{"language": "python", "text": wanted}]));
         assert_eq!(result["explanations"][0]["title"], "Guide > Page");
     }
-    // The source's own example of an id that nobody resolved: Context7 does not know it.
+    // The source's own example of an id that was not resolved before: Context7 does not know it.
     let envelope = json!({
         "tool": "context7_query_docs", "libraryId": "/httpx/httpx",
         "query": "How to set timeout in AsyncClient?"
@@ -331,7 +331,7 @@ fn a_slow_server_is_asked_twice_then_the_fallback_is_recorded() {
     assert!(log.stdout.contains("fallback_activated  context7_timeout"), "{log:?}");
 }
 
-/// The limit that S4 gives, where nobody sets another one: 10 s for each of two attempts.
+/// The default limit, which the tool schemas prescribe: 10 s for each of two attempts.
 #[test]
 fn ten_seconds_are_too_long() {
     let server = Server::new(|_| vec![Step::Wait(Duration::from_secs(18))]);
@@ -360,7 +360,7 @@ fn a_server_that_fails_once_is_forgiven() {
 }
 
 #[test]
-fn nobody_there_is_a_fallback() {
+fn a_refused_connection_is_a_fallback() {
     let server = context7();
     let place = place(&server, "");
     settings(

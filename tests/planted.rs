@@ -119,6 +119,49 @@ fn a_copy_of_another_workspaces_directory_is_set_aside_and_named() {
     assert_ne!(place.run(&["call", "files.read_file", &args]).status, 0);
 }
 
+/// A pull puts a link in the place of a directory that git ignores. It is set aside, and calls go on.
+#[test]
+fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
+    for planted in ["staging", "history", "images", "runs", "lock", "journal.jsonl", "set-aside"] {
+        let place = with_a_shell();
+        write_in(&place, &place.workspace(), "a", "1");
+        let outside = place.workspace().with_file_name("outside");
+        fs::create_dir(&outside).unwrap();
+        let own = place.workspace().join(OWN);
+        let _ = fs::remove_dir_all(own.join(planted));
+        let _ = fs::remove_file(own.join(planted));
+        symlink(&outside, own.join(planted)).unwrap();
+        write_in(&place, &place.workspace(), "a", "2");
+        let args = json!({"command": "echo 3 > a"}).to_string();
+        let ended = place.run(&["call", "shell.bash", &args]);
+        assert_eq!(ended.status, 0, "{planted}: {ended:?}");
+        assert_eq!(place.read("a"), "3\n", "{planted}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{planted}");
+        assert!(fs::symlink_metadata(own.join(planted)).is_ok_and(|found| !found.is_symlink()));
+    }
+}
+
+/// File systems give the inode of a removed directory to the next one.
+#[test]
+fn a_copy_with_the_same_inode_does_not_count() {
+    let place = Place::new();
+    write_in(&place, &place.workspace(), "a", "1");
+    let own = place.workspace().join(OWN);
+    let inode = fs::metadata(&own).unwrap().ino();
+    let backup = place.workspace().with_file_name("backup");
+    copy(&own, &backup);
+    for _ in 0..50 {
+        remove(&own);
+        copy(&backup, &own);
+        if fs::metadata(&own).unwrap().ino() == inode {
+            break;
+        }
+    }
+    let log = place.run(&["log"]);
+    assert_eq!(records(&log).len(), 0, "{log:?}");
+    assert!(log.stderr.contains(NOT_MADE_HERE), "{log:?}");
+}
+
 /// Whatever is in a directory that came with a repository, changes are made as ever.
 #[test]
 fn what_a_planted_directory_holds_is_not_looked_at() {
@@ -255,6 +298,57 @@ fn output_that_this_host_has_not_kept_is_not_shown() {
     bytes.truncate(100_000);
     fs::write(&file, bytes).unwrap();
     assert_ne!(show(&known).status, 0);
+}
+
+/// A hundred paths of 4,096 characters that JSON escapes are more than a line of the journal has.
+#[test]
+fn a_commit_of_the_longest_paths_is_listed() {
+    let place = with_a_shell();
+    let command = "n=$(printf '\\001%.0s' $(seq 240)); d=$n; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; \
+                   do d=$d/$n; done; mkdir -p \"$d\"; \
+                   for i in $(seq 100); do echo x > \"$d/$i\"; done; echo x > zz";
+    let args = json!({"command": command}).to_string();
+    let ended = place.run(&["call", "shell.bash", &args]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let log = place.run(&["log", "--commits"]);
+    let listed = records(&log);
+    assert_eq!((listed.len(), &log.json()["unreadable_lines"]), (1, &json!(0)), "{log:?}");
+    assert!(listed[0]["paths"].as_u64().unwrap() > 101);
+}
+
+/// What a commit replaced and placed is kept in files beside the history.
+#[test]
+fn what_is_put_in_the_place_of_a_kept_file_is_neither_restored_nor_shown() {
+    let place = Place::new();
+    let images = place.workspace().join(OWN).join("images");
+    place.write("run.sh", "old\n");
+    // Too large for the manifest, so that a copy is kept of it as well.
+    let new = "new\n".repeat(3000);
+    write_in(&place, &place.workspace(), "run.sh", &new);
+    let commit = {
+        let log = place.run(&["log", "--commits"]);
+        records(&log)[0]["commit"].as_str().unwrap().to_owned()
+    };
+    let kept: Vec<PathBuf> =
+        fs::read_dir(&images).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    for file in kept {
+        let genuine = file.with_extension("genuine");
+        fs::rename(&file, &genuine).unwrap();
+        let length = usize::try_from(fs::metadata(&genuine).unwrap().len()).unwrap();
+        fs::write(&file, "x".repeat(length)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o4777)).unwrap();
+        for args in [&["undo"][..], &["log", "--diff", &commit]] {
+            let ended = place.run(args);
+            assert_ne!(ended.status, 0, "{args:?}: {ended:?}");
+            assert!(ended.stderr.contains("is not what this host kept"), "{ended:?}");
+        }
+        assert_eq!(place.read("run.sh"), new);
+        fs::rename(&genuine, &file).unwrap();
+    }
+    assert_eq!(place.run(&["log", "--diff", &commit]).status, 0);
+    assert_eq!(place.run(&["undo"]).status, 0);
+    assert_eq!(place.read("run.sh"), "old\n");
 }
 
 #[test]

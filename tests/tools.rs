@@ -111,7 +111,7 @@ fn the_agents_of_the_report_are_roles() {
         .as_array()
         .unwrap()
         .iter()
-        .filter(|role| role["description"].as_str().unwrap().starts_with("S4's"))
+        .filter(|role| role["description"].as_str().unwrap().starts_with("Verification agent:"))
         .filter_map(|role| role["role"].as_str())
         .collect();
     assert_eq!(agents, of_s4);

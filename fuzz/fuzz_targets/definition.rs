@@ -2,11 +2,11 @@
 //! a role.
 #![no_main]
 
-use cofferdam_core::definition::Agent;
+use cofferdam_core::definition::CheckedDefinition;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Ok(agent) = Agent::parse(text) {
+    if let Ok(agent) = CheckedDefinition::parse(text) {
         assert!(agent.role(None).is_ok());
         let _ = agent.role(Some("a/b.py"));
         let _ = agent.needs_target();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::{Outcome, Status};
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use serde_json::{Value, json};
 
 use super::component::{Component, Packed, manifest};
@@ -110,7 +110,7 @@ fn messages_are_inert() {
     let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
     let all = texts.concat() + &trial.heard.progress.lock().unwrap().concat();
     assert_eq!(all.matches(INERT).count(), 4, "{all:?}");
-    assert_eq!(neutralise(&all), all);
+    assert_eq!(escape_control(&all), all);
 }
 
 /// Case 25: for a person at a terminal.
@@ -121,7 +121,7 @@ fn what_is_printed_is_inert() {
     {
         let (ended, _) = command(&Place::new(), how, 0, &["--format", format, "-vv"]);
         for printed in [&ended.stdout, &ended.stderr] {
-            assert_eq!(&neutralise(printed), printed, "{how} {format}");
+            assert_eq!(&escape_control(printed), printed, "{how} {format}");
         }
         assert!(ended.stdout.contains("red") && ended.stderr.contains("desrever"), "{ended:?}");
         if (how, format) == ("shout", "json") {
@@ -150,13 +150,13 @@ fn errors_are_inert_and_the_journal_keeps_its_lines() {
             packed.path.to_str().unwrap(),
         ]);
         assert_eq!(ended.status, 1, "{ended:?}");
-        assert_eq!(neutralise(&ended.stdout), ended.stdout);
-        assert_eq!(neutralise(&ended.stderr), ended.stderr);
+        assert_eq!(escape_control(&ended.stdout), ended.stdout);
+        assert_eq!(escape_control(&ended.stderr), ended.stderr);
     }
     assert_eq!(place.read(".cofferdam/journal.jsonl").lines().count(), 2);
     for format in ["text", "json"] {
         let log = place.run(&["log", "--format", format]);
-        assert_eq!(neutralise(&log.stdout), log.stdout);
+        assert_eq!(escape_control(&log.stdout), log.stdout);
     }
     let log = place.run(&["log", "--format", "text"]);
     assert_eq!(log.stdout.lines().count(), 2, "{}", log.stdout);

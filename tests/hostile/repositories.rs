@@ -275,6 +275,35 @@ fn repositories_that_lie_open_stay_as_they_are() {
     }
 }
 
+/// A working tree that git itself has made inside of its repository is one to work in.
+#[test]
+fn a_linked_working_tree_inside_its_repository_can_be_changed() {
+    let place = Place::new();
+    place.with_git(&["init", "-q", "-b", "main", "source"]);
+    place.write("source/a", "1\n");
+    place.with_git(&["-C", "source", "add", "a"]);
+    let author = ["-c", "user.name=x", "-c", "user.email=x@y"];
+    place.with_git(&[&["-C", "source"][..], &author, &["commit", "-qm", "a"]].concat());
+    place.with_git(&["clone", "-q", "--bare", "source", "trees"]);
+    for tree in ["main-tree", "feature/deep"] {
+        place.with_git(&["-C", "trees", "worktree", "add", "-q", "-b", tree, tree]);
+        let path = format!("trees/{tree}/a");
+        let results = run(&place, &[], &[write(&path, "2\n")]);
+        assert_eq!(results[0]["status"], "executed", "{results:?}");
+        assert_eq!(place.read(&path), "2\n");
+    }
+    for path in ["trees/config", "trees/worktrees/deep/config.worktree", "trees/hooks/x"] {
+        assert_protected(&run(&place, &[], &[write(path, "x")])[0], "git");
+    }
+    let found = Workspace::open(&place.workspace(), Secret::OfProcess).unwrap();
+    let protected = found.protected().unwrap().git;
+    assert!(protected.contains(&"trees/config".to_owned()), "{protected:?}");
+    let is_in_tree = |place: &String| {
+        ["trees/feature/deep/a", "trees/main-tree/a"].iter().any(|file| file.starts_with(&**place))
+    };
+    assert!(!protected.iter().any(is_in_tree), "{protected:?}");
+}
+
 /// Files that git's configuration includes are part of it.
 #[test]
 fn what_gits_configuration_includes_is_not_changed() {
@@ -290,6 +319,106 @@ fn what_gits_configuration_includes_is_not_changed() {
     }
     place.write(".gitshared", canary.config.replace("worktree", "x"));
     assert!(canary.ran(&place));
+}
+
+/// Nor are those that it includes through links, by other names of the workspace, or from the home.
+#[test]
+fn what_is_included_through_links_or_other_names_is_not_changed() {
+    let include = |path: &str| ["config".to_owned(), "include.path".to_owned(), path.to_owned()];
+    for what in ["link", "absent", "alias", "home", "nested", "nested and absent", "bare"] {
+        let place = Place::new();
+        let canary = Canary::new(&place);
+        let workspace = place.workspace();
+        let git = |args: &[String]| {
+            place.with_git(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        };
+        let alias = workspace.with_file_name("alias");
+        let name = workspace.file_name().unwrap().to_str().unwrap().to_owned();
+        if !what.starts_with("nested") && what != "bare" {
+            place.with_git(&["init", "-q"]);
+        }
+        if !what.ends_with("absent") {
+            place.write("real/inc", "[user]\n\tname = x\n");
+        }
+        let path = match what {
+            "link" => {
+                symlink("real", workspace.join("conf")).unwrap();
+                git(&include("../conf/inc"));
+                "conf/inc"
+            }
+            "absent" => {
+                git(&include("../conf/inc"));
+                "conf/inc"
+            }
+            "alias" => {
+                symlink(&workspace, &alias).unwrap();
+                git(&include(alias.join("real/inc").to_str().unwrap()));
+                "real/inc"
+            }
+            "home" => {
+                git(&include(&format!("~/{name}/real/inc")));
+                "real/inc"
+            }
+            "bare" => {
+                place.with_git(&["init", "-q", "--bare", "b.git"]);
+                place.with_git(&["-C", "b.git", "config", "include.path", "../real/inc"]);
+                "real/inc"
+            }
+            _ => {
+                place.with_git(&["init", "-q", "sub"]);
+                place.with_git(&["-C", "sub", "config", "include.path", "../../real/inc"]);
+                "real/inc"
+            }
+        };
+        let results = run(&place, &[], &[write(path, &canary.config)]);
+        assert_eq!(results[0]["metadata"]["outcome"], "denied", "{what}: {results:?}");
+        let reason = results[0]["metadata"]["reason"].as_str().unwrap();
+        assert!(reason.contains("git"), "{what}: {reason}");
+        assert!(!canary.ran(&place), "{what}");
+        // What is no configuration, and configuration that no repository includes, may be written.
+        let others = [write("src/lib.rs", "fn main() {}\n"), write("Cargo.toml", "[package]\n")];
+        for result in run(&place, &[], &others) {
+            assert_eq!(result["status"], "executed", "{what}: {result}");
+        }
+        if what != "home" && what != "bare" {
+            place.write(path, canary.config.replace("worktree", "x"));
+            assert!(canary.ran(&place), "{what}: git does not take it");
+        }
+    }
+}
+
+/// Links and files that take the place of links on the way.
+#[test]
+fn links_on_the_way_to_gits_configuration_are_not_replaced() {
+    let place = Place::new();
+    let canary = Canary::new(&place);
+    place.with_git(&["init", "-q"]);
+    place.with_git(&["init", "-q", "sub"]);
+    place.with_git(&["config", "include.path", "../soft/inc"]);
+    place.with_git(&["-C", "sub", "config", "include.path", "../../shared"]);
+    place.write("real/inc", "[user]\n\tname = x\n");
+    place.write("evil/inc", &canary.config);
+    place.write("plain", "text\n");
+    symlink("real", place.workspace().join("soft")).unwrap();
+    let trial = Trial::of_guest(place, ALL);
+    for (what, path, target) in
+        [("unlink", "soft", ""), ("rename", "soft", "x"), ("rename", "evil/inc", "real/inc")]
+    {
+        let reason = trial.reason(what, path, target);
+        assert!(reason.contains("git"), "{what} {path}: {reason}");
+    }
+    for (what, path, target) in
+        [("rename", "evil/inc", "shared"), ("symlink", "evil/inc", "shared")]
+    {
+        match trial.call("hostile.attempt", json!({"what": what, "path": path, "target": target})) {
+            Outcome::Failed(failure) => {
+                assert!(failure.message.contains("git repository"), "{}", failure.message);
+            }
+            Outcome::Executed(output) => panic!("{what} {path}: {output}"),
+        }
+        assert!(!canary.ran(&trial.place), "{what} {path}");
+    }
+    trial.attempt("hostile.attempt", "symlink", "plain", "elsewhere").unwrap();
 }
 
 /// What is taken back does not make a repository either.

@@ -161,12 +161,12 @@ fn a_private_registry_is_told_what_docker_login_keeps() {
     let file = place.beside("lines.wasm", &Plugin::new("lines"));
     let push = ["plugin", "push", text(&file), &reference];
     let login = format!("`docker login {}`", registry.address);
-    says(&place.refused(1, &push), &["wants to know who asks", &login]);
+    says(&place.refused(1, &push), &["requires authentication", &login]);
     let docker = place.home_file(".docker");
     fs::create_dir(&docker).unwrap();
     for (auth, outcome) in [
         // ada:wrong, ada:secret
-        ("YWRhOndyb25n", Err("does not let you do that (401 Unauthorized)")),
+        ("YWRhOndyb25n", Err("permission denied (401 Unauthorized)")),
         ("YWRhOnNlY3JldA==", Ok(())),
     ] {
         let config = json!({"auths": {registry.address.to_string(): {"auth": auth}}});
@@ -278,7 +278,7 @@ fn a_token_is_got_where_the_registry_says() {
     let before = tokens.asked().len();
     let ended = install();
     let words = format!("`tokens = 'http://{}'` below", tokens.address());
-    says(&ended.stderr, &["wants the password that you keep for it sent to", &words]);
+    says(&ended.stderr, &["asks to send your password for it to", &words]);
     assert_eq!((ended.status, tokens.asked().len()), (1, before));
     let settings =
         format!("[registries.'{}']\ntokens = 'http://{}'\n", registry.address(), tokens.address());

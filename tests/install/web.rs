@@ -51,8 +51,8 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
     let at = |path: &str| format!("https://localhost:{}{path}", server.address().port());
     for (path, status, why) in [
         ("/nothing", 1, "there is nothing (404)"),
-        ("/round", 1, "sends on to more than 5 others"),
-        ("/away", 1, "sends on to 'http://example.org/', which is no address"),
+        ("/round", 1, "redirects to more than 5 others"),
+        ("/away", 1, "redirects to 'http://example.org/', which is no address"),
         ("/broken", 1, "localhost"),
         ("/huge", 1, "has more than 67108864 bytes"),
         ("/error", 1, "the host answers 503"),

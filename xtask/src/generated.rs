@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{announce, native, output};
 use crate::project::{self, Project, read_text};
-use crate::tokens;
+use crate::{reference, tokens};
 
 use From::{Answers, Command};
 
@@ -17,9 +17,9 @@ struct Generated {
 
 /// Where the text of a generated file comes from.
 enum From {
-    /// It is what the host's command answers to these arguments.
+    /// The output of the host's command with these arguments.
     Command(&'static [&'static str]),
-    /// It is put together from several answers.
+    /// A function that runs the command several times.
     Answers(fn(&Project) -> Result<String>),
 }
 
@@ -47,8 +47,10 @@ const FILES: &[Generated] = &[
     Generated { from: Command(&["schema", "settings"]), path: "schemas/settings.json" },
     Generated { from: Command(&["reference"]), path: "docs/cli.md" },
     Generated { from: Command(&["outcomes"]), path: "docs/outcomes.md" },
+    Generated { from: Answers(reference::settings), path: "docs/settings.md" },
     Generated { from: Command(&["system-calls"]), path: "docs/syscalls.md" },
     Generated { from: Answers(tokens::table), path: "docs/tokens.md" },
+    Generated { from: Answers(reference::tools), path: "docs/tools.md" },
 ];
 
 /// Writes every generated file that is not current.

@@ -10,17 +10,24 @@
     reason = "a developer's command: it works on the developer's own files and terminal"
 )]
 
+mod answers;
 mod apt;
 mod authors;
 mod ci;
 mod demo;
 mod deny;
+mod fields;
 mod fuzz;
 mod generated;
+#[cfg(test)]
+mod imports;
+#[cfg(test)]
+mod manual;
 mod plugins;
 mod process;
 mod programs;
 mod project;
+mod reference;
 mod smith;
 mod stamp;
 mod tasks;

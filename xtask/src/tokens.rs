@@ -1,54 +1,55 @@
 //! `docs/tokens.md`: what the tools cost a model in tokens, beside the prose that describes them
-//! in the documents that they come from.
+//! in the documents that they come from (docs/decisions.md lists them).
 //!
 //! The prose itself is not part of this project. What is here are its counts: of the section of
 //! each tool, from its heading to the next one, as Markdown, in the encoding that
 //! `cofferdam tools --tokens` counts in.
 
 use std::fmt::Write as _;
-use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 
-use crate::process::{native, output};
+use crate::answers::ask;
 use crate::project::Project;
 
 /// A tool, the document that describes it in prose, and how many tokens that is.
 const PROSE: [(&str, &str, u64); 30] = [
-    ("edit.atomic_replace", "S0", 252),
-    ("edit.move_text", "S0", 370),
-    ("lint.lint_backend", "S0", 270),
-    ("lint_agent.run_linter", "S2", 89),
-    ("lint_agent.apply_fix", "S2", 79),
-    ("lint_agent.read_file", "S2", 30),
-    ("lint_agent.submit", "S2", 58),
-    ("lint_agent.ruff_config", "S2", 42),
-    ("files.read_file", "S3", 82),
-    ("files.write_file", "S3", 99),
-    ("files.read_code", "S3", 19),
-    ("edit.edit_code", "S3", 116),
-    ("edit.apply_patch", "S3", 73),
-    ("files.read_tree", "S3", 103),
-    ("grep.search_text", "S3", 107),
-    ("shell.run_command", "S3", 111),
-    ("tests.run_tests", "S3", 621),
-    ("lint.run_linter", "S3", 566),
-    ("build.build_project", "S3", 679),
-    ("git.git_status", "S3", 38),
-    ("git.git_diff", "S3", 38),
-    ("shell.bash", "S4", 681),
-    ("files.read", "S4", 647),
-    ("files.glob", "S4", 643),
-    ("grep.grep", "S4", 817),
-    ("docs.context7_resolve_library_id", "S4", 696),
-    ("docs.context7_query_docs", "S4", 711),
-    ("team.task", "S4", 102),
-    ("team.send_message", "S4", 129),
-    ("report.save_agent_report", "S4", 878),
+    ("edit.atomic_replace", "the pipeline commands", 252),
+    ("edit.move_text", "the pipeline commands", 370),
+    ("lint.lint_backend", "the pipeline commands", 270),
+    ("lint_agent.run_linter", "the lint agent", 89),
+    ("lint_agent.apply_fix", "the lint agent", 79),
+    ("lint_agent.read_file", "the lint agent", 30),
+    ("lint_agent.submit", "the lint agent", 58),
+    ("lint_agent.ruff_config", "the lint agent", 42),
+    ("files.read_file", "the actions reference", 82),
+    ("files.write_file", "the actions reference", 99),
+    ("files.read_code", "the actions reference", 19),
+    ("edit.edit_code", "the actions reference", 116),
+    ("edit.apply_patch", "the actions reference", 73),
+    ("files.read_tree", "the actions reference", 103),
+    ("grep.search_text", "the actions reference", 107),
+    ("shell.run_command", "the actions reference", 111),
+    ("tests.run_tests", "the actions reference", 621),
+    ("lint.run_linter", "the actions reference", 566),
+    ("build.build_project", "the actions reference", 679),
+    ("git.git_status", "the actions reference", 38),
+    ("git.git_diff", "the actions reference", 38),
+    ("shell.bash", SCHEMAS, 681),
+    ("files.read", SCHEMAS, 647),
+    ("files.glob", SCHEMAS, 643),
+    ("grep.grep", SCHEMAS, 817),
+    ("docs.context7_resolve_library_id", SCHEMAS, 696),
+    ("docs.context7_query_docs", SCHEMAS, 711),
+    ("team.task", SCHEMAS, 102),
+    ("team.send_message", SCHEMAS, 129),
+    ("report.save_agent_report", SCHEMAS, 878),
 ];
 
-/// What S4 wants the tool descriptions to save ("Token Impact Analysis"), in percent.
+/// The source that asks for cheaper descriptions.
+const SCHEMAS: &str = "the tool schemas";
+
+/// What that source wants the tool descriptions to save ("Token Impact Analysis"), in percent.
 const WANTED: u64 = 70;
 
 const HEAD: &str = "\
@@ -56,29 +57,31 @@ const HEAD: &str = "\
 
 Generated from the built command by `cargo xtask gen`.
 
-`cofferdam tools --role ROLE --format anthropic --tokens` counts what an agent is told of its tools:
+`cofferdam tools --role ROLE --format anthropic --tokens` counts what an agent is told about its tools:
 names, descriptions and input schemas as JSON without white space, in OpenAI's encoding
-`o200k_base`. The schemas are compact: they accept and refuse exactly what the whole ones do (a
-test compares them on every example and on more than ten thousand changed ones), and keep every
-description, but say nothing twice and hold no examples. `cofferdam tools TOOL` shows all of it.
+`o200k_base`. The schemas are compact: they accept and refuse exactly what the complete ones do (a
+test compares them on every example and on more than ten thousand changed ones). They keep every
+description, repeat nothing and hold no examples. `cofferdam tools TOOL` prints the complete schemas.
 
-*Prose* is what the document that a tool comes from says of it, counted in the same way: S4's
-sections of about 700 tokens with parameters, constraints, examples and errors, S3's and S0's
-shorter ones. S4 wants its tools' descriptions to cost 70 % less than that; `cargo xtask gen
---check` fails where they do not.
+*Prose* is what the source document of a tool says of it, counted in the same way
+([decisions.md](decisions.md#the-five-source-documents) lists these documents). The tool schemas have
+sections of about 700 tokens with parameters, constraints, examples and errors; the actions reference
+and the pipeline commands have shorter ones. The tool schemas want tool descriptions to cost 70 % less
+than that; `cargo xtask gen --check` fails where they do not.
 ";
 
 /// The document.
 ///
 /// # Errors
-/// The command does not answer, or S4's tools save less than they should.
+/// The command fails, or the tools of the tool schemas save less than they should.
 pub fn table(project: &Project) -> Result<String> {
     let mut text = HEAD.to_owned();
     let all = Counted::ask(project, &["--role", "main", "--format", "anthropic"])?;
-    text += "\n## S4's tools\n\n| tool | prose | schema | saved |\n|---|--:|--:|--:|\n";
+    text +=
+        "\n## Tools of the tool schemas\n\n| tool | prose | schema | saved |\n|---|--:|--:|--:|\n";
     let (mut prose, mut schemas) = (0, 0);
     for (tool, tokens) in &all.tools {
-        if let Some((_, "S4", of_prose)) = described(tool) {
+        if let Some((_, SCHEMAS, of_prose)) = described(tool) {
             writeln!(text, "| `{tool}` | {of_prose} | {tokens} | {} |", saved(of_prose, *tokens))?;
             (prose, schemas) = (prose + of_prose, schemas + tokens);
         }
@@ -86,7 +89,7 @@ pub fn table(project: &Project) -> Result<String> {
     writeln!(text, "| together | {prose} | {schemas} | {} |", saved(prose, schemas))?;
     ensure!(
         schemas * 100 <= prose * (100 - WANTED),
-        "S4's tools cost {schemas} tokens, and {prose} as prose: less than {WANTED} % are saved"
+        "the tools of {SCHEMAS} cost {schemas} tokens, and {prose} as prose: less than {WANTED} % are saved"
     );
 
     text += "\n## Roles\n\n| role | tools | schemas | prose of these tools | names and titles only |\n|---|--:|--:|--:|--:|\n";
@@ -133,7 +136,7 @@ impl Counted {
         let tools: Option<_> = tools
             .map(|tool| Some((tool["tool"].as_str()?.to_owned(), tool["tokens"].as_u64()?)))
             .collect();
-        let tools = tools.context("`cofferdam tools --tokens` answers in another form")?;
+        let tools = tools.context("`cofferdam tools --tokens` prints another form")?;
         Ok(Self { tools, total: answer["total"].as_u64().unwrap_or_default() })
     }
 }
@@ -142,21 +145,7 @@ fn roles(project: &Project) -> Result<Vec<String>> {
     let answer = ask(project, &["role", "list"])?;
     let roles = answer["roles"].as_array().into_iter().flatten();
     let names: Option<_> = roles.map(|role| role["role"].as_str().map(str::to_owned)).collect();
-    names.context("`cofferdam role list` answers in another form")
-}
-
-/// Asks the command, in an empty directory that is workspace and home, so that nobody's settings
-/// take part.
-fn ask(project: &Project, arguments: &[&str]) -> Result<Value> {
-    let nowhere = project.memory("nowhere");
-    fs::create_dir_all(&nowhere).with_context(|| format!("creating {}", nowhere.display()))?;
-    let mut command = native(project.binary());
-    command.args(arguments);
-    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"] {
-        command.env_remove(variable);
-    }
-    let text = output(command.current_dir(&nowhere).env("HOME", &nowhere))?;
-    Ok(serde_json::from_str(&text)?)
+    names.context("`cofferdam role list` prints another form")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::output::person_watches;
 use cofferdam_core::policy::{Capabilities, Capability};
 use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::lock::Candidate;
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 
 /// What the person grants of what a plugin asks for. `again` is the command that they would repeat
 /// with the options for it.
@@ -93,7 +93,7 @@ pub fn chosen(
 
 #[expect(clippy::print_stderr, reason = "what is asked of the person")]
 fn say(text: &str) {
-    eprint!("{}", neutralise(text));
+    eprint!("{}", escape_control(text));
 }
 
 /// Whether the person says yes. Nothing, and anything else, is no; `q` and the end of what they

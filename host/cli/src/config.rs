@@ -20,7 +20,7 @@ pub use grants::registries;
 use cofferdam_core::policy::{Policy, Settings};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Workspace;
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 /// The file's name, in the workspace and in the user's configuration.
 pub const FILE: &str = "cofferdam.toml";
@@ -102,7 +102,7 @@ pub fn load(
         Ok(())
     };
     if let Some(path) = user {
-        match text::read(path) {
+        match bounded_text::read(path) {
             Ok(text) => take_in(path, text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
@@ -176,7 +176,7 @@ fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {
 
 fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {
     let path = memory(accepted, workspace);
-    match text::read(&path) {
+    match bounded_text::read(&path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ConfigError::Io { path, source }),

@@ -12,7 +12,7 @@ use super::{CliError, exit, setup};
 use cofferdam_engine::runtime::{Engine, Runtime, Workers};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::registry::Registry;
-use cofferdam_workspace::{Found, NOT_MADE_HERE, OWN, SET_ASIDE};
+use cofferdam_workspace::{NOT_MADE_HERE, OWN, OwnState, SET_ASIDE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -144,11 +144,11 @@ fn kept(global: &Global) -> Finding {
     let look = || -> Result<String, String> {
         let workspace = setup::workspace(global).map_err(|error| error.to_string())?;
         match workspace.find_own().map_err(|error| error.to_string())? {
-            Found::Nothing => Ok(format!("there is no {OWN} yet")),
-            Found::Foreign(_) => Err(format!(
+            OwnState::Nothing => Ok(format!("there is no {OWN} yet")),
+            OwnState::Foreign(_) => Err(format!(
                 "{OWN} does not count: {NOT_MADE_HERE}; what writes there next sets it aside"
             )),
-            Found::Own(own) => match own.set_aside() {
+            OwnState::Own(own) => match own.set_aside() {
                 Ok(names) if names.is_empty() => Ok(format!("{OWN} was made here")),
                 Ok(names) => Err(format!(
                     "these did not count and were set aside in {OWN}/{SET_ASIDE}; look at them, \

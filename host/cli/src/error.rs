@@ -115,9 +115,9 @@ impl From<ConfigError> for CliError {
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         let kind = match &error {
-            OpenError::Registry(RegistryError::Changed { .. } | RegistryError::Lie { .. }) => {
-                ErrorKind::Denied
-            }
+            OpenError::Registry(
+                RegistryError::Changed { .. } | RegistryError::LockMismatch { .. },
+            ) => ErrorKind::Denied,
             OpenError::Workspace(_)
             | OpenError::Policy(_)
             | OpenError::Registry(_)
@@ -146,7 +146,7 @@ impl From<InstallError> for CliError {
             | InstallError::OtherDigest { .. }
             | InstallError::NoSignature { .. }
             | InstallError::Signature { .. }
-            | InstallError::Concern { .. }
+            | InstallError::TrustChange { .. }
             | InstallError::Fetch(FetchError::Digest { .. })
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 ErrorKind::Denied

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::config::ConfigError;
 use crate::config::grants::{self, Owner};
 use cofferdam_core::policy::Capabilities;
-use cofferdam_plugin::acceptance::Concern;
+use cofferdam_plugin::acceptance::TrustChange;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
 use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
@@ -105,12 +105,12 @@ pub enum InstallError {
         pinned: bool,
     },
     /// It is not the plugin that was accepted under that name.
-    #[error("'{name}' is refused: {concern}; a person who wants it nevertheless says {}", concern.cure())]
-    Concern {
+    #[error("'{name}' is refused: {change}; a person who wants it nevertheless says {}", change.option())]
+    TrustChange {
         /// The plugin.
         name: String,
         /// What is different.
-        concern: Box<Concern>,
+        change: Box<TrustChange>,
     },
 }
 
@@ -270,7 +270,7 @@ impl Installer<'_> {
         if let (Some(bytes), true) = (&kept, is_accepted) {
             let says_the_truth =
                 Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
-                    .is_ok_and(|found| locked.lies(&found.manifest, &found.wit).is_none());
+                    .is_ok_and(|found| locked.mismatch(&found.manifest, &found.wit).is_none());
             if says_the_truth {
                 return Ok(None);
             }
@@ -332,17 +332,19 @@ impl Installer<'_> {
         let mut identity_changes = false;
         let mut ask = candidate.manifest.requests.clone();
         let mut wider = Capabilities::NONE;
-        for concern in accepted.concerns(&candidate) {
-            let is_fine = match &concern {
-                Concern::OtherSigner { .. } | Concern::SignatureLost(_) => wish.accept_signer,
-                Concern::OtherSource { .. } => wish.accept_source,
-                Concern::Wider(more) => {
+        for change in accepted.trust_changes(&candidate) {
+            let is_fine = match &change {
+                TrustChange::OtherSigner { .. } | TrustChange::SignatureLost(_) => {
+                    wish.accept_signer
+                }
+                TrustChange::OtherSource { .. } => wish.accept_source,
+                TrustChange::Wider(more) => {
                     wider = more.clone();
                     continue;
                 }
             };
             if !is_fine {
-                return Err(InstallError::Concern { name, concern: concern.into() });
+                return Err(InstallError::TrustChange { name, change: change.into() });
             }
             identity_changes = true;
         }

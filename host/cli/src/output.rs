@@ -8,7 +8,7 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::CliError;
 use super::args::{Format, ReportFormat, Shown};
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use cofferdam_workspace::KeptOutput;
 
 /// Where a command's result goes.
@@ -42,7 +42,7 @@ impl Output {
 
     /// Prints text for people, made inert.
     pub fn text(&self, text: &str) -> Result<(), CliError> {
-        let mut text = neutralise(text);
+        let mut text = escape_control(text);
         if !text.ends_with('\n') && !text.is_empty() {
             text.push('\n');
         }
@@ -65,7 +65,7 @@ impl Output {
         for KeptOutput { name, program, bytes } in outputs {
             eprintln!(
                 "note: {} printed {bytes} bytes: cofferdam log --output {name} --format text",
-                neutralise(program)
+                escape_control(program)
             );
         }
     }
@@ -74,7 +74,7 @@ impl Output {
     #[expect(clippy::print_stderr, reason = "it is no part of the result")]
     pub fn warned(&self, warnings: &[String]) {
         for warning in warnings {
-            eprintln!("warning: {}", neutralise(warning));
+            eprintln!("warning: {}", escape_control(warning));
         }
     }
 
@@ -109,7 +109,7 @@ impl Output {
             // If standard output is closed, the status still says it.
             let _ = self.document(&serde_json::json!({ "refused": refusal }));
         } else {
-            eprintln!("error: {}", neutralise(error.to_string().trim_end()));
+            eprintln!("error: {}", escape_control(error.to_string().trim_end()));
         }
     }
 }
@@ -169,7 +169,7 @@ impl Formatter for Inert<'_> {
         let mut plain = 0;
         for (at, character) in fragment.char_indices() {
             let length = character.len_utf8();
-            if neutralise(&fragment[at..at + length]).len() != length {
+            if escape_control(&fragment[at..at + length]).len() != length {
                 writer.write_all(&fragment.as_bytes()[plain..at])?;
                 let mut units = [0; 2];
                 for unit in character.encode_utf16(&mut units) {

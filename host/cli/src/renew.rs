@@ -76,7 +76,7 @@ impl Source {
         let mut paths =
             vec![self.workspace.path().join(config::FILE), self.workspace.path().join(lock::FILE)];
         if let Some(directories) = Directories::find() {
-            paths.extend(Store::changing(&directories.plugins));
+            paths.extend(Store::watched_paths(&directories.plugins));
             paths.extend([directories.settings, directories.accepted]);
         }
         paths.extend(setup::built_in_plugins().ok());

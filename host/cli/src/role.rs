@@ -9,7 +9,7 @@ use super::args::{Global, RoleCommand};
 use super::output::Output;
 use super::setup::Use;
 use super::{CliError, exit, setup};
-use cofferdam_core::definition::{Agent, Provider};
+use cofferdam_core::definition::{CheckedDefinition, Provider};
 use cofferdam_core::outcome::Outcome;
 use cofferdam_core::policy::{Files, Role};
 use cofferdam_engine::host::{Host, RunOptions};
@@ -122,7 +122,7 @@ fn prompt(global: &Global, file: &Path, target: &str, output: &Output) -> Result
 }
 
 /// The agent's tools as Anthropic's API takes them, with the names of their context providers.
-fn tools(host: &Host, agent: &Agent, role: &Role) -> Result<Value, CliError> {
+fn tools(host: &Host, agent: &CheckedDefinition, role: &Role) -> Result<Value, CliError> {
     let shown = agent.definition().tools.iter().map(|tool| {
         let entry =
             host.registry().resolve(&tool.tool, Some(role)).map_err(|_| missing(&tool.tool))?;

@@ -22,7 +22,7 @@ use super::output::person_watches;
 use crate::config;
 use crate::install;
 use cofferdam_core::contract::Contract;
-use cofferdam_core::definition::{Agent, AgentError};
+use cofferdam_core::definition::{CheckedDefinition, DefinitionError};
 use cofferdam_core::policy::{Role, Settings};
 use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_engine::runtime::Observer;
@@ -30,7 +30,7 @@ use cofferdam_engine::telemetry;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock;
 use cofferdam_plugin::store::Pinned;
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 use cofferdam_workspace::{Secret, Workspace};
 
 /// Sends the host's own messages to standard error.
@@ -187,16 +187,17 @@ pub enum Use<'a> {
 }
 
 /// The agent definition that `role` is the file of; `None`: it is the name of a role.
-pub fn agent(role: &str) -> Result<Option<Agent>, CliError> {
+pub fn agent(role: &str) -> Result<Option<CheckedDefinition>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
     }
-    let text = text::read(Path::new(role)).map_err(|error| CliError::usage(error).at(role))?;
-    Agent::parse(&text).map(Some).map_err(|error| in_file(role, &error))
+    let text =
+        bounded_text::read(Path::new(role)).map_err(|error| CliError::usage(error).at(role))?;
+    CheckedDefinition::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 
 /// What is wrong with an agent definition, and in which file.
-pub fn in_file(file: &str, error: &AgentError) -> CliError {
+pub fn in_file(file: &str, error: &DefinitionError) -> CliError {
     CliError::usage(format!("{file}: {error}"))
 }
 
@@ -254,7 +255,7 @@ pub fn config_under(
              or use --trust-workspace for this run"
         )));
     }
-    let name = role.name().to_owned();
+    let name = role.name().to_string();
     Ok((config_with(global, workers, Some(role))?, Some(name)))
 }
 

@@ -73,7 +73,7 @@ fn shown(
             entries.iter().filter_map(|entry| Exported::new(host.registry(), entry, role));
         exported
             .map(|tool| Shown {
-                tool: tool.entry.qualified_name(),
+                tool: tool.entry.qualified_name().into(),
                 value: shape(&tool),
                 name: tool.name,
             })
@@ -81,7 +81,7 @@ fn shown(
     };
     let of_entry = |shape: fn(&ToolEntry) -> Value| -> Vec<Shown> {
         let shown = |entry: &&ToolEntry| {
-            let tool = entry.qualified_name();
+            let tool = entry.qualified_name().to_string();
             Shown { name: tool.clone(), tool, value: shape(entry) }
         };
         entries.iter().map(shown).collect()

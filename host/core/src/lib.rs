@@ -1,12 +1,13 @@
 //! The pure half of the host: decoding envelopes, checking documents against schemas and output
-//! contracts, reading agent definitions, and deciding what a call may do. Nothing here does I/O,
-//! starts a thread or knows an engine; the fuzz targets use this crate directly.
+//! contracts, parsing agent definitions, and deciding what a call may do. This crate does no I/O,
+//! starts no threads and knows no engine; the fuzz targets use it directly.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
+//! | [`name`] | the names of tools and roles |
 //! | [`outcome`] | how calls end, and every code that says why |
 //! | [`schema`] | JSON Schemas: compiling, checking, explaining |
-//! | [`envelope`] | text to calls, results back to text |
+//! | [`envelope`] | converting text to calls, and results to text |
 //! | [`contract`] | agents' output contracts |
 //! | [`definition`] | agent definitions |
 //! | [`policy`] | requests, grants, roles, scopes, limits |
@@ -15,6 +16,7 @@
 pub mod contract;
 pub mod definition;
 pub mod envelope;
+pub mod name;
 pub mod outcome;
 pub mod policy;
 pub mod reference;

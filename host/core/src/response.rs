@@ -1,5 +1,5 @@
-//! What stands in a model's response around its answer: reasoning, and the markers around a
-//! contract's block. Shared by [`crate::envelope`] and [`crate::contract`].
+//! The parts of a model's response around its answer: reasoning, and the markers of a contract's
+//! block. Shared by [`crate::envelope`] and [`crate::contract`].
 
 use std::ops::Range;
 
@@ -9,18 +9,17 @@ const TAGS: [&str; 3] = ["think", "thinking", "reasoning"];
 /// The parts of a response that are reasoning.
 #[derive(Debug, Default)]
 pub(crate) struct Reasoning {
-    /// From an opening tag to its closing one, or from the beginning where the opening is
-    /// missing. Of an opening that is never closed only the tag itself.
+    /// From an opening tag to its closing one, or from the beginning if there is no opening tag.
+    /// For an opening tag that is never closed, only the tag itself.
     pub(crate) parts: Vec<Range<usize>>,
-    /// Where the opening tag that is never closed is.
+    /// The offset of an opening tag that is never closed.
     unclosed: Option<usize>,
-    /// Where the text ends but for white space and a fence.
+    /// The end of the text without trailing white space and fences.
     end: usize,
 }
 
 impl Reasoning {
-    /// Finds the reasoning in `text`. A tag within one of `answers` is its own content, and so
-    /// is one that is quoted as code.
+    /// Finds the reasoning in `text`. Tags within one of `answers` or quoted as code are ignored.
     pub(crate) fn find(text: &str, answers: &[Range<usize>]) -> Self {
         let end = text.trim_end_matches(|last: char| last.is_whitespace() || last == '`').len();
         let mut reasoning = Self { end, ..Self::default() };
@@ -35,7 +34,7 @@ impl Reasoning {
             } else if let Some(start) = open.take() {
                 reasoning.parts.push(start..range.end);
             } else {
-                // No opening since the last closing: everything up to here is reasoning.
+                // No opening tag since the last closing one: everything up to here is reasoning.
                 reasoning.parts.clear();
                 reasoning.parts.push(0..range.end);
             }
@@ -48,8 +47,8 @@ impl Reasoning {
         reasoning
     }
 
-    /// Whether the answer at `range` is a draft. After an opening that is never closed, nothing
-    /// says where the answer begins: only what ends the text is one there.
+    /// Whether the answer at `range` is a draft. After an opening tag that is never closed, the
+    /// beginning of the answer is unknown: only a document that ends the text is an answer there.
     pub(crate) fn hides(&self, range: &Range<usize>) -> bool {
         self.contains(range.start)
             || (range.end < self.end && self.unclosed.is_some_and(|start| start < range.start))
@@ -62,14 +61,14 @@ impl Reasoning {
             || self.unclosed.is_some_and(|start| start < range.start)
     }
 
-    /// Whether a position is within reasoning that is closed.
+    /// Whether a position is within closed reasoning.
     pub(crate) fn contains(&self, position: usize) -> bool {
         let next = self.parts.partition_point(|part| part.end <= position);
         self.parts.get(next).is_some_and(|part| part.start <= position)
     }
 }
 
-/// The tags of `text`, and whether each of them closes.
+/// The tags of `text`, and whether each is a closing one.
 fn tags(text: &str) -> impl Iterator<Item = (Range<usize>, bool)> {
     text.match_indices('<').filter_map(|(start, _)| {
         if text[..start].ends_with('`') {
@@ -93,14 +92,14 @@ fn tags(text: &str) -> impl Iterator<Item = (Range<usize>, bool)> {
 /// A marker of a contract's block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
-    /// `---OUTPUT---`
+    /// The opening line `---OUTPUT---`.
     Output,
-    /// `---END---`
+    /// The closing line `---END---`.
     End,
 }
 
 impl Marker {
-    /// The marker as S1 writes it.
+    /// The marker as written in the output contracts.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Output => "---OUTPUT---",
@@ -108,9 +107,9 @@ impl Marker {
         }
     }
 
-    /// The marker that is all of `line`, but for what Markdown or typographic dashes made of it.
+    /// Recognises a marker that is the whole `line`, except for Markdown and typographic dashes.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
-        // Most lines are not markers.
+        // A cheap check: most lines are not markers.
         if !line.contains(['O', 'o', 'E', 'e']) || line.len() > 100 {
             return None;
         }
@@ -121,7 +120,7 @@ impl Marker {
         let opening = &line[..line.len() - word.len()];
         let rest = word.trim_end_matches(is_dash);
         let closing = &word[rest.len()..];
-        // An em dash is what typography makes of two or three hyphens.
+        // Typography turns two or three hyphens into an em dash.
         let is_rule = |dashes: &str| dashes.len() >= 2;
         if !is_rule(opening) || !is_rule(closing) {
             return None;

@@ -1,7 +1,7 @@
-//! JSON Schema: compile once, check a document, explain what is wrong with it.
+//! JSON Schema: compiles schemas, checks documents, and explains what is wrong with them.
 //!
-//! An explanation names the place (JSON Pointer), what was expected, what was there, and the
-//! nearest valid name. Pure: schemas come from manifests, nothing is fetched.
+//! An explanation names the place (JSON Pointer), what was expected, what was found, and the most
+//! similar valid name. Schemas come from manifests; nothing is downloaded.
 
 mod compact;
 
@@ -17,36 +17,36 @@ use serde_json::Value;
 
 use cofferdam_text::shorten;
 
-/// How many problems of one document are reported.
+/// The number of problems of a document that are reported.
 const MAX_PROBLEMS: usize = 20;
 
-/// A schema, compiled.
+/// A compiled JSON Schema.
 pub struct Schema {
     document: Value,
     validator: Validator,
 }
 
-/// A document that is not a valid schema.
+/// The document is not a valid schema.
 #[derive(Debug, thiserror::Error)]
 #[error("no valid JSON Schema: at '{pointer}': {message}")]
 pub struct SchemaError {
-    /// Where in the schema.
+    /// JSON Pointer to the error in the schema.
     pub pointer: String,
     /// What is wrong there.
     pub message: String,
 }
 
-/// One thing that is wrong with a document.
+/// One problem of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Problem {
     /// JSON Pointer (RFC 6901) to the place; empty: the whole document.
     pub pointer: String,
     /// What was expected there.
     pub expected: String,
-    /// What was there instead, shortened.
+    /// What was found instead, shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// The nearest valid name.
+    /// The most similar valid name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Schema {
     /// Compiles a JSON Schema (draft 2020-12 unless it names another).
     ///
     /// # Errors
-    /// A document that is not a valid schema, or one that refers to another document.
+    /// Returns an error if the document is not a valid schema, or refers to another document.
     pub fn compile(document: Value) -> Result<Self, SchemaError> {
         Expansion::check(&document)?;
         let validator = jsonschema::options()
@@ -81,7 +81,7 @@ impl Schema {
         Ok(Self { document, validator })
     }
 
-    /// Everything that is wrong with `instance`, in document order, at most 20 problems.
+    /// Returns everything that is wrong with `instance`, in document order, at most 20 problems.
     /// Pointers are prefixed with `at`.
     pub fn problems(&self, instance: &Value, at: &str) -> Vec<Problem> {
         if self.validator.is_valid(instance) {
@@ -144,7 +144,7 @@ impl Schema {
         }
     }
 
-    /// The names that the object schema beside a failed `additionalProperties` knows.
+    /// The property names of the object schema whose `additionalProperties` failed.
     fn properties_beside(&self, error: &ValidationError<'_>) -> Vec<String> {
         let path = error.schema_path().to_string();
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -156,20 +156,20 @@ impl Schema {
     }
 }
 
-/// How many schemas a schema may become when every reference is replaced by what it means.
+/// The largest number of schemas when every reference is expanded.
 const MAX_EXPANSION: u64 = 100_000;
 
-/// How long a chain of references may be.
+/// The longest chain of references.
 const MAX_CHAIN: usize = 200;
 
-/// Counts what a schema becomes when every reference is replaced by what it means, and refuses
-/// what would keep a validator busy: sixty schemas that each name the next one twice, or one
-/// that leads back to itself, whose cost can double with each level of the instance (S4's
-/// checklist forbids those, too). References are JSON Pointers into the document, so that all
-/// of them can be followed here.
+/// Counts the schemas after expanding every reference, and refuses schemas that would keep a
+/// validator busy: sixty schemas that each refer to the next one twice, or a recursive one, whose
+/// cost can double with each level of the instance (the checklist of the tool schemas forbids
+/// recursion, too). References are JSON Pointers into the document, so all of them can be resolved
+/// here.
 struct Expansion<'a> {
     document: &'a Value,
-    /// What each reference counts; `None` while it is being counted.
+    /// The count of each reference; `None` while it is being computed.
     known: HashMap<&'a str, Option<u64>>,
     chain: usize,
 }
@@ -179,7 +179,7 @@ impl<'a> Expansion<'a> {
         let mut expansion = Self { document, known: HashMap::new(), chain: 0 };
         let count = expansion.count(document, true)?;
         if count > MAX_EXPANSION {
-            return Err(unfit("its references lead to more schemas than anybody could check"));
+            return Err(invalid("its references expand to too many schemas"));
         }
         Ok(())
     }
@@ -192,12 +192,12 @@ impl<'a> Expansion<'a> {
                     let more = match (name.as_str(), value) {
                         ("$ref", Value::String(reference)) => self.follow(reference)?,
                         ("$id", Value::String(_)) if !is_document => {
-                            return Err(unfit("only the whole document may have an $id"));
+                            return Err(invalid("only the whole document may have an $id"));
                         }
                         (
                             "$anchor" | "$dynamicAnchor" | "$dynamicRef" | "$recursiveRef",
                             Value::String(_),
-                        ) => return Err(unfit("references are written as \"$ref\": \"#/...\"")),
+                        ) => return Err(invalid("references are written as \"$ref\": \"#/...\"")),
                         _ => self.count(value, false)?,
                     };
                     sum = sum.saturating_add(more);
@@ -217,7 +217,7 @@ impl<'a> Expansion<'a> {
         match self.known.get(reference) {
             Some(Some(count)) => return Ok(*count),
             Some(None) => {
-                return Err(unfit(&format!("the reference {reference} leads back to itself")));
+                return Err(invalid(&format!("the reference {reference} leads back to itself")));
             }
             None => {}
         }
@@ -225,10 +225,10 @@ impl<'a> Expansion<'a> {
             .strip_prefix('#')
             .and_then(|pointer| self.document.pointer(pointer))
             .ok_or_else(|| {
-                unfit(&format!("the reference {reference} leads to nothing in the document"))
+                invalid(&format!("the reference {reference} leads to nothing in the document"))
             })?;
         if self.chain == MAX_CHAIN {
-            return Err(unfit("its references form a chain that is too long"));
+            return Err(invalid("its references form a chain that is too long"));
         }
         self.known.insert(reference, None);
         self.chain += 1;
@@ -239,11 +239,11 @@ impl<'a> Expansion<'a> {
     }
 }
 
-fn unfit(message: &str) -> SchemaError {
+fn invalid(message: &str) -> SchemaError {
     SchemaError { pointer: String::new(), message: shorten(message, 300) }
 }
 
-/// What a failed keyword wanted, in words.
+/// Describes what a failed keyword expected.
 fn expectation(kind: &ValidationErrorKind) -> Option<String> {
     Some(match kind {
         ValidationErrorKind::Type { kind } => match kind {
@@ -282,7 +282,7 @@ fn list(options: &[&Value]) -> String {
     options.iter().map(|option| option.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A value as messages show it: as JSON, where that is short.
+/// A value in a message: as JSON if that is short.
 pub fn show(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("an array of {}", items.len()),
@@ -291,7 +291,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// What people are shown of a JSON Pointer: the empty one can't be seen.
+/// Shows a JSON Pointer in a message, since the empty one is invisible.
 pub fn place(pointer: &str) -> &str {
     if pointer.is_empty() { "(root)" } else { pointer }
 }
@@ -301,9 +301,9 @@ pub fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// The candidate that `name` was probably meant to be, if one is near enough.
+/// The most similar candidate, if one is similar enough to be what `name` was meant to be.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Long names are not typing errors, and comparing them costs quadratic time.
+    // Long names are not typing errors, and comparing them takes quadratic time.
     if name.len() > 64 {
         return None;
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_say_where_what_and_what_instead() {
+    fn problems_have_place_expectation_and_value() {
         for (instance, wanted) in [
             (json!({"pattern": "x"}), vec![]),
             (json!({}), vec!["@/pattern: expected the required field 'pattern', found nothing"]),

@@ -28,7 +28,7 @@ use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy
 use cofferdam_core::schema::{Problem, Schema};
 use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
 use cofferdam_text::shorten;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{BeginError, CommitError, Overlay, Workspace, is_full};
 
 pub use cofferdam_core::outcome::RefusalCode;

@@ -279,7 +279,7 @@ impl Host {
     pub fn role(&self, name: Option<&str>) -> Result<Option<&Role>, Refusal> {
         let Some(name) = name else { return Ok(None) };
         self.policy.role(name).map(Some).ok_or_else(|| {
-            let known: Vec<&str> = self.policy.roles().map(Role::name).collect();
+            let known: Vec<&str> = self.policy.roles().map(|role| &**role.name()).collect();
             Refusal::whole(
                 RefusalCode::UnknownRole,
                 format!("one of the roles {}", known.join(", ")),

@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::slot::Slot;
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use cofferdam_workspace::Fingerprint;
 
 /// What the question is called in a result that needs input.
@@ -246,7 +246,7 @@ fn decided(answer: &ElicitResult) -> Result<(), Failure> {
 /// What the person reads: the tool, and what it would change, or what it is called with. Characters
 /// that hide something are shown as escapes.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, tree: _ } = proposal;
+    let Proposal { tool, args, diff, change: _, tree: _ } = proposal;
     let (what, text) = match diff {
         Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
         Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
@@ -257,7 +257,7 @@ fn message(proposal: &Proposal) -> String {
         0 => String::new(),
         rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
     };
-    format!("May {tool} be called? {what}:\n\n{}{rest}", neutralise(shown))
+    format!("May {tool} be called? {what}:\n\n{}{rest}", escape_control(shown))
 }
 
 #[cfg(test)]
@@ -272,6 +272,7 @@ mod tests {
             tool: "shell.run_command".to_owned(),
             args: json!({"command": "rm\u{202e} -r x"}),
             diff: diff.map(|diff| diff.as_bytes().to_vec()),
+            change: None,
             tree: None,
         }
     }
@@ -287,6 +288,10 @@ mod tests {
         assert_eq!(digest(&handle, None), None);
         assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
         assert_eq!(digest("made up", None), None);
+        // What is shown as a binary file is the same for many contents.
+        let binary = |content| Proposal { change: Some([content; 32]), ..proposal(Some("Binary")) };
+        assert_eq!(binary(1).digest(), binary(1).digest());
+        assert_ne!(binary(1).digest(), binary(2).digest());
         let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown, None)).collect();
         assert_eq!(digest(&handles[0], None), None);
         assert_eq!(digest(&handles[OPEN], None), Some(shown.digest()));

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::message::{self, Malformed};
-use cofferdam_core::envelope::VALUES;
+use cofferdam_core::envelope::MAX_VALUES;
 use cofferdam_engine::runtime::blocking;
 
 /// Up to here a message is small, in bytes.
@@ -93,7 +93,7 @@ impl Bodies {
     /// For messages of `most` bytes at most.
     pub fn new(most: usize) -> Self {
         let text = TEXT.max(most.saturating_mul(2));
-        let (text, values) = (Budget::new(text), Budget::new(2 * VALUES));
+        let (text, values) = (Budget::new(text), Budget::new(2 * MAX_VALUES));
         Self(Arc::new(Shared { text, values, patience: PATIENCE }))
     }
 
@@ -154,7 +154,7 @@ impl Bodies {
             held = Some(part.ok_or(Refused::Full)?);
         }
         // No value takes less than two bytes of text.
-        let most = (text.len() / 2 + 1).min(VALUES);
+        let most = (text.len() / 2 + 1).min(MAX_VALUES);
         let values = self.part(&self.0.values, from, most).await;
         let mut values = values.ok_or(Refused::Full)?;
         // Its parts of the budgets go along: the client may go away meanwhile.
@@ -269,7 +269,7 @@ mod tests {
         shared.patience = Duration::from_millis(20);
         let bodies = Bodies(Arc::new(shared));
         let line = || Bodies::line(vec![b' '; SMALL + 1].into());
-        let _held = bodies.0.values.wait(None, VALUES).await.unwrap();
+        let _held = bodies.0.values.wait(None, MAX_VALUES).await.unwrap();
         assert!(matches!(bodies.take(None, line()).await, Err(Refused::Full)));
         let small = Bodies::line(Bytes::from_static(b"{}"));
         assert!(bodies.take(None, small).await.is_ok());

@@ -11,7 +11,7 @@ use rmcp::model::{
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// A client on standard input and output, or in a session; it stands among the extensions of each
 /// of its requests.

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::next_id;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How long the head of a request may take, and how long a connection may be kept without one.
 const HEAD: Duration = Duration::from_secs(30);

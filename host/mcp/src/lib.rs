@@ -53,7 +53,7 @@ use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Config, Host, OpenError};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::Telemetry;
-use cofferdam_workspace::line::Turns;
+use cofferdam_workspace::fair_queue::FairSemaphore;
 
 pub use http::{Access, HttpError, serve_http};
 
@@ -102,7 +102,7 @@ struct Shared {
     sessions: Sessions,
     slots: Slots,
     /// Of what is work and no call.
-    works: Arc<Turns>,
+    works: Arc<FairSemaphore>,
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
@@ -127,7 +127,7 @@ impl Server {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
             slots: Slots::new(workers + WAITING),
-            works: Arc::new(Turns::new(workers)),
+            works: Arc::new(FairSemaphore::new(workers)),
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),

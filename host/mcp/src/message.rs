@@ -48,7 +48,7 @@ fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
         notification: false,
     };
     let utf8 = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
-    envelope::parse_counted(utf8, envelope::VALUES).map_err(|error| {
+    envelope::parse_counted(utf8, envelope::MAX_VALUES).map_err(|error| {
         // Nothing is kept of the rest: it may be large.
         match (error.classify(), serde_json::from_str::<IgnoredAny>(utf8)) {
             (Category::Data, Ok(_)) => Malformed::of(&Head::of(text), error.to_string()),

@@ -16,7 +16,7 @@ use super::results;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
 use cofferdam_engine::host::RunOptions;
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// The address of the journal.
 const JOURNAL: &str = "cofferdam://journal";

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::approval::ASKED;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How many places there are for calls of all clients together.
 const CALLS: usize = 1024;

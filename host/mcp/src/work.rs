@@ -7,7 +7,7 @@ use rmcp::{ErrorData, RoleServer};
 use super::Server;
 use super::call::BUSY;
 use super::connection::{self, Connection, Request};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How much may wait to be read by a client before more is made for it, in bytes.
 const UNREAD: usize = 8 << 20;
@@ -27,7 +27,7 @@ impl Server {
         let client = connection::client(&context.extensions);
         let _slot = self.shared.slots.take(client).ok_or_else(busy)?;
         let work = async {
-            let _turn = match self.shared.works.next(client) {
+            let _turn = match self.shared.works.acquire(client) {
                 Ok(turn) => turn,
                 Err(waits) => waits.await.map_err(|_| busy())?,
             };

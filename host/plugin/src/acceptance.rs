@@ -1,6 +1,6 @@
-//! What a person has accepted of the plugins that they installed: from where, signed by whom,
-//! asking for what. Kept outside of every workspace, for all of them, since grants stand under
-//! names and hold in all of them, too: one name is one plugin.
+//! What a user has accepted of the plugins that they installed: the source, the signer, the
+//! requested capabilities. It is kept outside of every workspace and applies to all of them, since
+//! grants also apply to names in all workspaces: one name is one plugin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,27 +13,27 @@ use super::signature::Signer;
 use super::source::Source;
 use cofferdam_core::policy::Capabilities;
 
-/// Everything that a person has accepted, by the plugins' names.
+/// Everything that a user has accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptances {
-    /// By name.
+    /// The acceptances by plugin name.
     #[serde(default)]
     pub plugins: BTreeMap<String, Acceptance>,
 }
 
-/// What a person has accepted of one plugin.
+/// What a user has accepted of one plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// Where the latest file came from.
+    /// The source of the latest file.
     pub source: Source,
-    /// Who signs it.
+    /// The key that signs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
-    /// The most that it was accepted to ask for.
+    /// The most capabilities that it was accepted to request.
     pub requests: Capabilities,
-    /// The files that were accepted; the latest is the last.
+    /// The files that were accepted, the latest last.
     pub files: Vec<AcceptedFile>,
 }
 
@@ -41,40 +41,40 @@ pub struct Acceptance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptedFile {
-    /// Its digest.
+    /// The digest of the file.
     pub digest: Digest,
-    /// Whose signature was checked.
+    /// The key whose signature was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
 }
 
-/// Why a plugin is not simply the next version of what was accepted.
+/// A difference from what was accepted that makes a plugin more than just the next version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Concern {
-    /// Another key has signed it.
+pub enum TrustChange {
+    /// It is signed with another key.
     OtherSigner {
-        /// Who has signed what was accepted.
+        /// The key that signed what was accepted.
         accepted: Signer,
-        /// Who has signed this.
+        /// The key that signed this one.
         found: Signer,
     },
     /// What was accepted is signed, and this is not.
     SignatureLost(Signer),
-    /// It comes from elsewhere, and what was accepted is not signed: nothing says that it is the
-    /// same plugin.
+    /// It comes from another source, and what was accepted is not signed: nothing proves that it is
+    /// the same plugin.
     OtherSource {
-        /// Where what was accepted comes from.
+        /// The source of what was accepted.
         accepted: Source,
-        /// Where this comes from.
+        /// The source of this one.
         found: Source,
     },
-    /// It asks for more.
+    /// It requests more capabilities.
     Wider(Capabilities),
 }
 
-impl Concern {
-    /// The option by which a person accepts it.
-    pub fn cure(&self) -> &'static str {
+impl TrustChange {
+    /// The command-line option by which a user accepts the change.
+    pub fn option(&self) -> &'static str {
         match self {
             Self::OtherSigner { .. } | Self::SignatureLost(_) => "--accept-signer",
             Self::OtherSource { .. } => "--accept-source",
@@ -83,7 +83,7 @@ impl Concern {
     }
 }
 
-impl fmt::Display for Concern {
+impl fmt::Display for TrustChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherSigner { accepted, found } => {
@@ -105,7 +105,7 @@ impl fmt::Display for Concern {
     }
 }
 
-/// Why a lock's plugin does not load here.
+/// Why a plugin of a lock is not loaded here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAccepted {
     /// Another file of the plugin was accepted.
@@ -114,34 +114,34 @@ pub enum NotAccepted {
     /// The lock names another signer than the file had when it was accepted.
     #[error("it would be {}, and was {} when you installed it", by(.said.as_ref()), by(.accepted.as_ref()))]
     Signer {
-        /// What the lock says.
+        /// The signer that the lock names.
         said: Option<Signer>,
-        /// What was accepted.
+        /// The signer when it was accepted.
         accepted: Option<Signer>,
     },
 }
 
-/// Who has signed something, in words.
+/// Describes a signer in words.
 pub fn by(signer: Option<&Signer>) -> String {
     signer.map_or_else(|| "unsigned".to_owned(), |signer| format!("signed by {signer}"))
 }
 
 impl Acceptances {
-    /// Why a candidate is not simply the next version of what was accepted under its name; none
-    /// where nothing was.
-    pub fn concerns(&self, candidate: &Candidate) -> Vec<Concern> {
+    /// How a candidate differs from what was accepted under its name; empty if nothing was
+    /// accepted.
+    pub fn trust_changes(&self, candidate: &Candidate) -> Vec<TrustChange> {
         let Some(accepted) = self.plugins.get(&candidate.manifest.name) else { return Vec::new() };
-        let mut concerns = Vec::new();
+        let mut changes = Vec::new();
         match (&accepted.signer, &candidate.signer) {
             (Some(old), Some(new)) if old != new => {
-                concerns.push(Concern::OtherSigner { accepted: old.clone(), found: new.clone() })
+                changes.push(TrustChange::OtherSigner { accepted: old.clone(), found: new.clone() })
             }
-            (Some(old), None) => concerns.push(Concern::SignatureLost(old.clone())),
+            (Some(old), None) => changes.push(TrustChange::SignatureLost(old.clone())),
             (None, _)
                 if accepted.source != candidate.origin
                     && accepted.files.iter().all(|file| file.digest != candidate.digest) =>
             {
-                concerns.push(Concern::OtherSource {
+                changes.push(TrustChange::OtherSource {
                     accepted: accepted.source.clone(),
                     found: candidate.origin.clone(),
                 });
@@ -150,13 +150,14 @@ impl Acceptances {
         }
         let wider = candidate.manifest.requests.beyond(&accepted.requests);
         if wider != Capabilities::NONE {
-            concerns.push(Concern::Wider(wider));
+            changes.push(TrustChange::Wider(wider));
         }
-        concerns
+        changes
     }
 
-    /// Remembers that a person has accepted a candidate, with all that it asks for. `is_known`: it
-    /// is the next version of what was accepted, which stays so; otherwise it takes its place.
+    /// Records that a user has accepted a candidate, with all that it requests. `is_known` says
+    /// that it is the next version of what was accepted, which stays accepted; otherwise it
+    /// replaces it.
     pub fn accept(&mut self, candidate: &Candidate, is_known: bool) {
         let name = candidate.manifest.name.clone();
         let file = AcceptedFile { digest: candidate.digest, signer: candidate.signer.clone() };
@@ -173,13 +174,13 @@ impl Acceptances {
         self.plugins.insert(name, accepted);
     }
 
-    /// Whose signature a file had when it was accepted.
+    /// The key whose signature a file had when it was accepted.
     pub fn signer(&self, digest: &Digest) -> Option<&Signer> {
         let mut files = self.plugins.values().flat_map(|accepted| &accepted.files);
         files.find(|file| file.digest == *digest)?.signer.as_ref()
     }
 
-    /// Whether the plugin that a lock names was accepted.
+    /// Checks that the plugin in a lock was accepted.
     ///
     /// # Errors
     /// See [`NotAccepted`].

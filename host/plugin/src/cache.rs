@@ -1,9 +1,10 @@
-//! Compiled code on disk. It runs with the host's own rights, so it is the host's own: in a
-//! directory that only the user may enter, named by what it was made from, and authenticated
-//! with a key that only the user can read. Anything that does not fit is compiled again.
+//! Compiled code on disk. It runs with the rights of the host, so only the host may write it: it is
+//! in a directory that only the user may enter, named by what it was compiled from, and
+//! authenticated with a key that only the user can read. Anything that does not match is compiled
+//! again.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the cache is a directory of the user's, outside of any workspace"
+    reason = "the cache is a directory of the user, outside of any workspace"
 )]
 
 use std::fs;
@@ -16,33 +17,33 @@ use sha2::{Digest as _, Sha256};
 use super::digest::Digest;
 use cofferdam_workspace::private::{self, KEY};
 
-/// What the names of compiled code end in.
+/// The file extension of compiled code.
 const EXTENSION: &str = "cwasm";
 
-/// Length of the authentication code at the end of a file, in bytes.
-const MAC: usize = 32;
+/// The length of the authentication code at the end of a file, in bytes.
+const MAC_BYTES: usize = 32;
 
-/// A directory of compiled code.
+/// A directory with compiled code.
 pub struct CodeCache {
     directory: PathBuf,
     key: [u8; KEY],
 }
 
 impl CodeCache {
-    /// Opens the cache, creating directory and key where they are missing.
+    /// Opens the cache, creating its directory and key if they are missing.
     ///
     /// # Errors
-    /// A directory that can't be made, or that others may enter.
+    /// Returns an error if the directory can't be created, or if other users may enter it.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let key = private::key(directory)?;
         Ok(Self { directory: directory.to_owned(), key })
     }
 
-    /// The file with the compiled code of `component` for an engine with `settings`, made by
-    /// `compile` where it is missing or not authentic.
+    /// Returns the file with the compiled code of `component` for an engine with `settings`. Calls
+    /// `compile` if it is missing or not authentic.
     ///
     /// # Errors
-    /// Those of `compile`; a cache that can't be written.
+    /// Returns the error of `compile`, or an I/O error if the cache can't be written.
     pub fn get<E: From<io::Error>>(
         &self,
         component: &[u8],
@@ -61,16 +62,16 @@ impl CodeCache {
         Ok(path)
     }
 
-    /// The files of compiled code, with their sizes in bytes.
+    /// The files with compiled code, with their sizes in bytes.
     ///
     /// # Errors
-    /// A directory that can't be read.
+    /// Returns an error if the directory can't be read.
     pub fn files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == EXTENSION) {
-                // It may be gone by now.
+                // It may have been removed in the meantime.
                 if let Ok(metadata) = fs::metadata(&path) {
                     files.push((path, metadata.len()));
                 }
@@ -80,11 +81,11 @@ impl CodeCache {
         Ok(files)
     }
 
-    /// Removes all compiled code; it is made again where it is needed. Hosts that run keep what
-    /// they have loaded. Answers what was removed, as [`files`](Self::files) does.
+    /// Removes all compiled code, which is compiled again when it is needed; running hosts keep
+    /// what they have loaded. Returns what was removed, like [`files`](Self::files).
     ///
     /// # Errors
-    /// A file that can't be removed.
+    /// Returns an error if a file can't be removed.
     pub fn clear(&self) -> io::Result<Vec<(PathBuf, u64)>> {
         let files = self.files()?;
         for (path, _) in &files {
@@ -98,7 +99,7 @@ impl CodeCache {
 
     fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
         bytes
-            .split_last_chunk::<MAC>()
+            .split_last_chunk::<MAC_BYTES>()
             .is_some_and(|(code, mac)| self.mac(name, code).verify_slice(mac).is_ok())
     }
 
@@ -118,7 +119,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn code_is_made_once_and_again_when_it_was_touched() {
+    fn code_is_compiled_once_and_again_after_changes() {
         let directory = tempfile::tempdir().unwrap();
         let cache = CodeCache::open(&directory.path().join("cache")).unwrap();
         let made = Cell::new(0);
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(files.len(), 2);
         assert_eq!(cache.clear().unwrap(), files);
         assert_eq!(cache.files().unwrap(), []);
-        // The key stays: what is made from now on is authentic for whoever has it.
+        // The key is kept: an attacker who has it could authenticate code from now on.
         get(&cache, "a");
         get(&CodeCache::open(&directory.path().join("cache")).unwrap(), "a");
         assert_eq!(made.get(), 5);

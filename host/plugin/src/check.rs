@@ -1,6 +1,6 @@
-//! What is wrong with a plugin's manifest, schemas, examples and exports, all of it at once, each
-//! with its place and what would be right. Nothing of the plugin is run; whether the engine takes
-//! its component is [`cofferdam_engine::runtime`]'s matter.
+//! Finds everything that is wrong with a plugin's manifest, schemas, examples and exports, each
+//! with its place and how to fix it. It runs nothing of the plugin; [`cofferdam_engine::runtime`]
+//! decides whether the engine accepts its component.
 
 use std::fmt;
 use std::path::Path;
@@ -16,9 +16,9 @@ use super::pack::{self, PackError};
 use super::typed::{self, Derived, LeftOut, TypedError};
 use cofferdam_core::policy::BackendKind;
 use cofferdam_core::schema::{Problem, Schema};
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
-/// Which interface a component with tools exports.
+/// The interface that a component with tools exports.
 pub const TOOLS: &str = "cofferdam:tool/tools@0.1.0";
 
 /// The interface that a component with backends of a kind exports.
@@ -30,47 +30,47 @@ pub fn backend_interface(kind: BackendKind) -> &'static str {
     }
 }
 
-/// How grave a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The plugin does not load, or a call of it can't succeed.
+    /// The plugin is not loaded, or its calls can't succeed.
     Error,
-    /// It works, and could be better.
+    /// It works, but could be better.
     Warning,
 }
 
-/// Where something is wrong.
+/// The place of a finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// The file, as the command line and the manifest name it.
+    /// The file, as named on the command line or in the manifest.
     pub file: String,
-    /// The line in the file, from 1, where it is text.
+    /// The line in a text file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// JSON Pointer (RFC 6901) into the document that the file holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
-    /// The import that is wrong, by its name.
+    /// The name of the import that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import: Option<String>,
-    /// The export that is wrong, by its name.
+    /// The name of the export that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub export: Option<String>,
 }
 
 impl Place {
-    /// A file as a whole.
+    /// Refers to a whole file.
     pub fn file(file: impl Into<String>) -> Self {
         Self { file: file.into(), ..Self::default() }
     }
 
-    /// An import of a component.
+    /// Refers to an import of a component.
     pub fn import(file: &str, import: impl Into<String>) -> Self {
         Self { import: Some(import.into()), ..Self::file(file) }
     }
 
-    /// An export of a component.
+    /// Refers to an export of a component.
     pub fn export(file: &str, export: impl Into<String>) -> Self {
         Self { export: Some(export.into()), ..Self::file(file) }
     }
@@ -100,48 +100,48 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with a plugin, or could be better.
+/// A mistake in a plugin, or a possible improvement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How grave it is.
+    /// How severe it is.
     pub severity: Severity,
-    /// Where it is.
+    /// Where the problem is.
     pub place: Place,
-    /// What is wrong.
+    /// What the problem is.
     pub problem: String,
-    /// What would be right.
+    /// How to fix the problem.
     pub cure: String,
 }
 
 impl Finding {
-    /// Something that keeps the plugin from working.
+    /// A finding that keeps the plugin from working.
     pub fn error(place: Place, problem: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Error, place, problem: problem.into(), cure: cure.into() }
     }
 
-    /// Something that could be better.
+    /// A finding that is a possible improvement.
     pub fn warning(place: Place, problem: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, problem, cure) }
     }
 }
 
-/// What a check found, and the manifest where it is good enough to go on with.
+/// The findings of a check, and the manifest if it could be read.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// In the order of the manifest.
+    /// The findings in the order of the manifest.
     pub findings: Vec<Finding>,
-    /// `None` where there is none, or one of another shape.
+    /// `None` if there is no manifest, or one of another shape.
     pub manifest: Option<Manifest>,
 }
 
-/// Checks `plugin.toml` with the schemas that it names.
+/// Checks `plugin.toml` and the schemas that it names.
 pub fn manifest_file(path: &Path) -> Checked {
     let place = Place::file(path.display().to_string());
-    let text = match text::read(path) {
+    let text = match bounded_text::read(path) {
         Ok(text) => text,
         Err(error) => {
-            let cure = "write one: `cofferdam plugin new` makes a project that has it, and \
-                        `cofferdam schema plugin` says what it holds";
+            let cure = "write one: `cofferdam plugin new` creates a project that has it, and \
+                        `cofferdam schema plugin` prints its format";
             return Checked::only(Finding::error(place, error.to_string(), cure));
         }
     };
@@ -150,7 +150,7 @@ pub fn manifest_file(path: &Path) -> Checked {
         Err(error) => {
             let line = error.span().map(|span| line_of(&text, span.start));
             let place = Place { line, ..place };
-            let cure = "correct the TOML; `cofferdam schema plugin` says what it holds";
+            let cure = "correct the TOML; see `cofferdam schema plugin` for the format";
             return Checked::only(Finding::error(place, error.message(), cure));
         }
     };
@@ -160,37 +160,12 @@ pub fn manifest_file(path: &Path) -> Checked {
         && let Err(error) = toml::from_str::<ManifestFile>(&text)
     {
         let line = error.span().map(|span| line_of(&text, span.start));
-        let cure = "`cofferdam schema plugin` says what may stand there";
+        let cure = "see `cofferdam schema plugin` for the format";
         findings.push(Finding::error(Place { line, ..place.clone() }, error.message(), cure));
     }
     let mut packed = document;
-    for (index, tool) in tools(&mut packed).enumerate() {
-        for which in ["input", "output", "failure"] {
-            let Some(name) = tool[which].as_str() else { continue };
-            let file = path.parent().unwrap_or(Path::new(".")).join(name);
-            match read_schema(&file) {
-                Ok(schema) => {
-                    findings.extend(schema_findings(
-                        &schema,
-                        which,
-                        &Place::file(file.display().to_string()),
-                    ));
-                    tool[which] = schema;
-                }
-                Err(ReadError::Unreadable(why)) => {
-                    let problem = format!("the schema {name} can't be read: {why}");
-                    let cure = "name a JSON Schema file relative to the manifest, and write it";
-                    let pointer = format!("/tools/{index}/{which}");
-                    findings.push(Finding::error(place.below(&pointer), problem, cure));
-                }
-                Err(ReadError::Malformed(error)) => {
-                    let file = Place::file(file.display().to_string());
-                    let place = Place { line: Some(error.line()), ..file };
-                    findings.push(Finding::error(place, error.to_string(), "correct the JSON"));
-                }
-            }
-        }
-    }
+    let directory = path.parent().unwrap_or(Path::new("."));
+    findings.extend(insert_schemas(&mut packed, directory, &place));
     let mut checked = Checked { findings, manifest: None };
     checked.meaning(packed, &place);
     for finding in &mut checked.findings {
@@ -202,8 +177,38 @@ pub fn manifest_file(path: &Path) -> Checked {
     checked
 }
 
-/// Checks the manifest that a component holds, called `file` in what is found, and whether its
-/// exports are those that the manifest speaks of.
+/// Replaces the names of schema files in a manifest by the schemas; returns what is wrong with
+/// them.
+fn insert_schemas(manifest: &mut Value, directory: &Path, place: &Place) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, tool) in tools(manifest).enumerate() {
+        for which in ["input", "output", "failure"] {
+            let Some(name) = tool[which].as_str() else { continue };
+            let path = directory.join(name);
+            let file = Place::file(path.display().to_string());
+            match read_schema(&path) {
+                Ok(schema) => {
+                    findings.extend(schema_findings(&schema, which, &file));
+                    tool[which] = schema;
+                }
+                Err(ReadError::Unreadable(why)) => {
+                    let problem = format!("the schema {name} can't be read: {why}");
+                    let cure = "name a JSON Schema file relative to the manifest, and write it";
+                    let pointer = format!("/tools/{index}/{which}");
+                    findings.push(Finding::error(place.below(&pointer), problem, cure));
+                }
+                Err(ReadError::Malformed(error)) => {
+                    let place = Place { line: Some(error.line()), ..file };
+                    findings.push(Finding::error(place, error.to_string(), "correct the JSON"));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Checks the manifest in a component and whether it covers the component's exports. `file` is the
+/// name of the component in findings.
 pub fn packed(file: &str, component: &[u8]) -> Checked {
     let place = Place::file(file);
     let json = match pack::section(component) {
@@ -211,7 +216,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
         Ok(None) => return derived(place, component),
         Err(error) => return Checked::only(unusable(place, &error)),
     };
-    if json.len() > manifest::MAX {
+    if json.len() > manifest::MAX_MANIFEST_BYTES {
         return Checked::only(unusable(place, &ManifestError::TooLarge.into()));
     }
     let document: Value = match serde_json::from_slice(json) {
@@ -235,14 +240,14 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
     checked
 }
 
-/// Checks a component that has no manifest: whether one can be derived, and what that leaves out.
+/// Checks a component without a manifest: whether one can be derived, and what it leaves out.
 fn derived(place: Place, component: &[u8]) -> Checked {
     let called = pack::called(Path::new(&place.file));
     match typed::derive(component, &called) {
-        Err(error) => Checked::only(unusable(place, &error)),
+        Err(error) => Checked::only(unusable(place, &error.into())),
         Ok(Derived { manifest, left_out, unread }) => {
             let left_out = left_out.into_iter().map(|LeftOut { function, why }| {
-                let cure = "nobody can call it; the other functions are tools";
+                let cure = "it can't be called; the other functions are tools";
                 Finding::warning(Place::export(&place.file, function), why, cure)
             });
             let unread = unread.iter().map(|why| {
@@ -255,21 +260,21 @@ fn derived(place: Place, component: &[u8]) -> Checked {
     }
 }
 
-/// A file that is not a packed component, and what makes it one.
+/// A finding for a file that is not a packed component, with how to make it one.
 fn unusable(place: Place, error: &PackError) -> Finding {
     let cure = match error {
-        PackError::NoManifest => {
+        PackError::Typed(TypedError::NoManifest) => {
             "`cofferdam plugin pack --manifest plugin.toml --component THIS --output NAME.wasm`"
         }
         PackError::CoreModule => {
             "build it for wasm32-wasip2, or turn it into a component with `wasm-tools component new`, then pack it"
         }
         PackError::Typed(TypedError::Name(_)) => "rename the file",
-        PackError::Typed(_) => {
-            "export functions whose types JSON has (docs/plugins.md lists them), each with a name of its own"
-        }
-        PackError::Manifest(_) => {
+        PackError::Manifest(_) | PackError::Typed(TypedError::Manifest(_)) => {
             "pack the component that the compiler wrote with a manifest that `cofferdam plugin check DIR` finds right"
+        }
+        PackError::Typed(error) if !matches!(error, TypedError::Malformed(_)) => {
+            "export functions whose types JSON has (docs/plugins.md lists them), each with a name of its own"
         }
         _ => "build the component anew, and pack it",
     };
@@ -281,15 +286,15 @@ impl Checked {
         Self { findings: vec![finding], manifest: None }
     }
 
-    /// Checks what a document of the right shape says: what contradicts itself, and examples that
-    /// don't fit their schemas.
+    /// Checks a document of the right shape for contradictions, and for examples that don't match
+    /// their schemas.
     fn meaning(&mut self, document: Value, place: &Place) {
         let manifest: Manifest = match serde_json::from_value(document) {
             Ok(manifest) => manifest,
             Err(error) => {
-                // What has another shape is found already.
+                // A wrong shape is reported already.
                 if self.findings.is_empty() {
-                    let cure = "`cofferdam schema manifest` says what may stand there";
+                    let cure = "see `cofferdam schema manifest` for the format";
                     self.findings.push(Finding::error(place.clone(), error.to_string(), cure));
                 }
                 return;
@@ -311,11 +316,11 @@ impl Checked {
                 if let Ok(input) = &schemas.0 {
                     let arguments = Value::Object(example.arguments.clone());
                     let problems = input.problems(&arguments, "/arguments");
-                    self.findings.extend(unfit(&place, &problems, "the tool's input schema"));
+                    self.findings.extend(mismatches(&place, &problems, "the tool's input schema"));
                 }
                 if let (Ok(output), Some(answer)) = (&schemas.1, &example.answer) {
                     let problems = output.problems(answer, "/answer");
-                    self.findings.extend(unfit(&place, &problems, "the tool's output schema"));
+                    self.findings.extend(mismatches(&place, &problems, "the tool's output schema"));
                 }
             }
             let is_silent = tool.input.get("examples").is_none_or(is_empty);
@@ -337,7 +342,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// What is expected where a manifest contradicts itself or a rule.
+/// How to fix a contradiction or a broken rule in a manifest.
 fn cure(pointer: &str) -> &'static str {
     let parts: Vec<&str> = pointer.split('/').skip(1).collect();
     match parts.as_slice() {
@@ -362,11 +367,12 @@ fn cure(pointer: &str) -> &'static str {
             "write `languages = [...]` for a linter, and only there"
         }
         ["backends", _, "programs"] => "add the program to `process` under [requests]",
-        _ => "`cofferdam schema plugin` says what may stand there",
+        _ => "see `cofferdam schema plugin` for the format",
     }
 }
 
-/// What does not fit the schema of a manifest, which is generated from its type.
+/// The findings of checking a document against the schema of a manifest, which is generated from
+/// its type.
 fn shape<T: DeserializeOwned + schemars::JsonSchema>(
     document: &Value,
     place: &Place,
@@ -376,7 +382,7 @@ fn shape<T: DeserializeOwned + schemars::JsonSchema>(
     let finding = |problem: Problem| {
         let cure = match &problem.did_you_mean {
             Some(name) => format!("write '{name}'"),
-            None => format!("`cofferdam schema {name}` says what may stand there"),
+            None => format!("see `cofferdam schema {name}` for the format"),
         };
         Finding::error(place.below(&problem.pointer), words(&problem), cure)
     };
@@ -390,7 +396,7 @@ fn words(problem: &Problem) -> String {
     }
 }
 
-fn unfit<'a>(
+fn mismatches<'a>(
     place: &'a Place,
     problems: &'a [Problem],
     what: &'a str,
@@ -405,7 +411,7 @@ fn unfit<'a>(
     })
 }
 
-/// What is wrong with one schema, its own examples included.
+/// The findings about one schema and its own examples.
 fn schema_findings(document: &Value, which: &str, place: &Place) -> Vec<Finding> {
     let schema = match Schema::compile(document.clone()) {
         Ok(schema) => schema,
@@ -425,12 +431,12 @@ fn schema_findings(document: &Value, which: &str, place: &Place) -> Vec<Finding>
     }
     for (index, example) in document["examples"].as_array().into_iter().flatten().enumerate() {
         let problems = schema.problems(example, &format!("/examples/{index}"));
-        findings.extend(unfit(place, &problems, "its own schema"));
+        findings.extend(mismatches(place, &problems, "its own schema"));
     }
     findings
 }
 
-/// Exports that the manifest does not speak of. Those that are missing are found when the
+/// Warnings for exports that the manifest does not mention. Missing exports are found when the
 /// component is linked.
 fn exports(file: &str, component: &[u8], manifest: &Manifest) -> Vec<Finding> {
     let Ok(exports) = pack::exports(component) else { return Vec::new() };
@@ -440,15 +446,15 @@ fn exports(file: &str, component: &[u8], manifest: &Manifest) -> Vec<Finding> {
             (backend_interface(kind), has(kind), format!("[[backends]] with kind = \"{kind}\""))
         });
     let tools = (TOOLS, !manifest.tools.is_empty(), "[[tools]]".to_owned());
-    let unspoken = |(interface, is_spoken_of, table): (&str, bool, String)| {
+    let unmentioned = |(interface, is_mentioned, table): (&str, bool, String)| {
         let is_exported = exports.iter().any(|export| export == interface);
-        (is_exported && !is_spoken_of).then(|| {
-            let problem = "the manifest does not speak of it, so nobody can use it";
+        (is_exported && !is_mentioned).then(|| {
+            let problem = "the manifest does not mention it, so it can't be used";
             let cure = format!("describe it in {table}, or build it for a world without it");
             Finding::warning(Place::export(file, interface), problem, cure)
         })
     };
-    [tools].into_iter().chain(backends).filter_map(unspoken).collect()
+    [tools].into_iter().chain(backends).filter_map(unmentioned).collect()
 }
 
 enum ReadError {
@@ -457,11 +463,11 @@ enum ReadError {
 }
 
 fn read_schema(file: &Path) -> Result<Value, ReadError> {
-    let text = text::read(file).map_err(ReadError::Unreadable)?;
+    let text = bounded_text::read(file).map_err(ReadError::Unreadable)?;
     serde_json::from_str(&text).map_err(ReadError::Malformed)
 }
 
-/// The lines on which the values of a TOML document stand.
+/// Maps the values of a TOML document to lines.
 struct Lines<'a> {
     text: &'a str,
     table: Option<toml::Spanned<DeTable<'a>>>,
@@ -472,7 +478,7 @@ impl<'a> Lines<'a> {
         Self { text, table: DeTable::parse(text).ok() }
     }
 
-    /// The line of the value that a JSON Pointer names, or of the nearest one above it.
+    /// The line of the value at a JSON Pointer, or of its nearest parent.
     fn of(&self, pointer: &str) -> Option<usize> {
         let table = self.table.as_ref()?;
         let mut parts =
@@ -499,7 +505,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The line, from 1, on which a byte stands.
+/// The line of a byte, from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -1,4 +1,4 @@
-//! The digest that names content: SHA-256, written as OCI does, `sha256:` and 64 hexadecimal
+//! The digest that identifies content: SHA-256, written like in OCI as `sha256:` and 64 hexadecimal
 //! digits.
 
 use std::fmt;
@@ -9,23 +9,23 @@ use sha2::{Digest as _, Sha256};
 
 const ALGORITHM: &str = "sha256:";
 
-/// The SHA-256 of content.
+/// A SHA-256 digest of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
-/// Text that is not a digest.
+/// The text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no digest: 'sha256:' and 64 lower-case hexadecimal digits")]
 pub struct DigestError(String);
 
 impl Digest {
-    /// The digest of content.
+    /// Computes the digest of content.
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
     }
 
-    /// Its hexadecimal digits.
+    /// The hexadecimal digits of the digest.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_written_in_one_way() {
-        // FIPS 180-4's example.
+    fn digests_round_trip() {
+        // The example of FIPS 180-4.
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), abc);
         assert_eq!(abc.parse::<Digest>().unwrap(), Digest::of(b"abc"));

@@ -1,8 +1,9 @@
-//! Tools in the shapes in which the clients of models take them, in as few words as they need.
+//! Tool definitions in the formats of model clients, with as few words as possible.
 //!
-//! Schemas are compact ([`cofferdam_core::schema::compact`]): they accept and refuse what the whole ones
-//! do. OpenAI's strict mode is not claimed: it wants every property required, which would change
-//! what a tool takes; the host checks each call against the whole schema anyway.
+//! Schemas are compact ([`cofferdam_core::schema::compact`]): they accept and refuse the same
+//! documents as the full schemas. OpenAI's strict mode is not claimed: it requires every property,
+//! which would change the arguments of tools; the host checks each call against the full schema
+//! anyway.
 
 use serde_json::{Value, json};
 
@@ -10,24 +11,26 @@ use super::registry::{Registry, ToolEntry};
 use cofferdam_core::policy::{Capabilities, Files, Policy, Role};
 use cofferdam_core::schema::compact;
 
-/// A tool under the name that a client is told.
+/// A tool under its name for clients.
 pub struct Exported<'a> {
-    /// Letters, digits, `_` and `-`, at most 64: what every client takes.
+    /// Letters, digits, `_` and `-`, at most 64, which every client accepts.
     pub name: String,
-    /// The tool.
+    /// The exported tool itself.
     pub entry: &'a ToolEntry,
     input: Value,
 }
 
 impl<'a> Exported<'a> {
-    /// A tool as an agent under `role` is told of it. Under a role it has the role's own word or
-    /// its short name, where that means this tool; otherwise `plugin__tool`.
+    /// Describes a tool for an agent under `role`. Under a role, its name is the role's own name
+    /// for it or its short name, if that is unambiguous; otherwise `plugin__tool`.
     ///
-    /// `None` where its input schema is invalid: every call of it would be refused, so nobody is
-    /// told of it. That is logged, with the place in the schema (S4, "Fallback Strategy").
+    /// Returns `None` if its input schema is invalid, since every call would be refused. This is
+    /// logged, with the place in the schema (the tool schemas, "Fallback Strategy").
     pub fn new(registry: &Registry, entry: &'a ToolEntry, role: Option<&Role>) -> Option<Self> {
         if let Err(error) = entry.input() {
-            tracing::error!("{error}; nobody is told of it, since no call of it could be checked");
+            tracing::error!(
+                "{error}; the tool is not listed, since its calls could not be checked"
+            );
             return None;
         }
         let input = role.and_then(|role| role.parameters(&entry.qualified_name()));
@@ -35,9 +38,9 @@ impl<'a> Exported<'a> {
         Some(Self { name: name(registry, entry, role), entry, input })
     }
 
-    /// As in MCP's `tools/list` (revision 2025-06-18 and later). The hints come from what a call is
-    /// granted, not from what the plugin says of itself; where it would be denied, from what the
-    /// plugin asks for.
+    /// The format of MCP's `tools/list` (revision 2025-06-18 and later). The hints are derived from
+    /// what a call is granted, not from the plugin's own description; for a denied call, from what
+    /// the plugin requests.
     pub fn mcp(&self, policy: &Policy) -> Value {
         let tool = self.entry.tool();
         let may = match policy.decide(&self.entry.subject(), None) {
@@ -63,7 +66,7 @@ impl<'a> Exported<'a> {
         })
     }
 
-    /// As in the `tools` of OpenAI's chat completions.
+    /// The format of `tools` in OpenAI's chat completions.
     pub fn openai(&self) -> Value {
         let description = &self.entry.tool().description;
         json!({
@@ -72,7 +75,7 @@ impl<'a> Exported<'a> {
         })
     }
 
-    /// As in the `tools` of Anthropic's messages.
+    /// The format of `tools` in Anthropic's messages.
     pub fn anthropic(&self) -> Value {
         let description = &self.entry.tool().description;
         json!({"name": self.name, "description": description, "input_schema": self.input})
@@ -83,7 +86,7 @@ fn name(registry: &Registry, entry: &ToolEntry, role: Option<&Role>) -> String {
     let exported = entry.exported_name();
     let Some(role) = role else { return exported };
     let qualified = entry.qualified_name();
-    let words = role.names().filter(|(_, target)| *target == qualified).map(|(word, _)| word);
+    let words = role.names().filter(|(_, target)| **target == qualified).map(|(word, _)| word);
     words
         .chain([entry.tool().name.as_str()])
         .filter(|word| is_name(word))
@@ -94,13 +97,13 @@ fn name(registry: &Registry, entry: &ToolEntry, role: Option<&Role>) -> String {
         .map_or(exported, str::to_owned)
 }
 
-/// Whether every client takes such a name for a tool.
+/// Whether every client accepts this as the name of a tool.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-/// A tool as a document for people, with everything that its schemas say.
+/// Describes a tool in Markdown, with its full schemas.
 pub fn markdown(entry: &ToolEntry) -> String {
     let tool = entry.tool();
     format!(

@@ -1,5 +1,5 @@
-//! Plugins at rest: what they say of themselves, how they are packed, which ones there are, which
-//! ones a person has installed, and the cache of their compiled code. Nothing here runs one.
+//! Plugins at rest: their manifests, packages, the registry of tools, installed plugins, and the
+//! cache of compiled code. This crate runs no plugin.
 
 pub mod acceptance;
 pub mod cache;

@@ -1,10 +1,10 @@
-//! `cofferdam.lock`: which plugins a workspace uses, exactly. It stands beside `cofferdam.toml`
-//! and belongs into version control.
+//! `cofferdam.lock`: the exact plugins of a workspace. It is beside `cofferdam.toml` and should be
+//! under version control.
 //!
-//! Nobody trusts it: it says what to get and what that has to be, and it grants nothing. What a
-//! person has accepted, and what they grant, stands outside of the workspace
-//! ([`super::acceptance`], `[grants]` of their own settings). What the lock says of a plugin is
-//! compared with the plugin, so that whoever reviews the lock reads what is true.
+//! The lock is not trusted: it names plugins with their digests, and it grants nothing. What a user
+//! has accepted and granted is kept outside of the workspace ([`super::acceptance`], `[grants]` of
+//! the user's settings). The lock's statements about a plugin are compared with the plugin, so that
+//! reviewers of the lock can rely on them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,16 +19,16 @@ use super::source::Source;
 use cofferdam_core::policy::Capabilities;
 use cofferdam_text::shorten;
 
-/// The file's name, at the top of the workspace.
+/// The name of the file, in the top directory of the workspace.
 pub const FILE: &str = "cofferdam.lock";
 
-/// The version of the format.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// What a file without plugins says, and every other one first.
-const HEAD: &str = "\
+/// The comment at the beginning of the file.
+const HEADER: &str = "\
 # Which plugins this workspace uses. Written by `cofferdam plugin`; `cofferdam plugin install`
-# gets what it names. It grants nothing: what is granted stands in a person's own settings.
+# gets what it names. It grants nothing: grants are in the user's own settings.
 ";
 
 /// The plugins of a workspace, by name.
@@ -36,7 +36,7 @@ const HEAD: &str = "\
 #[serde(deny_unknown_fields)]
 pub struct Lock {
     version: u32,
-    /// By name.
+    /// The plugins by name.
     #[serde(default)]
     pub plugins: BTreeMap<String, Locked>,
 }
@@ -45,33 +45,34 @@ pub struct Lock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Locked {
-    /// The version that its manifest has.
+    /// The version in its manifest.
     pub version: String,
     /// Where it comes from.
     pub source: Source,
-    /// What it is.
+    /// The digest of its file.
     pub digest: Digest,
-    /// Whose signature it has; none: it is not signed, or nobody has checked.
+    /// The key that signed it; none if it is not signed, or was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
     /// The WIT packages that it imports, such as `wasi:io@0.2.6`.
     pub wit: Vec<String>,
     /// What its manifest requests.
     pub requests: Capabilities,
-    /// What whoever wrote the lock has granted it. It grants nothing to anybody.
+    /// The capabilities that the author of the lock has granted, for information: they grant
+    /// nothing.
     pub granted: Capabilities,
 }
 
-/// A lock that can't be one.
+/// The file is not a valid lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// No TOML, or not the fields of a lock.
+    /// Not TOML, or with other fields.
     #[error("{FILE}: {0}")]
     Malformed(#[from] Box<toml::de::Error>),
     /// Written by another version of this program.
     #[error("{FILE} has version {0}; this host reads version {VERSION}")]
     Version(u32),
-    /// An invalid plugin name.
+    /// The name of a plugin is invalid.
     #[error("{FILE}: plugin '{}' is not of {NAME_FORM}", shorten(.0, 80))]
     Name(String),
 }
@@ -83,10 +84,10 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// Reads the text of a lock.
+    /// Parses the text of a lock.
     ///
     /// # Errors
-    /// See [`LockError`].
+    /// Those of [`LockError`].
     pub fn parse(text: &str) -> Result<Self, LockError> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -103,17 +104,17 @@ impl Lock {
         }
     }
 
-    /// The text of the lock.
+    /// Serialises the lock as TOML.
     ///
     /// # Errors
-    /// Never for what was parsed or made from manifests.
+    /// Never fails for a lock that was parsed or made from manifests.
     pub fn to_text(&self) -> Result<String, toml::ser::Error> {
-        Ok(format!("{HEAD}{}", toml::to_string(self)?))
+        Ok(format!("{HEADER}{}", toml::to_string(self)?))
     }
 }
 
 impl Locked {
-    /// What a lock says of a plugin.
+    /// Creates the entry of a plugin.
     pub fn new(candidate: &Candidate, granted: Capabilities) -> Self {
         Self {
             version: candidate.manifest.version.clone(),
@@ -126,8 +127,8 @@ impl Locked {
         }
     }
 
-    /// What a lock says of a plugin that is not true, in words; nothing where all of it is.
-    pub fn lies(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
+    /// Compares the entry with the plugin; returns the first difference in words.
+    pub fn mismatch(&self, manifest: &Manifest, wit: &[String]) -> Option<String> {
         let (said, requests) = (&self.requests, &manifest.requests);
         if said != requests {
             return Some(format!("it requests {requests}, and not {said}"));
@@ -140,30 +141,31 @@ impl Locked {
     }
 }
 
-/// A plugin that could be installed: read and checked, and none of its code compiled.
+/// A plugin that can be installed: read and checked, but not compiled.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// Where it comes from, as the lock names it.
+    /// Where it comes from, as in the lock.
     pub source: Source,
-    /// The same, whatever the workspace: what a person accepts, they accept for all of them.
+    /// The source independent of the workspace: the user accepts a plugin for all workspaces.
     pub origin: Source,
-    /// The packed component.
+    /// The bytes of the packed component.
     pub bytes: Vec<u8>,
-    /// Its digest.
+    /// The digest of the component.
     pub digest: Digest,
-    /// Whose signature was checked.
+    /// The key whose signature was checked.
     pub signer: Option<Signer>,
-    /// What it says of itself.
+    /// The manifest in the component.
     pub manifest: Manifest,
     /// The WIT packages that it imports.
     pub wit: Vec<String>,
 }
 
 impl Candidate {
-    /// Reads a packed component. A signature is the caller's business.
+    /// Reads a packed component. The caller checks its signature.
     ///
     /// # Errors
-    /// Bytes that are not a packed component; an invalid manifest or schema.
+    /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
+    /// invalid.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
         let manifest = pack::manifest(&bytes, &source.called())?;
         manifest.check_schemas()?;
@@ -173,7 +175,7 @@ impl Candidate {
     }
 }
 
-/// The WIT packages of imported interfaces: of `wasi:io/streams@0.2.6`, it is `wasi:io@0.2.6`.
+/// The WIT packages of imported interfaces: `wasi:io@0.2.6` for `wasi:io/streams@0.2.6`.
 pub fn packages(imports: &[String]) -> Vec<String> {
     let package = |import: &String| match (import.split_once('/'), import.split_once('@')) {
         (Some((package, _)), Some((_, version))) => format!("{package}@{version}"),
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_comes_back_as_it_was() {
+    fn a_lock_round_trips() {
         for lock in [lock(), Lock::default()] {
             let text = lock.to_text().unwrap();
             assert_eq!(Lock::parse(&text).unwrap(), lock, "{text}");
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lock_is_refused() {
+    fn invalid_locks_are_refused() {
         let text = lock().to_text().unwrap();
         for (wrong, why) in [
             (String::new(), "missing field `version`"),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_are_of_packages() {
+    fn packages_are_derived_from_interfaces() {
         let imports = ["wasi:io/streams@0.2.6", "wasi:io/poll@0.2.6", "a:b/c", "env"];
         let imports: Vec<String> = imports.map(str::to_owned).into();
         assert_eq!(packages(&imports), ["a:b", "env", "wasi:io@0.2.6"]);

@@ -1,7 +1,7 @@
-//! What a plugin says of itself and requests; readable without running it.
+//! The manifest of a plugin: its description and requests, readable without running it.
 //!
-//! An author writes `plugin.toml`, in which schemas are named by their files; packing puts
-//! everything into one JSON document in the component's custom section `cofferdam:manifest`.
+//! An author writes `plugin.toml`, which names files with schemas; packing puts everything into one
+//! JSON document in the component's custom section `cofferdam:manifest`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,38 +17,38 @@ use cofferdam_core::schema::{Schema, escape};
 /// The name of the custom section.
 pub const SECTION: &str = "cofferdam:manifest";
 
-/// A manifest whose schemas are `S`: their documents once packed, their files as written.
+/// A manifest whose schemas are `S`: documents when packed, file names as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Manifest<S = Value> {
     /// The plugin's name: lower-case letters, digits, `-` and `_`; the first part of its
     /// tools' qualified names.
     pub name: String,
-    /// The plugin's version (semver).
+    /// The version of the plugin (semver).
     pub version: String,
     /// One line on what the plugin is for.
     pub description: String,
-    /// SPDX expression.
+    /// The license as an SPDX expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// Whether its tools are called by their qualified names only, or within a role that has no
-    /// other tools of those names: for tools whose names others have as well.
+    /// Whether its tools can only be called by their qualified names, or within a role without
+    /// other tools of the same names: for tools with common names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub qualified: bool,
-    /// The capabilities that the plugin asks for.
+    /// The capabilities that the plugin requests.
     #[serde(default)]
     pub requests: Capabilities,
-    /// Whether its tools make do with less access to files and to origins than it requests, as
-    /// much as is granted: for plugins that nobody has said of what they need.
+    /// Whether its tools work with less access to files and origins than requested, depending on
+    /// what is granted: for plugins whose manifest is derived.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_granted: bool,
-    /// Limits that the plugin sets itself, below the host's.
+    /// Limits that the plugin sets itself, below those of the host.
     #[serde(default)]
     pub limits: LimitSettings,
-    /// What agents can call.
+    /// The tools that agents can call.
     #[serde(default = "Vec::<Tool<S>>::new")]
     pub tools: Vec<Tool<S>>,
-    /// What tools can use through the host.
+    /// The backends that tools can use through the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<Backend>,
 }
@@ -57,14 +57,14 @@ pub struct Manifest<S = Value> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Backend {
-    /// What it does, and so which interface of `cofferdam:backend` answers.
+    /// The kind, which determines the interface of `cofferdam:backend` that it exports.
     pub kind: BackendKind,
     /// Its name, unique among all backends of its kind.
     pub name: String,
     /// The languages that a linter is for, such as `python`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
-    /// The programs that it runs, of those that the plugin requests.
+    /// The programs that it runs, among those that the plugin requests.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub programs: BTreeSet<String>,
 }
@@ -75,7 +75,7 @@ pub struct Backend {
 pub struct Tool<S = Value> {
     /// The short name, unique in the plugin.
     pub name: String,
-    /// For people: a few words.
+    /// A title of a few words for users.
     pub title: String,
     /// For the model that calls it: what the tool does and returns.
     pub description: String,
@@ -83,100 +83,100 @@ pub struct Tool<S = Value> {
     #[serde(default)]
     pub effects: Files,
     /// Whether it gives tasks to agents, which can change anything. Its calls run alone, and never
-    /// in a transaction that others share.
+    /// in a shared transaction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub agents: bool,
-    /// The message of a call that succeeded, such as `file read`.
+    /// The message of a successful call, such as `file read`.
     pub done: String,
-    /// In whose shape `cofferdam call` prints a failure that has no document of its own.
+    /// The dialect in which `cofferdam call` prints a failure without a failure document.
     #[serde(default)]
     pub dialect: Dialect,
-    /// Codes of failures after which whoever called has to do without the tool, each with the
-    /// reason that the journal then gives: `TimeoutError = "context7_timeout"`.
+    /// Failure codes after which the caller has to continue without the tool, each with the reason
+    /// that the journal records: `TimeoutError = "context7_timeout"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fallbacks: BTreeMap<String, String>,
-    /// How often it may be called for the same thing.
+    /// How often it may be called with the same argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
     /// JSON Schema of the arguments.
     pub input: S,
     /// JSON Schema of the answer.
     pub output: S,
-    /// JSON Schema of the failure document, for tools whose contract has one.
+    /// JSON Schema of the failure document, for tools that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<S>,
-    /// Calls with what has to come of them: `cofferdam plugin test` makes them.
+    /// Example calls with their expected results: `cofferdam plugin test` runs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
 }
 
-/// A call that shows what a tool does, on a workspace of its own, and what has to come of it.
+/// An example call in a workspace of its own, and its expected result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Example {
-    /// What it shows, in a few words; unique for the tool.
+    /// What it demonstrates, in a few words; unique for the tool.
     pub name: String,
-    /// The arguments.
+    /// The arguments of the call.
     pub arguments: Map<String, Value>,
-    /// The text files that the workspace holds before the call, by their paths in it.
+    /// The text files in the workspace before the call, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// The whole answer; left out: any that fits the output schema.
+    /// The whole expected answer; by default any answer that matches the output schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// The code of the failure with which the call ends, instead of an answer.
+    /// The code of the expected failure, instead of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// All files that the workspace holds after the call; left out: the same as before.
+    /// All files in the workspace after the call; by default the same as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<BTreeMap<String, String>>,
 }
 
-/// How often a tool may be called with the same value of one of its arguments, by one host: in an
-/// envelope, or as long as a server runs.
+/// How often a tool may be called with the same value of an argument by one host: within an
+/// envelope, or while a server runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Repeats {
-    /// The argument.
+    /// The name of the argument.
     pub argument: String,
-    /// How often at most.
+    /// The largest number of calls.
     pub most: u32,
 }
 
-/// `plugin.toml`, as an author writes it: schemas are files beside it.
+/// The format of `plugin.toml`, in which schemas are names of files.
 pub type ManifestFile = Manifest<PathBuf>;
 
-/// How long a manifest may be as JSON, schemas included, in bytes.
-pub const MAX: usize = 1 << 20;
+/// The largest size of a manifest as JSON, including schemas, in bytes.
+pub const MAX_MANIFEST_BYTES: usize = 1 << 20;
 
-/// A manifest that can't be one.
+/// The manifest is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It would take many times its size in memory.
-    #[error("the manifest has more than {MAX} bytes")]
+    /// It is too large: it would take many times its size in memory.
+    #[error("the manifest has more than {MAX_MANIFEST_BYTES} bytes")]
     TooLarge,
-    /// No JSON, or not the fields of a manifest.
+    /// Not JSON, or with other fields.
     #[error("the manifest is malformed: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A field whose value makes no sense.
+    /// A field has an invalid value.
     #[error("the manifest's {place} {message}")]
     Invalid {
         /// JSON Pointer to the field.
         pointer: String,
-        /// Which field, in words.
+        /// The field in words.
         place: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         message: String,
     },
 }
 
 impl Manifest {
-    /// Reads the JSON of the custom section.
+    /// Parses the JSON of the custom section.
     ///
     /// # Errors
-    /// See [`ManifestError`]. The schemas are not compiled here: see [`Manifest::check_schemas`].
+    /// Those of [`ManifestError`]. Schemas are not compiled here: see [`Manifest::check_schemas`].
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
-        if json.len() > MAX {
+        if json.len() > MAX_MANIFEST_BYTES {
             return Err(ManifestError::TooLarge);
         }
         let manifest: Self = serde_json::from_slice(json)?;
@@ -184,10 +184,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Compiles every schema.
+    /// Checks that every schema compiles.
     ///
     /// # Errors
-    /// The first one that is not a schema.
+    /// [`ManifestError::Invalid`] for the first invalid schema.
     pub fn check_schemas(&self) -> Result<(), ManifestError> {
         for (index, tool) in self.tools.iter().enumerate() {
             for (which, schema) in tool.schemas() {
@@ -203,7 +203,7 @@ impl Manifest {
 }
 
 impl<S> Manifest<S> {
-    /// Checks everything that can be checked without the schemas.
+    /// Checks everything except the schemas.
     ///
     /// # Errors
     /// [`ManifestError::Invalid`]: the first of [`Manifest::problems`].
@@ -211,7 +211,7 @@ impl<S> Manifest<S> {
         self.problems().into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Everything that makes no sense, as far as that can be seen without the schemas.
+    /// Returns all problems that can be found without the schemas.
     pub fn problems(&self) -> Vec<ManifestError> {
         let mut problems = Vec::new();
         problems.extend(check_name(Field::new("/name").named("name"), &self.name));
@@ -277,7 +277,7 @@ impl<S> Manifest<S> {
 }
 
 impl Tool {
-    /// Its schemas, by the names of their fields.
+    /// The schemas, by the names of their fields.
     pub fn schemas(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         let always = [("input", &self.input), ("output", &self.output)];
         always.into_iter().chain(self.failure.iter().map(|failure| ("failure", failure)))
@@ -285,7 +285,7 @@ impl Tool {
 }
 
 impl<S> Tool<S> {
-    /// Whether a call changes nothing, so that it may run beside others.
+    /// Whether a call changes nothing, so that it may run concurrently with others.
     pub fn only_reads(&self) -> bool {
         self.effects < Files::Write && !self.agents
     }
@@ -325,7 +325,7 @@ impl<S> Tool<S> {
     }
 }
 
-/// Whether a path is relative, and each of its parts a name.
+/// Whether a path is relative and has no empty, `.` or `..` components.
 fn stays_inside(path: &str) -> bool {
     !path.contains(['\\', '\0']) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
@@ -351,7 +351,7 @@ impl Backend {
     }
 }
 
-/// A program is a name, not a path.
+/// Checks that a program is a name, not a path.
 fn check_program(index: usize, name: &str) -> Option<ManifestError> {
     let is_name = !name.is_empty()
         && name.len() <= 64
@@ -362,7 +362,7 @@ fn check_program(index: usize, name: &str) -> Option<ManifestError> {
     (!is_name).then(|| field.invalid(format!("holds '{name}', which is no program's name")))
 }
 
-/// An agent is `*` or a name of the settings.
+/// Checks that an agent is `*` or a name of the settings.
 fn check_agent(index: usize, name: &str) -> Option<ManifestError> {
     let is_name = name == "*" || cofferdam_core::policy::is_agent_name(name);
     let name = cofferdam_text::shorten(name, 80);
@@ -370,18 +370,18 @@ fn check_agent(index: usize, name: &str) -> Option<ManifestError> {
     (!is_name).then(|| field.invalid(format!("holds '{name}', which is no agent's name")))
 }
 
-/// Whether this can be the name of a plugin, a tool, a backend or a language.
+/// Whether this is a valid name of a plugin, a tool, a backend or a language.
 pub fn is_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
-        // `__` stands between a plugin's name and a tool's.
+        // `__` separates the names of plugin and tool.
         && !name.contains("__")
 }
 
-/// What [`is_name`] wants, for messages.
+/// The rule of [`is_name`], for messages.
 pub const NAME_FORM: &str = "the form [a-z][a-z0-9_-]*, at most 64 characters, no '__'";
 
 fn check_name(field: Field, name: &str) -> Option<ManifestError> {
@@ -390,7 +390,7 @@ fn check_name(field: Field, name: &str) -> Option<ManifestError> {
     })
 }
 
-/// A place in a manifest.
+/// A field of a manifest.
 struct Field {
     pointer: String,
     name: String,
@@ -401,7 +401,7 @@ impl Field {
         Self { pointer: pointer.into(), name: String::new() }
     }
 
-    /// A place below this one.
+    /// A field below this one.
     fn at(&self, pointer: &str) -> Self {
         Self::new(format!("{}{pointer}", self.pointer))
     }
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_as_it_was() {
+    fn a_manifest_round_trips() {
         let parsed = Manifest::parse(manifest().to_string().as_bytes()).unwrap();
         parsed.check_schemas().unwrap();
         let again = Manifest::parse(serde_json::to_string(&parsed).unwrap().as_bytes()).unwrap();
@@ -444,15 +444,15 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_has_a_bound() {
+    fn the_size_of_a_manifest_is_limited() {
         let mut large = manifest();
-        large["description"] = "x".repeat(MAX).into();
+        large["description"] = "x".repeat(MAX_MANIFEST_BYTES).into();
         let error = Manifest::parse(large.to_string().as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the manifest has more than 1048576 bytes");
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_manifests_are_refused() {
         for (pointer, value, wanted) in [
             ("/name", json!("Hello"), "name 'Hello' is not of the form"),
             ("/name", json!("a.b"), "name 'a.b' is not of the form"),
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_name_stands_once() {
+    fn tool_names_are_unique() {
         let mut document = manifest();
         let tool = document["tools"][0].clone();
         document["tools"].as_array_mut().unwrap().push(tool);

@@ -1,4 +1,4 @@
-//! A component with its manifest inside: one file that says everything about itself.
+//! Puts a manifest into a component and reads it.
 #![expect(clippy::disallowed_methods, reason = "a manifest names its schemas by paths")]
 
 use std::fs;
@@ -11,79 +11,77 @@ use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
 use super::typed::{self, TypedError};
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
-/// What stands before the sections of a component, in bytes: magic number and version.
-const HEADER: usize = 8;
+/// The size of a component's magic number and version in bytes.
+const HEADER_BYTES: usize = 8;
 
-/// The identifier of a custom section.
-const CUSTOM: u8 = 0;
+/// The id of a custom section.
+const CUSTOM_SECTION_ID: u8 = 0;
 
-/// How much of a file is read to find its manifest, in bytes. Most manifests are complete then.
-const LEADING: u64 = 16 << 10;
+/// How much of a file is read to find its manifest, in bytes. Most manifests are complete within
+/// it.
+const LEADING_BYTES: u64 = 16 << 10;
 
-/// A file that is not a packed component, or can't become one.
+/// The file is not a packed component, or can't become one.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// The file could not be read.
+    /// A file could not be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// `plugin.toml` is malformed.
+    /// The file `plugin.toml` is malformed.
     #[error("{}: {source}", path.display())]
     Toml {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The error with its line.
         source: toml::de::Error,
     },
     /// A schema file is not JSON.
     #[error("{}: {source}", path.display())]
     Json {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The error with its line.
         source: serde_json::Error,
     },
-    /// Not WebAssembly, or broken off.
+    /// Not WebAssembly, or cut off.
     #[error("not a WebAssembly component: {0}")]
     Malformed(String),
-    /// A core module.
+    /// It is a core module, not a component.
     #[error(
         "a core WebAssembly module, not a component; build it for wasm32-wasip2, or wrap it with `wasm-tools component new`"
     )]
     CoreModule,
-    /// A component that was not packed.
-    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
-    NoManifest,
-    /// A component that was packed already.
+    /// The component has a manifest already.
     #[error("the component has a manifest already; pack the file that the compiler wrote")]
     AlreadyPacked,
-    /// The manifest is no good.
+    /// The manifest is invalid.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// There is no manifest, and none can be derived.
+    /// The component has no manifest, and none can be derived from its types.
     #[error(transparent)]
     Typed(#[from] TypedError),
 }
 
-/// Reads `plugin.toml` with the schemas that it names.
+/// Reads `plugin.toml` and the schemas that it names.
 ///
 /// # Errors
-/// A file that can't be read or is malformed, or a manifest that makes no sense.
+/// Returns an error if a file can't be read or is malformed, or if the manifest is invalid.
 pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
     let io = |path: &Path, source| PackError::Io { path: path.to_owned(), source };
-    let text = text::read(path).map_err(|source| io(path, source))?;
+    let text = bounded_text::read(path).map_err(|source| io(path, source))?;
     let file: ManifestFile = toml::from_str(&text)
         .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let schema = |name: &Path| -> Result<Value, PackError> {
         let path = folder.join(name);
-        let text = text::read(&path).map_err(|source| io(&path, source))?;
+        let text = bounded_text::read(&path).map_err(|source| io(&path, source))?;
         serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
     };
     let tools = file.tools.iter().map(|tool| {
@@ -123,40 +121,40 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
 /// Puts a manifest into a component.
 ///
 /// # Errors
-/// Bytes that are not a component, or one that has a manifest already.
+/// Returns an error if the bytes are not a component, or have a manifest already.
 pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError> {
     if section(component)?.is_some() {
         return Err(PackError::AlreadyPacked);
     }
     let json = serde_json::to_vec(manifest).map_err(ManifestError::from)?;
-    if json.len() > manifest::MAX {
+    if json.len() > manifest::MAX_MANIFEST_BYTES {
         return Err(ManifestError::TooLarge.into());
     }
-    // In front of everything else, where it is found without reading the code.
-    let (header, sections) = component.split_at(HEADER);
+    // As the first section, so that it is found without reading the code.
+    let (header, sections) = component.split_at(HEADER_BYTES);
     let mut packed = header.to_vec();
     CustomSection { name: SECTION.into(), data: json.into() }.append_to_component(&mut packed);
     packed.extend_from_slice(sections);
     Ok(packed)
 }
 
-/// The manifest in front of a component that [`pack`] made; of the rest nothing is read or
-/// checked. `None` where something else stands there.
+/// Reads the manifest at the beginning of a component that [`pack`] made, without reading or
+/// checking the rest. Returns `None` if it is not there.
 ///
 /// # Errors
-/// A file that can't be read, or whose manifest is no good.
+/// Returns an error if the file can't be read, or if its manifest is invalid.
 pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     let io = |source| PackError::Io { path: path.to_owned(), source };
     let mut file = fs::File::open(path).map_err(io)?;
     let mut start = Vec::new();
-    Read::by_ref(&mut file).take(LEADING).read_to_end(&mut start).map_err(io)?;
+    Read::by_ref(&mut file).take(LEADING_BYTES).read_to_end(&mut start).map_err(io)?;
     let mut reader = BinaryReader::new(&start, 0);
     let position = |reader: &BinaryReader| reader.original_position() as usize;
-    if reader.read_bytes(HEADER).is_err() {
+    if reader.read_bytes(HEADER_BYTES).is_err() {
         return Ok(None);
     }
     let length = match (reader.read_u8(), reader.read_var_u32()) {
-        (Ok(CUSTOM), Ok(length)) => length as usize,
+        (Ok(CUSTOM_SECTION_ID), Ok(length)) => length as usize,
         _ => return Ok(None),
     };
     let end = position(&reader) + length;
@@ -172,11 +170,11 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     }
 }
 
-/// The manifest of a component: the one that is packed into it, or else the one that its types are
-/// ([`typed`]). Of the latter, `called` is the name: that of its file or repository.
+/// Returns the manifest of a component: the packed one, or one derived from its types ([`typed`]).
+/// A derived manifest gets its name from `called`, the name of the file or repository.
 ///
 /// # Errors
-/// Bytes that are not a component, or one without a good manifest.
+/// Returns an error if the bytes are not a component, or have no valid manifest.
 pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
     match packed_manifest(component)? {
         Some(manifest) => Ok(manifest),
@@ -184,23 +182,23 @@ pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
     }
 }
 
-/// The manifest that is packed into a component; `None` where there is none.
+/// Returns the manifest in a component, or `None` if there is none.
 ///
 /// # Errors
-/// Bytes that are not a component, or a manifest that is no good.
+/// Returns an error if the bytes are not a component, or if the manifest is invalid.
 pub fn packed_manifest(component: &[u8]) -> Result<Option<Manifest>, PackError> {
     Ok(section(component)?.map(Manifest::parse).transpose()?)
 }
 
-/// What a file is called.
+/// The name of a file without its directory.
 pub fn called(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The names of what a component imports: its capability claim.
+/// The names of a component's imports.
 ///
 /// # Errors
-/// Bytes that are not a component.
+/// Returns an error if the bytes are not a component.
 pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     let mut imports = Vec::new();
     outermost(component, |payload| {
@@ -214,10 +212,10 @@ pub fn imports(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(imports)
 }
 
-/// The names of what a component exports.
+/// The names of a component's exports.
 ///
 /// # Errors
-/// Bytes that are not a component.
+/// Returns an error if the bytes are not a component.
 pub fn exports(component: &[u8]) -> Result<Vec<String>, PackError> {
     let mut exports = Vec::new();
     outermost(component, |payload| {
@@ -231,8 +229,8 @@ pub fn exports(component: &[u8]) -> Result<Vec<String>, PackError> {
     Ok(exports)
 }
 
-/// The manifest's section, looked for in the outermost component only: what a nested one
-/// holds is not this plugin's word.
+/// The section with the manifest. Only the outermost component is searched: nested components do
+/// not describe this plugin.
 pub(super) fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
     let mut found = Vec::new();
     outermost(component, |payload| {
@@ -250,7 +248,7 @@ pub(super) fn section(component: &[u8]) -> Result<Option<&[u8]>, PackError> {
     }
 }
 
-/// Shows `look` the sections of the outermost component, and not those of what is nested.
+/// Calls `look` with the sections of the outermost component, without nested ones.
 fn outermost<'a>(
     component: &'a [u8],
     mut look: impl FnMut(Payload<'a>) -> Result<(), wasmparser::BinaryReaderError>,
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_comes_back() {
+    fn a_packed_manifest_is_read_back() {
         let packed = pack(EMPTY, &example()).unwrap();
         assert_eq!(manifest(&packed, "x").unwrap(), example());
         let directory = tempfile::tempdir().unwrap();
@@ -302,16 +300,16 @@ mod tests {
         let large = Manifest { description: "x".repeat(100_000), ..example() };
         assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
         assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
-        let twice = [&packed[..], &packed[HEADER..]].concat();
+        let twice = [&packed[..], &packed[HEADER_BYTES..]].concat();
         assert!(matches!(manifest(&twice, "x"), Err(PackError::Malformed(_))));
     }
 
     #[test]
-    fn a_nested_components_manifest_does_not_count() {
+    fn manifests_of_nested_components_are_ignored() {
         let mut outer = EMPTY.to_vec();
         wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
             .append_to_component(&mut outer);
-        assert!(matches!(manifest(&outer, "x"), Err(PackError::NoManifest)));
+        assert!(matches!(manifest(&outer, "x"), Err(PackError::Typed(TypedError::NoManifest))));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which plugins there are, and which tool a name means.
+//! The registry of plugins, which resolves the names of tools.
 #![expect(clippy::disallowed_methods, reason = "plugins are named by paths")]
 
 use std::collections::BTreeMap;
@@ -11,34 +11,34 @@ use super::lock::packages;
 use super::manifest::{Backend, Manifest, Tool};
 use super::pack::{self, PackError};
 use super::store::Pinned;
+use cofferdam_core::name::ToolName;
 use cofferdam_core::policy::{BackendKind, Role, Subject};
 use cofferdam_core::schema::{Schema, nearest};
 
-/// How large a component may be, in bytes. Compiling costs a multiple of it in memory.
-pub const MAX_COMPONENT: u64 = 64 << 20;
+/// The largest size of a component in bytes. Compiling needs a multiple of it as memory.
+pub const MAX_COMPONENT_BYTES: u64 = 64 << 20;
 
-/// What stands for the dot of a qualified name where clients allow letters, digits, `_` and `-`.
+/// Replaces the dot of a qualified name for clients that allow letters, digits, `_` and `-`.
 const EXPORTED_DOT: &str = "__";
 
-/// A packed component and what it says of itself.
+/// A packed component with its manifest.
 #[derive(Debug)]
 pub struct Plugin {
-    /// What it says of itself.
+    /// The manifest in the component.
     pub manifest: Manifest,
-    /// The packed component.
+    /// The path of the packed component.
     pub component: PathBuf,
-    /// Its compiled code, for plugins that came with the host.
+    /// Its compiled code, for built-in plugins.
     pub compiled: Option<PathBuf>,
     /// Whether it came with the host.
     pub built_in: bool,
-    /// What its file has to be whenever it is read. `None` for plugins that came with the host:
-    /// whatever it is then.
+    /// The digest that its file must have whenever it is read; `None` for built-in plugins.
     pub digest: Option<Digest>,
 }
 
 /// A tool of a plugin, with its schemas.
 pub struct ToolEntry {
-    /// The plugin that has the tool.
+    /// The plugin of the tool.
     pub plugin: Arc<Plugin>,
     index: usize,
     input: OnceLock<Schema>,
@@ -46,22 +46,22 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    /// What the manifest says of the tool.
+    /// The tool's entry in the manifest.
     pub fn tool(&self) -> &Tool {
         &self.plugin.manifest.tools[self.index]
     }
 
-    /// `plugin.tool`.
-    pub fn qualified_name(&self) -> String {
-        format!("{}.{}", self.plugin.manifest.name, self.tool().name)
+    /// The qualified name of the tool.
+    pub fn qualified_name(&self) -> ToolName {
+        ToolName::new(&self.plugin.manifest.name, &self.tool().name)
     }
 
-    /// The qualified name with characters that every client of a model takes.
+    /// The qualified name with characters that every client accepts.
     pub fn exported_name(&self) -> String {
         format!("{}{EXPORTED_DOT}{}", self.plugin.manifest.name, self.tool().name)
     }
 
-    /// What a policy decision looks at.
+    /// The input of a policy decision.
     pub fn subject(&self) -> Subject<'_> {
         let manifest = &self.plugin.manifest;
         Subject {
@@ -76,18 +76,18 @@ impl ToolEntry {
         }
     }
 
-    /// The schema of the arguments, compiled at its first use.
+    /// The schema of the arguments, compiled at the first use.
     ///
     /// # Errors
-    /// An invalid schema.
+    /// [`RegistryError::Schema`] if the schema is invalid.
     pub fn input(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.input, &self.tool().input)
     }
 
-    /// The schema of the answer, compiled at its first use.
+    /// The schema of the answer, compiled at the first use.
     ///
     /// # Errors
-    /// An invalid schema.
+    /// [`RegistryError::Schema`] if the schema is invalid.
     pub fn output(&self) -> Result<&Schema, RegistryError> {
         self.compiled(&self.output, &self.tool().output)
     }
@@ -106,89 +106,89 @@ impl ToolEntry {
     }
 }
 
-/// A plugin that can't be taken in.
+/// A plugin could not be added.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The folder or file can't be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The path of the folder or file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// No packed component.
+    /// It is not a packed component.
     #[error("{}: {source}", path.display())]
     Pack {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the component.
         source: PackError,
     },
-    /// More than 64 MiB.
-    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT}", path.display())]
+    /// It is larger than 64 MiB.
+    #[error("{}: {size} bytes; a component may have at most {MAX_COMPONENT_BYTES}", path.display())]
     TooLarge {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its size.
+        /// The size of the file in bytes.
         size: u64,
     },
-    /// Two plugins of one name.
+    /// Two plugins have the same name.
     #[error("{}: there is a plugin '{name}' already", path.display())]
     Duplicate {
-        /// The name.
+        /// The name of both plugins.
         name: String,
-        /// The second file.
+        /// The path of the second one.
         path: PathBuf,
     },
-    /// An installed file is not what was accepted any more.
+    /// The file of an installed plugin was changed after it was accepted.
     #[error("{}: the file of the plugin '{name}' was changed: it is {found}, and {accepted} was accepted; `cofferdam plugin install {name}` gets that again", path.display())]
     Changed {
-        /// The name.
+        /// The name of the plugin.
         name: String,
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its digest.
+        /// The digest of the file.
         found: Digest,
-        /// The digest that it should have.
+        /// The digest that was accepted.
         accepted: Digest,
     },
-    /// The lock does not tell the truth about a plugin.
+    /// The lock's entry does not match the plugin.
     #[error(
-        "cofferdam.lock is wrong about the plugin '{name}': {lie}; `cofferdam plugin install {name}` writes it anew"
+        "cofferdam.lock is wrong about the plugin '{name}': {mismatch}; `cofferdam plugin install {name}` writes it anew"
     )]
-    Lie {
-        /// The name.
+    LockMismatch {
+        /// The name of the plugin.
         name: String,
-        /// What is wrong.
-        lie: String,
+        /// The difference in words.
+        mismatch: String,
     },
     /// A tool's schema is not a JSON Schema.
     #[error("the tool '{0}': {1}")]
-    Schema(String, String),
+    Schema(ToolName, String),
 }
 
-/// Why a name means no tool.
+/// A name could not be resolved to a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unresolved {
-    /// There is none of that name; the nearest one, if any is near.
+    /// No tool has the name; the nearest name, if any is similar.
     Unknown(Option<String>),
-    /// Several plugins have one: their qualified names.
-    Ambiguous(Vec<String>),
+    /// Several plugins have such a tool: its qualified names.
+    Ambiguous(Vec<ToolName>),
 }
 
 /// All plugins and their tools.
 #[derive(Default)]
 pub struct Registry {
     plugins: Vec<Arc<Plugin>>,
-    tools: BTreeMap<String, Arc<ToolEntry>>,
+    tools: BTreeMap<ToolName, Arc<ToolEntry>>,
 }
 
 impl Registry {
-    /// Takes in every packed component of a folder that came with the host, in name order.
+    /// Adds every packed component of a folder as a built-in plugin, in the order of file names.
     ///
     /// # Errors
-    /// A folder or a plugin that can't be read.
+    /// Returns an error if the folder or a plugin can't be read.
     pub fn add_built_in(&mut self, folder: &Path) -> Result<(), RegistryError> {
         let io = |source| RegistryError::Io { path: folder.to_owned(), source };
         let mut files: Vec<PathBuf> = Vec::new();
@@ -202,26 +202,28 @@ impl Registry {
         files.iter().try_for_each(|file| self.add(file, true))
     }
 
-    /// Takes in one packed component from elsewhere.
+    /// Adds one packed component that is not built in.
     ///
     /// # Errors
-    /// A file that is not a packed component, is too large, or has the name of another plugin.
+    /// Returns an error if the file is not a packed component, is too large, or has the name of
+    /// another plugin.
     pub fn add_file(&mut self, file: &Path) -> Result<(), RegistryError> {
         self.add(file, false)
     }
 
-    /// Takes in a plugin that a person has installed, if its file is what was accepted and the lock
-    /// tells the truth about it. None of its code is compiled here.
+    /// Adds an installed plugin if its file is the accepted one and the lock's entry matches it.
+    /// Its code is not compiled here.
     ///
     /// # Errors
-    /// As of [`add_file`](Self::add_file); a file that was changed, a lock that is wrong.
+    /// Those of [`add_file`](Self::add_file); [`RegistryError::Changed`];
+    /// [`RegistryError::LockMismatch`].
     pub fn add_pinned(&mut self, pinned: &Pinned) -> Result<(), RegistryError> {
         let Pinned { name, path, locked } = pinned;
         let io = |source| RegistryError::Io { path: path.clone(), source };
         let pack = |source| RegistryError::Pack { path: path.clone(), source };
-        let lie = |lie| RegistryError::Lie { name: name.clone(), lie };
+        let mismatch = |mismatch| RegistryError::LockMismatch { name: name.clone(), mismatch };
         let size = fs::metadata(path).map_err(io)?.len();
-        if size > MAX_COMPONENT {
+        if size > MAX_COMPONENT_BYTES {
             return Err(RegistryError::TooLarge { path: path.clone(), size });
         }
         let bytes = fs::read(path).map_err(io)?;
@@ -232,11 +234,11 @@ impl Registry {
         }
         let manifest = pack::manifest(&bytes, name).map_err(pack)?;
         if manifest.name != *name {
-            return Err(lie(format!("its name is '{}'", manifest.name)));
+            return Err(mismatch(format!("its name is '{}'", manifest.name)));
         }
         let wit = packages(&pack::imports(&bytes).map_err(pack)?);
-        if let Some(wrong) = locked.lies(&manifest, &wit) {
-            return Err(lie(wrong));
+        if let Some(wrong) = locked.mismatch(&manifest, &wit) {
+            return Err(mismatch(wrong));
         }
         self.take_in(manifest, path, false, Some(found))
     }
@@ -244,7 +246,7 @@ impl Registry {
     fn add(&mut self, file: &Path, built_in: bool) -> Result<(), RegistryError> {
         let io = |source| RegistryError::Io { path: file.to_owned(), source };
         let size = fs::metadata(file).map_err(io)?.len();
-        if size > MAX_COMPONENT {
+        if size > MAX_COMPONENT_BYTES {
             return Err(RegistryError::TooLarge { path: file.to_owned(), size });
         }
         let leading = if built_in { pack::leading_manifest(file) } else { Ok(None) };
@@ -289,12 +291,12 @@ impl Registry {
         Ok(())
     }
 
-    /// All plugins, those that came with the host first.
+    /// All plugins, built-in ones first.
     pub fn plugins(&self) -> &[Arc<Plugin>] {
         &self.plugins
     }
 
-    /// All tools that a role includes, by qualified name.
+    /// All tools of a role, by qualified name.
     pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.tools.values().filter(move |entry| {
             role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
@@ -313,7 +315,7 @@ impl Registry {
         self.backends(BackendKind::Linter).filter(speaks).map(|backend| backend.name.as_str())
     }
 
-    /// All tools, as plugins and short names.
+    /// All tools as pairs of plugin and short name.
     pub fn names(&self) -> Vec<(&str, &str)> {
         self.tools
             .values()
@@ -321,16 +323,17 @@ impl Registry {
             .collect()
     }
 
-    /// The tool that a name means: a qualified name, the role's own word for one, a short name
-    /// that only one tool of the role has, or one that only one tool has at all, where plugins
-    /// that want qualified names do not count.
+    /// Resolves the name of a tool: a qualified name, the role's own name, a short name that only
+    /// one tool of the role has, or one that only one tool of all plugins has, without plugins
+    /// whose tools need qualified names.
     ///
     /// # Errors
-    /// See [`Unresolved`].
+    /// Those of [`Unresolved`].
     pub fn resolve(&self, name: &str, role: Option<&Role>) -> Result<&Arc<ToolEntry>, Unresolved> {
-        let qualified = role.and_then(|role| role.qualified(name)).unwrap_or(name);
+        let qualified = role.and_then(|role| role.qualified(name)).map_or(name, |name| name);
         let exported = qualified.replacen(EXPORTED_DOT, ".", 1);
-        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(&exported)) {
+        if let Some(entry) = self.tools.get(qualified).or_else(|| self.tools.get(exported.as_str()))
+        {
             return Ok(entry);
         }
         let of_that_name = |role| -> Vec<&Arc<ToolEntry>> {
@@ -348,7 +351,7 @@ impl Registry {
             [] => {
                 let open = self.tools.values().filter(|entry| !entry.plugin.manifest.qualified);
                 let short = open.map(|entry| entry.tool().name.as_str());
-                let names = self.tools.keys().map(String::as_str).chain(short);
+                let names = self.tools.keys().map(|name| &**name).chain(short);
                 Err(Unresolved::Unknown(nearest(name, names)))
             }
             several => Err(Unresolved::Ambiguous(

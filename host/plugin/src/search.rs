@@ -1,14 +1,15 @@
-//! Finding tools by words, for those who can't read the whole list.
+//! Finds tools by words, for clients that don't read the whole list.
 
 use super::manifest::Tool;
 use super::registry::ToolEntry;
+use cofferdam_core::name::ToolName;
 
-/// The tools that any of the words in `query` fits, the best first: those that more words fit come
-/// before those that fewer do, then a name counts more than a title, a title more than a
-/// description. Those that fit equally well come in the order of their names.
+/// Returns the tools that match any word of `query`, the best first: those that match more words
+/// come first, then matches in the name count more than in the title, and those more than in the
+/// description. Equal matches are in the order of names.
 pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Vec<&'a ToolEntry> {
     let query = words(query);
-    let mut found: Vec<((usize, u32), String, &ToolEntry)> = tools
+    let mut found: Vec<((usize, u32), ToolName, &ToolEntry)> = tools
         .filter_map(|entry| {
             let rank = rank(&entry.plugin.manifest.name, entry.tool(), &query)?;
             Some((rank, entry.qualified_name(), entry))
@@ -18,7 +19,7 @@ pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Ve
     found.into_iter().map(|(_, _, entry)| entry).collect()
 }
 
-/// How many words fit, and how well; `None` where none does.
+/// The number of words that match, and the weight of the matches; `None` without a match.
 fn rank<S>(plugin: &str, tool: &Tool<S>, query: &[String]) -> Option<(usize, u32)> {
     let places = [
         (16, words(&tool.name)),
@@ -38,14 +39,14 @@ fn rank<S>(plugin: &str, tool: &Tool<S>, query: &[String]) -> Option<(usize, u32
     (!fits.is_empty()).then(|| (fits.len(), fits.iter().sum()))
 }
 
-/// 2 for the word itself, 1 for one that begins with it.
+/// Returns 2 for the word itself, 1 for a word that begins with it.
 fn alike(other: &str, word: &str) -> u8 {
     if other == word { 2 } else { u8::from(other.starts_with(word)) }
 }
 
 fn words(text: &str) -> Vec<String> {
     text.split(|c: char| !c.is_alphanumeric())
-        // Single letters, such as the word `a`, are everywhere.
+        // Single letters, such as the word `a`, are too common.
         .filter(|word| word.chars().nth(1).is_some())
         .map(str::to_lowercase)
         .collect()

@@ -1,6 +1,6 @@
-//! Who says that a plugin is theirs: minisign signatures
-//! (<https://jedisct1.github.io/minisign/>), in a file beside the plugin's. Keys are never taken
-//! from where the plugin comes from: a person names one, and from then on it is pinned.
+//! Checks who made a plugin: minisign signatures (<https://jedisct1.github.io/minisign/>), in a
+//! file beside the plugin's. Keys are never taken from the source of the plugin: the user names
+//! one, and from then on it is pinned.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,23 @@ use std::str::FromStr;
 use minisign_verify::{Error, PublicKey, Signature};
 use serde::{Deserialize, Serialize};
 
-/// What the name of a signature's file ends in, after the name of what it signs.
+/// The suffix of a signature's file name, after the name of the signed file.
 pub const SUFFIX: &str = ".minisig";
 
-/// How large a signature or a key may be, in bytes.
-pub const MAX: u64 = 16 << 10;
+/// The largest size of a signature or a key in bytes.
+pub const MAX_SIGNATURE_BYTES: u64 = 16 << 10;
 
 /// A public key, in base64 as minisign prints it: it begins with `RW`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Signer(String);
 
-/// Text that is not a public key.
+/// The text is not a public key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no public key of minisign: it has 56 characters and begins with RW")]
 pub struct SignerError(String);
 
-/// A signature that proves nothing.
+/// The signature is not valid for the content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// It is not a minisign signature.
@@ -33,10 +33,10 @@ pub enum SignatureError {
     /// It was made with another key.
     #[error("the signature was made with another key than {0}")]
     OtherKey(Signer),
-    /// Of this key, but not for this content.
+    /// It was made with this key, but for other content.
     #[error("the signature by {0} is not one of this content: one of the two was changed")]
     Invalid(Signer),
-    /// One that signs the content itself, not its hash, as minisign did before 0.6.
+    /// It signs the content itself, not its hash, as minisign did before 0.6.
     #[error(
         "the signature is of an old kind that is not taken; sign again with minisign 0.6 or later"
     )]
@@ -47,7 +47,7 @@ impl Signer {
     /// Checks a signature of `content`.
     ///
     /// # Errors
-    /// See [`SignatureError`].
+    /// Those of [`SignatureError`].
     pub fn check(&self, content: &[u8], signature: &str) -> Result<(), SignatureError> {
         let signature = Signature::decode(signature).map_err(|_| SignatureError::Malformed)?;
         let key = PublicKey::from_base64(&self.0).map_err(|_| SignatureError::Malformed)?;
@@ -68,7 +68,7 @@ impl fmt::Display for Signer {
 impl FromStr for Signer {
     type Err = SignerError;
 
-    /// Reads a key, or the file of one: a line of comment before it.
+    /// Parses a key, or a key file with a comment line before it.
     fn from_str(text: &str) -> Result<Self, SignerError> {
         let key = text
             .lines()
@@ -119,7 +119,7 @@ mod tests {
         );
         assert_eq!(other.check(b"plugin", SIGNATURE), Err(SignatureError::OtherKey(other.clone())));
         assert_eq!(signer.check(b"plugin", LEGACY), Err(SignatureError::Legacy));
-        // What a signature says of itself is signed as well.
+        // The comment of a signature is signed as well.
         let lied = SIGNATURE.replace("file:content", "file:other");
         assert_eq!(signer.check(b"plugin", &lied), Err(SignatureError::Invalid(signer.clone())));
         for malformed in ["", "RW", "untrusted comment: x\nRW", &SIGNATURE[..200]] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn invalid_keys_are_refused() {
         for text in ["", "RW", "hello", SIGNATURE, &OTHER[..50], &format!("{OTHER}A")] {
             assert!(text.parse::<Signer>().is_err(), "{text}");
         }

@@ -1,5 +1,5 @@
-//! Where a plugin comes from, as it is named on a command line and in a lock: a file, an https
-//! address, or a reference to an OCI registry. Getting it is [`crate::distribution`]'s business.
+//! The source of a plugin, as named on the command line and in a lock: a file, an https address, or
+//! a reference to an OCI registry. [`crate::distribution`] downloads it.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -11,54 +11,54 @@ use super::digest::{Digest, DigestError};
 use cofferdam_core::policy::{Origin, OriginError};
 use cofferdam_text::shorten;
 
-/// How long the name of a source may be, in bytes.
-const MAX: usize = 2_048;
+/// The longest name of a source in bytes.
+const MAX_SOURCE_BYTES: usize = 2_048;
 
-/// How long the name of a repository may be (distribution-spec, "Pulling manifests").
-const REPOSITORY: usize = 255;
+/// The longest name of a repository in bytes (distribution-spec, "Pulling manifests").
+const MAX_REPOSITORY_BYTES: usize = 255;
 
 /// Where a plugin comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Source {
-    /// A file: its absolute path, or one that begins with `./` and is relative to the workspace.
+    /// A file: an absolute path, or one that begins with `./` and is relative to the workspace.
     File(PathBuf),
-    /// `https://example.org/lines.wasm`
+    /// An address such as `https://example.org/lines.wasm`.
     Web(Address),
-    /// `oci://registry.example/lines:1.0`
+    /// A reference such as `oci://registry.example/lines:1.0`.
     Registry(Reference),
 }
 
 /// An address on the web.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Which host is asked.
+    /// The scheme, host and port.
     pub origin: Origin,
-    /// What it is asked for; begins with a slash.
+    /// The path and the query; begins with a slash.
     pub path: String,
 }
 
-/// A name in an OCI registry.
+/// A reference to an OCI registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// Which host is asked: over https, but for this machine itself.
+    /// The origin of the registry: https, except for this machine.
     pub registry: Origin,
     /// The repository, such as `tools/lines`.
     pub repository: String,
-    /// Which one of it.
+    /// The tag or the digest.
     pub version: Version,
 }
 
-/// Which content of a repository is meant.
+/// Selects content in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Version {
-    /// What the tag names now.
+    /// The content that the tag names now.
     Tag(String),
-    /// The manifest of this digest.
+    /// The manifest with this digest.
     Digest(Digest),
 }
 
-/// Text that names no source.
+/// The text is not a source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' names no plugin: {why}")]
 pub struct SourceError {
@@ -67,8 +67,8 @@ pub struct SourceError {
 }
 
 impl Source {
-    /// A file as a person names it from `directory`. What lies in the workspace is named relative
-    /// to it, so that a clone finds it as well. Both are absolute paths.
+    /// Creates a source from a path that is relative to `directory`. A file in the workspace is
+    /// stored relative to it, so that it is found in clones as well. Both directories are absolute.
     pub fn file(path: &Path, directory: &Path, workspace: &Path) -> Self {
         let mut absolute = PathBuf::new();
         for part in directory.join(path).components() {
@@ -86,7 +86,7 @@ impl Source {
         }
     }
 
-    /// The same for whoever is in another workspace.
+    /// The source independent of the workspace: a file with its absolute path.
     #[must_use]
     pub fn absolute(&self, workspace: &Path) -> Self {
         match self {
@@ -95,7 +95,7 @@ impl Source {
         }
     }
 
-    /// What a plugin is called that says no name itself: the last part of the path, or of the
+    /// The name of a plugin that has none in a manifest: the last component of the path or
     /// repository.
     pub fn called(&self) -> String {
         let path = match self {
@@ -106,7 +106,7 @@ impl Source {
         path.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    /// Whether it names a content that can't become another one.
+    /// Whether its content can never change.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Registry(Reference { version: Version::Digest(_), .. }))
     }
@@ -131,8 +131,10 @@ impl FromStr for Source {
 }
 
 fn parse(text: &str) -> Result<Source, String> {
-    if text.len() > MAX || text.chars().any(char::is_control) {
-        return Err(format!("it is longer than {MAX} bytes, or has control characters"));
+    if text.len() > MAX_SOURCE_BYTES || text.chars().any(char::is_control) {
+        return Err(format!(
+            "it is longer than {MAX_SOURCE_BYTES} bytes, or has control characters"
+        ));
     }
     if text.starts_with("oci://") {
         return text.parse().map(Source::Registry).map_err(|error: SourceError| error.why);
@@ -164,7 +166,7 @@ impl FromStr for Address {
         let origin = origin.parse().map_err(|wrong: OriginError| error(wrong.to_string()))?;
         let is_plain =
             |b: u8| b.is_ascii_graphic() && !matches!(b, b'#' | b'\\' | b'"' | b'<' | b'>');
-        if path.is_empty() || path.len() > MAX || !path.bytes().all(is_plain) {
+        if path.is_empty() || path.len() > MAX_SOURCE_BYTES || !path.bytes().all(is_plain) {
             return Err(error(
                 "after the host there is a path of printable ASCII characters; others are \
                  written as %XX"
@@ -176,7 +178,8 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// What a reference in an answer from here means: another address, or a path on this host.
+    /// Resolves a reference in a response from this address: another address, or a path on this
+    /// host.
     pub fn join(&self, reference: &str) -> Option<Self> {
         match reference.strip_prefix('/') {
             Some(rest) if rest.starts_with('/') => None,
@@ -185,7 +188,7 @@ impl Address {
         }
     }
 
-    /// The address of a file beside this one, whose name has this added at its end.
+    /// The address of a file whose name is that of this one and a suffix.
     #[must_use]
     pub fn beside(&self, suffix: &str) -> Self {
         let (path, query) = self.path.split_at(self.path.find('?').unwrap_or(self.path.len()));
@@ -202,7 +205,7 @@ impl fmt::Display for Address {
 impl FromStr for Reference {
     type Err = SourceError;
 
-    /// `oci://` may be left out.
+    /// Parses a reference, with or without `oci://`.
     fn from_str(text: &str) -> Result<Self, SourceError> {
         reference(text).map_err(|why| SourceError { text: shorten(text, 120), why })
     }
@@ -220,7 +223,7 @@ fn reference(text: &str) -> Result<Reference, String> {
     let (repository, version) = match rest.split_once('@') {
         Some((repository, digest)) => {
             let digest = digest.parse().map_err(|error: DigestError| error.to_string())?;
-            // A tag beside a digest says nothing more.
+            // With a digest, a tag is ignored.
             let repository = repository.split_once(':').map_or(repository, |(name, _)| name);
             (repository, Version::Digest(digest))
         }
@@ -236,7 +239,7 @@ fn reference(text: &str) -> Result<Reference, String> {
     {
         return Err(format!("'{tag}' is no tag: letters, digits, '.', '_' and '-', at most 128"));
     }
-    if repository.len() > REPOSITORY || !repository.split('/').all(is_repository_part) {
+    if repository.len() > MAX_REPOSITORY_BYTES || !repository.split('/').all(is_repository_part) {
         return Err(format!(
             "'{repository}' is no repository: lower-case letters and digits, with '.', '_', '-' \
              and '/' between them"
@@ -253,14 +256,14 @@ fn is_loopback(host: &str) -> bool {
     address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}` (distribution-spec).
+/// Whether it matches `[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}` (distribution-spec).
 fn is_tag(tag: &str) -> bool {
     (1..=128).contains(&tag.len())
         && !tag.starts_with(['.', '-'])
         && tag.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*` (distribution-spec).
+/// Whether it matches `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*` (distribution-spec).
 fn is_repository_part(part: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let between: Vec<&str> =
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_source_is_written_in_one_way() {
+    fn sources_round_trip() {
         let digest = Digest::of(b"");
         let by_digest = format!("oci://ghcr.io/ada/lines@{digest}");
         for (text, wanted) in [
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_can_be_called_as_its_source_is() {
+    fn plugin_names_come_from_sources() {
         for (text, wanted) in [
             ("/home/ada/lines.wasm", "lines.wasm"),
             ("./lines.wasm", "lines.wasm"),
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leads_to_others() {
+    fn references_are_resolved() {
         let address: Address = "https://a.example/x/y.wasm?v=1".parse().unwrap();
         assert_eq!(
             address.beside(".minisig").to_string(),
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused() {
+    fn invalid_sources_are_refused() {
         for (text, why) in [
             ("", "absolute path"),
             ("lines.wasm", "absolute path"),
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_workspace_is_named_from_there() {
+    fn files_in_the_workspace_are_relative_to_it() {
         let (here, workspace) = (Path::new("/home/ada/work/src"), Path::new("/home/ada/work"));
         for (path, wanted) in [
             ("a.wasm", "./src/a.wasm"),

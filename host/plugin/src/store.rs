@@ -1,9 +1,9 @@
-//! Installed plugins on disk: files under their digests, and what a person has accepted of them.
-//! A directory of the user's own, for all workspaces; nothing of it is in a workspace, so nothing
-//! that an agent may write leads into it.
+//! Installed plugins on disk: files named by their digests, and what a user has accepted of them.
+//! It is a directory of the user for all workspaces, and outside of them, so that agents can't
+//! write to it.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the store is a directory of the user's, outside of any workspace"
+    reason = "the store is a directory of the user, outside of any workspace"
 )]
 
 use std::fs::{self, File};
@@ -15,29 +15,29 @@ use super::digest::Digest;
 use super::lock::{Lock, Locked};
 use cofferdam_workspace::private;
 
-/// What was accepted.
-const ACCEPTED: &str = "accepted.toml";
+/// The file with what was accepted.
+const ACCEPTED_FILE: &str = "accepted.toml";
 
-/// What is locked while something changes.
-const LOCK: &str = "lock";
+/// The file that is locked during changes.
+const LOCK_FILE: &str = "lock";
 
-/// The folder of the files.
-const FILES: &str = "sha256";
+/// The directory of the plugins' files.
+const FILES_DIRECTORY: &str = "sha256";
 
-/// The installed plugins of a person.
+/// The installed plugins of a user.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
-/// A plugin of a workspace's lock, which a person has accepted.
+/// A plugin of a workspace's lock that the user has accepted.
 #[derive(Debug, Clone)]
 pub struct Pinned {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
-    /// Where it is kept.
+    /// The path of its file.
     pub path: PathBuf,
-    /// What the lock says of it.
+    /// Its entry in the lock.
     pub locked: Locked,
 }
 
@@ -46,59 +46,59 @@ pub struct Pinned {
 pub struct Resolved {
     /// Those that were accepted.
     pub pinned: Vec<Pinned>,
-    /// The names of those that were never installed here; they don't load.
+    /// The names of those that were never installed here; they are not loaded.
     pub missing: Vec<String>,
 }
 
-/// The store can't be used, or does not hold what a lock names.
+/// The store can't be used, or does not have a plugin of the lock.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file or directory can't be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
-    /// What was accepted can't be read.
+    /// The file with what was accepted is malformed.
     #[error("{}: {message}; it was written by `cofferdam plugin install`, which starts anew without it", path.display())]
     Malformed {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         message: String,
     },
-    /// The lock names what the person has not accepted.
+    /// The lock names a plugin that the user has not accepted.
     #[error(
         "cofferdam.lock names a plugin '{name}' that you have not accepted: {why}; look at it with `cofferdam plugin install {name}`, or remove it with `cofferdam plugin remove {name}`"
     )]
     NotAccepted {
-        /// The plugin.
+        /// The name of the plugin.
         name: String,
-        /// Why not.
+        /// The difference to what was accepted.
         why: NotAccepted,
     },
-    /// A file is gone.
+    /// The file of a plugin is missing.
     #[error("the file of the plugin '{name}' is gone from {}; `cofferdam plugin install {name}` gets it again", path.display())]
     Gone {
-        /// The plugin.
+        /// The name of the plugin.
         name: String,
-        /// Where it was.
+        /// The path of the missing file.
         path: PathBuf,
     },
 }
 
 impl Store {
-    /// Opens the store, creating it where it is missing.
+    /// Opens the store, creating it if it is missing.
     ///
     /// # Errors
-    /// A directory that can't be made, or that others may enter.
+    /// Returns an error if the directory can't be created, or if other users may enter it.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let store = Self { directory: directory.to_owned() };
         private::create_directory(directory).map_err(|source| store.io("", source))?;
-        private::create_directory(&directory.join(FILES))
-            .map_err(|source| store.io(FILES, source))?;
+        private::create_directory(&directory.join(FILES_DIRECTORY))
+            .map_err(|source| store.io(FILES_DIRECTORY, source))?;
         Ok(store)
     }
 
@@ -106,49 +106,49 @@ impl Store {
         StoreError::Io { path: self.directory.join(name), source }
     }
 
-    /// What changes in a store's directory when a plugin is installed, updated or removed.
-    pub fn changing(directory: &Path) -> [PathBuf; 2] {
-        [directory.join(ACCEPTED), directory.join(FILES)]
+    /// The paths that change when a plugin is installed, updated or removed.
+    pub fn watched_paths(directory: &Path) -> [PathBuf; 2] {
+        [directory.join(ACCEPTED_FILE), directory.join(FILES_DIRECTORY)]
     }
 
-    /// Waits until nobody else changes something, and keeps others from it until the answer is
-    /// dropped.
+    /// Locks the store against changes by other processes until the returned file is dropped; waits
+    /// for their locks.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] if the file can't be locked.
     pub fn lock(&self) -> Result<File, StoreError> {
         let lock = || {
-            let file = File::create(self.directory.join(LOCK))?;
+            let file = File::create(self.directory.join(LOCK_FILE))?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             Ok(file)
         };
-        lock().map_err(|source| self.io(LOCK, source))
+        lock().map_err(|source| self.io(LOCK_FILE, source))
     }
 
-    /// Where the file of a digest is kept.
+    /// The path of the file with a digest.
     pub fn path(&self, digest: &Digest) -> PathBuf {
-        self.directory.join(FILES).join(format!("{}.wasm", digest.hex()))
+        self.directory.join(FILES_DIRECTORY).join(format!("{}.wasm", digest.hex()))
     }
 
-    /// Keeps a file.
+    /// Writes the file of a plugin.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] if it can't be written.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.path(digest);
-        private::write(&self.directory.join(FILES), &path, &[bytes])
+        private::write(&self.directory.join(FILES_DIRECTORY), &path, &[bytes])
             .map_err(|source| StoreError::Io { path, source })
     }
 
-    /// The file of a digest, if it is kept and is what it should be.
+    /// Reads the file with a digest; returns `None` if it is missing or has another digest.
     pub fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
         fs::read(self.path(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest)
     }
 
-    /// Removes the file of a digest. It may be gone already.
+    /// Removes the file with a digest, if it exists.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] if it can't be removed.
     pub fn remove(&self, digest: &Digest) -> Result<(), StoreError> {
         let path = self.path(digest);
         match fs::remove_file(&path) {
@@ -159,12 +159,12 @@ impl Store {
         }
     }
 
-    /// What the person has accepted.
+    /// Reads what the user has accepted.
     ///
     /// # Errors
-    /// A file that can't be read.
+    /// Returns an error if the file can't be read or is malformed.
     pub fn acceptances(&self) -> Result<Acceptances, StoreError> {
-        let path = self.directory.join(ACCEPTED);
+        let path = self.directory.join(ACCEPTED_FILE);
         match fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text)
                 .map_err(|error| StoreError::Malformed { path, message: error.to_string() }),
@@ -173,23 +173,25 @@ impl Store {
         }
     }
 
-    /// Remembers what the person has accepted. Hold the [`lock`](Self::lock) since it was read.
+    /// Writes what the user has accepted. The caller holds the [`lock`](Self::lock) since it was
+    /// read.
     ///
     /// # Errors
-    /// [`StoreError::Io`].
+    /// [`StoreError::Io`] if it can't be written.
     pub fn set_acceptances(&self, acceptances: &Acceptances) -> Result<(), StoreError> {
         let write = || {
             let text = toml::to_string(acceptances).map_err(io::Error::other)?;
-            private::write(&self.directory, &self.directory.join(ACCEPTED), &[text.as_bytes()])
+            private::write(&self.directory, &self.directory.join(ACCEPTED_FILE), &[text.as_bytes()])
         };
-        write().map_err(|source| self.io(ACCEPTED, source))
+        write().map_err(|source| self.io(ACCEPTED_FILE, source))
     }
 
-    /// The plugins that a workspace's lock names. What their files are is looked at when they are
-    /// taken in.
+    /// Finds the plugins that a workspace's lock names. Their files are checked when they are added
+    /// to the registry.
     ///
     /// # Errors
-    /// One that was installed, but not as the lock has it, or whose file is gone.
+    /// [`StoreError::NotAccepted`] if one was installed with another digest or signer;
+    /// [`StoreError::Gone`] if its file is missing.
     pub fn resolve(&self, lock: &Lock) -> Result<Resolved, StoreError> {
         let accepted = self.acceptances()?;
         let mut resolved = Resolved::default();

@@ -1,35 +1,35 @@
-//! Keeps the beginning and the end of a stream, in bounded memory, and passes a long one on.
+//! Keeps the beginning and the end of a stream in bounded memory, and passes a long stream on.
 
 use std::collections::VecDeque;
 use std::io;
 
-use crate::blot::Blot;
+use crate::redact::Redactor;
 use crate::{Captured, Spill};
 
-/// A stream as it comes in.
+/// The state of one output stream.
 pub(crate) struct Capture {
-    blot: Blot,
+    redactor: Redactor,
     head: Vec<u8>,
     head_limit: usize,
     tail: VecDeque<u8>,
     tail_limit: usize,
     written: u64,
     limit: u64,
-    /// How much there is when the values are blotted out.
+    /// The number of bytes so far, after redaction.
     seen: u64,
     spill: Option<Spill>,
-    /// How much was passed on; none as long as the stream is short.
+    /// The number of bytes that were passed on; none while the stream is short.
     passed: Option<u64>,
 }
 
-/// Where a long stream goes.
+/// Receives the bytes of a long stream.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 
 impl Capture {
-    /// Keeps `kept` bytes in memory, of a stream that may have up to `limit`.
-    pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, blot: Blot) -> Self {
+    /// Keeps `kept` bytes in memory, of a stream that may have up to `limit` bytes.
+    pub(crate) fn new(kept: usize, limit: u64, spill: Option<Spill>, redactor: Redactor) -> Self {
         Self {
-            blot,
+            redactor,
             head: Vec::new(),
             head_limit: kept / 2,
             tail: VecDeque::new(),
@@ -42,16 +42,16 @@ impl Capture {
         }
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     ///
     /// # Errors
-    /// The sink's.
+    /// Returns the error of the sink.
     pub(crate) fn push(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         self.written += bytes.len() as u64;
-        if self.blot.is_idle() {
+        if self.redactor.is_idle() {
             return self.keep(bytes, sink);
         }
-        let clean = self.blot.push(bytes);
+        let clean = self.redactor.push(bytes);
         self.keep(&clean, sink)
     }
 
@@ -69,7 +69,7 @@ impl Capture {
 
     fn pass_on(&mut self, bytes: &[u8], sink: Sink<'_>) -> io::Result<()> {
         let Some(Spill { above, most }) = self.spill else { return Ok(()) };
-        // What came so far is in `head` as a whole.
+        // Everything until now is in `head`.
         let above = above.min(self.head_limit) as u64;
         let parts = match self.passed {
             None if self.seen + bytes.len() as u64 <= above => return Ok(()),
@@ -89,18 +89,18 @@ impl Capture {
         Ok(())
     }
 
-    /// Whether more came than the stream may carry.
+    /// Whether the program wrote more than the limit of the stream.
     pub(crate) fn is_over(&self) -> bool {
         self.written > self.limit
     }
 
-    /// What is kept. Of a stream that was too long to be passed on as a whole, the sink hears last
-    /// how much it did not get.
+    /// Returns what is kept. If a stream was too long to be passed on completely, the sink at last
+    /// gets a line with the number of bytes that are missing.
     ///
     /// # Errors
-    /// The sink's.
+    /// Returns the error of the sink.
     pub(crate) fn finish(mut self, sink: Sink<'_>) -> io::Result<Captured> {
-        let rest = self.blot.finish();
+        let rest = self.redactor.finish();
         self.keep(&rest, sink)?;
         if let Some(passed) = self.passed
             && passed < self.seen
@@ -128,10 +128,10 @@ mod tests {
     use std::io;
 
     use super::Capture;
-    use crate::blot::Blot;
+    use crate::redact::Redactor;
     use crate::{Captured, Spill};
 
-    /// What is kept, and what is passed on, of a stream in pieces.
+    /// Returns what is kept and what is passed on of a stream in pieces.
     fn taken(mut capture: Capture, pieces: &[&[u8]]) -> (Captured, String) {
         let mut passed = Vec::new();
         let mut sink = |bytes: &[u8]| {
@@ -156,7 +156,7 @@ mod tests {
         ];
         for (kept, stream, expected) in table {
             for size in 1..=stream.len().max(1) {
-                let capture = Capture::new(*kept, 100, None, Blot::new(&[]));
+                let capture = Capture::new(*kept, 100, None, Redactor::new(&[]));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (captured, passed) = taken(capture, &pieces);
                 assert_eq!(String::from_utf8_lossy(&captured.bytes), *expected, "pieces of {size}");
@@ -179,12 +179,12 @@ mod tests {
             (4, 8, "0123456789", "01234567\n[... 2 bytes left out ...]\n"),
             (4, 2, "0123456789", "01\n[... 8 bytes left out ...]\n"),
             (4, 0, "0123456789", "\n[... 10 bytes left out ...]\n"),
-            // Never above what is in memory.
+            // `above` is never more than what is in memory.
             (99, 100, "01234567", "01234567"),
         ] {
             for size in 1..=stream.len().max(1) {
                 let spill = Some(Spill { above, most });
-                let capture = Capture::new(10, 100, spill, Blot::new(&[]));
+                let capture = Capture::new(10, 100, spill, Redactor::new(&[]));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 assert_eq!(taken(capture, &pieces).1, expected, "{stream} in pieces of {size}");
             }
@@ -192,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_hidden_everywhere() {
+    fn hidden_values_are_redacted_everywhere() {
         let stream = "....s3cr3t....s3cr3t....s3cr3t....";
         let hidden = [("KEY".to_owned(), "s3cr3t".to_owned())];
         for size in 1..=stream.len() {
             for kept in 0..stream.len() {
                 let spill = Some(Spill { above: 0, most: 20 });
-                let capture = Capture::new(kept, 100, spill, Blot::new(&hidden));
+                let capture = Capture::new(kept, 100, spill, Redactor::new(&hidden));
                 let pieces: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (captured, passed) = taken(capture, &pieces);
                 assert_eq!(captured.written, 34);
@@ -212,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit_is_over_it_and_a_sink_that_fails_is_told() {
+    fn exceeded_limits_and_sink_errors_are_reported() {
         let spill = Some(Spill { above: 2, most: 100 });
-        let mut capture = Capture::new(4, 5, spill, Blot::new(&[]));
+        let mut capture = Capture::new(4, 5, spill, Redactor::new(&[]));
         let mut broken = |_: &[u8]| Err(io::ErrorKind::BrokenPipe.into());
         capture.push(b"01", &mut broken).unwrap();
         assert!(!capture.is_over());

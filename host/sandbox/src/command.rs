@@ -1,5 +1,5 @@
-//! What is to be run, and within which bounds. A description only: nothing here looks at the
-//! system, but for the names in [`system_paths`].
+//! Describes a program to run and its limits. This module does not access the system, except for
+//! the names in [`system_paths`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,53 +12,52 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// The file to execute. The caller has decided which one; nothing is looked up. It can be
-    /// read without being named once more.
+    /// The file to execute, which the caller has chosen; `PATH` is not searched. It is readable
+    /// without being listed in `readable`.
     pub program: PathBuf,
-    /// The arguments after the program's own name. Never seen by a shell.
+    /// The arguments after the program's own name. No shell interprets them.
     pub arguments: Vec<String>,
-    /// The whole environment. The sandbox adds `TMPDIR`, the private directory for temporary
-    /// files, and replaces one that is given; the same directory is `HOME` if none is given.
+    /// The whole environment. The sandbox sets `TMPDIR` to the private directory for temporary
+    /// files, replacing a given one, and `HOME` to the same directory if it is not given.
     pub environment: Vec<(String, String)>,
     /// The working directory. It must be readable or writable.
     pub directory: PathBuf,
     /// What the program reads on standard input.
     #[serde(skip)]
     pub stdin: Vec<u8>,
-    /// Files and directories, with all beneath, that can be read and executed. What does not
-    /// exist is left out. The root can't be named, neither here nor as writable.
+    /// Files and directory trees that can be read and executed. Missing ones are left out. `/` is
+    /// not allowed, neither here nor as writable.
     pub readable: Vec<PathBuf>,
-    /// Files and directories, with all beneath, that can also be written. They must exist.
+    /// Files and directory trees that can also be written. They must exist.
     pub writable: Vec<PathBuf>,
-    /// Files and directories beneath writable ones that stay as they are, with all beneath:
-    /// neither they nor a directory on the way to them can be changed, moved or removed. They
-    /// must exist.
+    /// Files and directory trees beneath writable ones that are read-only: neither they nor their
+    /// parent directories can be changed, moved or removed. They must exist.
     ///
-    /// In tier A, a directory on the way becomes a mount, so that moving a file into or out of it
-    /// is a copy. In tier B, such a directory itself takes no new names and loses none; what is
-    /// in it beside the protected path is writable as before.
+    /// In tier A, each parent directory becomes a mount, so that moving a file into or out of it is
+    /// a copy. In tier B, no names can be added to or removed from such a parent directory itself;
+    /// other entries in it are writable as before.
     pub protected: Vec<PathBuf>,
-    /// Directories beneath readable paths of which nothing can be read, but for what is granted
-    /// beneath them: empty in tier A; in tier B, their names can be listed.
+    /// Directories beneath readable paths that can't be read, except for what is granted beneath
+    /// them: empty in tier A; in tier B, their names can be listed.
     pub masked: Vec<PathBuf>,
-    /// Shows a directory with staged changes on it. Tier A only.
+    /// Mounts staged changes over a directory. Tier A only.
     pub overlay: Option<Overlay>,
-    /// Directories that the run writes to, and how much they may hold. They must exist.
+    /// Directories that the run writes to, with their limits. They must exist.
     pub bounded: Vec<Bounded>,
-    /// Names and values: where the program prints one of the values, `[NAME]` comes in its place,
-    /// in all that the host gets. An empty value is ignored.
+    /// Pairs of name and value: in all output that the host receives, `[NAME]` replaces the value.
+    /// An empty value is ignored.
     pub hidden: Vec<(String, String)>,
-    /// Hands long streams over while the program runs, to [`Running::wait_with`].
+    /// Passes long streams on while the program runs, to [`Running::wait_with`].
     ///
     /// [`Running::wait_with`]: crate::Running::wait_with
     pub spill: Option<Spill>,
-    /// Where the run is stopped.
+    /// The resource limits of the run.
     pub limits: Limits,
 }
 
 impl Command {
-    /// A run of `program` in `directory` that can read the system's directories
-    /// ([`system_paths`]) and the directory, and write nothing but temporary files.
+    /// Describes a run of `program` in `directory` that can read the system's directories
+    /// ([`system_paths`]) and `directory`, and write only temporary files.
     pub fn new(program: impl Into<PathBuf>, directory: impl Into<PathBuf>) -> Self {
         let directory = directory.into();
         let mut readable = system_paths();
@@ -81,7 +80,7 @@ impl Command {
         }
     }
 
-    /// What can only be read, as far as it is not beneath something else that is granted.
+    /// The paths that are only readable, without those beneath writable ones.
     #[cfg(target_os = "linux")]
     pub(crate) fn read_only(&self) -> impl Iterator<Item = &Path> {
         let shown =
@@ -94,80 +93,81 @@ impl Command {
     }
 }
 
-/// An overlayfs (`userxattr`) in place of a directory: what the program writes goes into `upper`.
+/// An overlayfs (`userxattr`) in place of a directory: the program's changes go into `upper`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overlay {
-    /// The directory that is shown, and where: programs see the result under this path.
+    /// The directory that is overlaid; programs see the merged tree under this path.
     pub lower: PathBuf,
-    /// The staged changes, in overlayfs's format.
+    /// The staged changes, in the format of overlayfs.
     pub upper: PathBuf,
     /// An empty directory on the same mount as `upper`, for overlayfs itself, which leaves a
-    /// directory `work` without any permission in it.
+    /// directory `work` without any permissions in it.
     pub work: PathBuf,
 }
 
-/// How much a directory may hold while a program runs.
+/// The limits of a directory while a program runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounded {
     /// A writable directory, or the `upper` of an overlay.
     pub directory: PathBuf,
-    /// At most this many bytes on the disk. It is watched: see the crate's documentation.
+    /// The limit in bytes on disk. It is polled: see the crate's documentation.
     pub bytes: u64,
-    /// At most this many files, directories and links.
+    /// The limit in files, directories and links.
     pub entries: u64,
-    /// The bytes and entries that it has before the run, as far as that is known.
+    /// The bytes and entries before the run, as far as they are known.
     pub held: (u64, u64),
 }
 
-/// Which streams are handed over while the program runs, and how much of them.
+/// Which streams are passed on while the program runs, and how much of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spill {
-    /// Those of more bytes than this, from their beginning; at most half of [`Limits::output`].
+    /// Streams with more bytes than this are passed on from their beginning; at most half of
+    /// [`Limits::output`].
     pub above: usize,
-    /// At most this many bytes, and then a line that says how many were left out.
+    /// At most this many bytes are passed on, then a line that says how many are missing.
     pub most: u64,
 }
 
-/// The bounds of a run.
+/// The resource limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Time from start to end.
+    /// Wall-clock time from start to end.
     pub wall: Duration,
     /// Processor time of each process, in whole seconds.
     pub cpu_seconds: u64,
-    /// Memory of all processes together, in bytes, with what they hold in files in memory, in
-    /// shared memory, pipes and sockets. It is watched: a run can be above it for some
-    /// milliseconds before it ends.
+    /// Memory of all processes together, in bytes, including files in memory, shared memory, pipes
+    /// and sockets. It is polled: a run can exceed it for some milliseconds.
     pub memory: u64,
-    /// Address space of each process, in bytes: an allocation beyond it fails. None by default,
-    /// since many runtimes reserve far more than they use.
+    /// Address space of each process, in bytes: an allocation beyond it fails. Unlimited by
+    /// default, since many runtimes reserve far more than they use.
     pub address_space: Option<u64>,
-    /// The largest file that can be written, in bytes.
+    /// The largest size of a file that can be written, in bytes.
     pub file_size: u64,
-    /// Processes and threads at a time. They are watched: a run can be above it for some
-    /// milliseconds before it ends.
+    /// Processes and threads at a time. They are polled: a run can exceed the limit for some
+    /// milliseconds.
     pub processes: u64,
-    /// Open files of each process.
+    /// Open files of each process at a time.
     pub open_files: u64,
-    /// Bytes that are kept of standard output, and of standard error: its beginning and its end.
+    /// Bytes that are kept of standard output and of standard error each: the beginning and the
+    /// end.
     pub output: usize,
-    /// Bytes that the program may write to standard output, or to standard error, before the
-    /// run is ended.
+    /// Bytes that the program may write to standard output or to standard error before the run is
+    /// stopped.
     pub stream: u64,
-    /// Temporary files in bytes, which tier A keeps in memory: there they count as `memory` as
-    /// well. Tier B has them on disk, where they are watched.
+    /// Size of temporary files in bytes. Tier A keeps them in memory, where they also count as
+    /// `memory`; tier B has them on disk and polls their size.
     pub temporary: u64,
-    /// Room that is left on the disk of each directory that is bounded, in bytes; half of what is
-    /// free in the beginning, where that is less. It is watched.
+    /// Free space that must remain on the disk of each bounded directory, in bytes, or half of the
+    /// free space at the start if that is less. It is polled.
     pub reserve: u64,
 }
 
 impl Limits {
-    /// The limits where nothing else is known.
+    /// The default limits of a run.
     pub const DEFAULT: Self = Self {
         wall: Duration::from_secs(30),
         cpu_seconds: 300,
@@ -183,15 +183,16 @@ impl Limits {
     };
 }
 
-/// What programs need to start and that holds nothing of a person's: the directories of programs
-/// and libraries, and the part of `/etc` that loaders and the C library read. Left out are home
-/// directories, `/run`, `/var`, `/opt`, and everything in `/etc` that may hold a secret.
+/// Returns the paths that programs need to start and that have no data of users: the directories of
+/// programs and libraries, and the part of `/etc` that loaders and the C library read. Home
+/// directories, `/run`, `/var`, `/opt` and everything in `/etc` that may hold a secret are left
+/// out.
 pub fn system_paths() -> Vec<PathBuf> {
     SYSTEM_PATHS.iter().map(PathBuf::from).chain(java_configurations(Path::new("/etc"))).collect()
 }
 
-/// Where Debian keeps what a Java runtime reads when it starts, with the version in the name:
-/// `/etc/java-17-openjdk`, but for its directory for passwords of remote management.
+/// The files in `/etc/java-17-openjdk` and the like, which a Java runtime of Debian reads when it
+/// starts, without the directory for passwords of remote management.
 fn java_configurations(etc: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     entries(etc)

@@ -1,6 +1,6 @@
-//! Runs a native program in an operating system sandbox, within limits, and says how it ended.
-//! Knows nothing of WebAssembly, tools or policies: which program may run, and with what, is
-//! decided before.
+//! Runs a native program in a sandbox of the operating system, within limits, and reports how it
+//! ended. This crate knows nothing of WebAssembly, tools or policies: the caller decides which
+//! program may run and what it may access.
 //!
 //! ```no_run
 //! use cofferdam_sandbox::{Command, End, Helper, Sandbox, SandboxError};
@@ -15,51 +15,51 @@
 //!
 //! # The processes of a run
 //!
-//! The host starts a helper: its own executable once more, which calls [`run_if_helper`] before
-//! anything else, so that all that happens between fork and exec happens in a process with one
-//! thread. In tier A, the helper starts the first process of a process namespace (`init`), which
-//! starts the program; in tier B, it starts the program itself, and orphans become its children.
-//! Whoever started the program also watches it, collects its output, and kills what is left. The
-//! pipe to the helper stays open during the run; when it closes, because the caller cancelled or
-//! the host died, the run is killed.
+//! The host starts a helper: its own executable again, which calls [`run_if_helper`] before
+//! anything else, so that a process with one thread does everything between fork and exec. In tier
+//! A, the helper starts the first process of a process namespace (`init`), which starts the
+//! program; in tier B, the helper starts the program itself and adopts orphans. The process that
+//! started the program also supervises it, collects its output, and kills the remaining processes.
+//! The pipe to the helper stays open during the run; when it closes, because the caller cancelled
+//! or the host died, the run is killed.
 //!
 //! # What bounds memory and processes
 //!
-//! Few hosts can use control groups: that takes a group of its own that was delegated. RLIMIT_NPROC
-//! counts all that the user runs, and nothing of root's. So both are watched, every few
-//! milliseconds, and a run that is above a limit is killed: in tier A its namespace at once, in
-//! tier B each of its process groups at once. There, a new group waits until the helper has let it
-//! through, so all of them are known.
+//! Few hosts can use control groups, which requires a delegated group. RLIMIT_NPROC counts all
+//! processes of the user, and none of root. So memory and processes are polled every few
+//! milliseconds, and a run that exceeds a limit is killed: in tier A by killing its namespace, in
+//! tier B by killing each of its process groups. In tier B, a process that creates a group waits
+//! until the helper has recorded the group, so all groups are known.
 //!
-//! Memory is counted in all places: processes, files in memory, System V's memory, shared memory
-//! and descriptors. What no count could find is refused. What a program may ask of the kernel is an
-//! allow list: [`system_calls`] prints it with the reasons.
+//! Memory is counted in all its forms: processes, files in memory, System V memory, shared memory
+//! and descriptors. System calls whose memory can't be counted are refused. An allow-list decides
+//! which system calls a program may make: [`system_calls`] prints it with the reasons.
 //!
-//! A program that starts processes faster than they are counted could leave no time for counting:
-//! the kernel's scheduler is fair to each session, and in tier A a program makes as many as it
-//! likes. But there RLIMIT_NPROC counts what the run's own user namespace holds (since Linux 5.14),
-//! and is set to twice the limit. Only where root mounts an overlay, it does not count.
+//! A program that starts processes faster than they are counted could starve the supervisor: the
+//! kernel's scheduler is fair to each session, and in tier A a program can create any number of
+//! sessions. But there RLIMIT_NPROC counts the processes in the run's own user namespace (since
+//! Linux 5.14), and is set to twice the limit. It does not count if root mounts an overlay.
 //!
 //! # What bounds what is written
 //!
-//! RLIMIT_FSIZE bounds each file. What directories hold together ([`Command::bounded`], and in tier B
-//! the one for temporary files) is watched as well, and so is the free room of their disks
-//! ([`Limits::reserve`]). A run can be above a bound by what it writes within some ten milliseconds.
-//! Files that were deleted and are still open count; one that is only mapped into memory does not,
-//! but for the free room.
+//! RLIMIT_FSIZE limits each file. The total size of directories ([`Command::bounded`], and in tier
+//! B the directory for temporary files) is polled as well, and so is the free space of their disks
+//! ([`Limits::reserve`]). A run can exceed a limit by what it writes within some ten milliseconds.
+//! Deleted files that are still open count; a deleted file that is only mapped into memory counts
+//! only for the free space.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the home of native programs: it starts them, and reads what the system says of them"
+    reason = "the only crate that starts native programs; it reads files of the system about them"
 )]
 
-#[cfg(target_os = "linux")]
-mod blot;
 #[cfg(target_os = "linux")]
 mod capture;
 mod command;
 mod error;
 mod probe;
 mod program;
+#[cfg(target_os = "linux")]
+mod redact;
 mod report;
 mod run;
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
@@ -81,22 +81,20 @@ pub use report::{Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 #[cfg(unix)]
 pub use usage::{Usage, usage};
-pub use worker::{Bounds, WorkError, work_if_asked};
+pub use worker::{Bounds, WorkError, run_if_worker};
 
-/// Every system call that a program may make and every other one that is known, each with the
-/// reason, as a Markdown document: made from the tables of the filter. Empty where there is none.
+/// Returns all known system calls as a Markdown document generated from the filter's tables: which
+/// ones a program may make, each with the reason. Empty where there is no filter.
 pub fn system_calls() -> String {
     system::reference()
 }
 
-/// The first argument of a helper process.
-const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
-
-/// Does a helper's work if this process was started as one. An executable that is named as
-/// [`Helper`] calls this first of all in `main`, before it starts a thread or opens a file, and
-/// returns the status that it gets.
+/// Does the work of a helper if this process was started as one. An executable that is used as
+/// [`Helper`] calls this first in `main`, before it starts a thread or opens a file, and returns
+/// the exit status that it gets.
 pub fn run_if_helper() -> Option<ExitCode> {
-    let helper = std::env::args_os().nth(1).is_some_and(|argument| argument == HELPER_ARGUMENT);
+    let helper =
+        std::env::args_os().nth(1).is_some_and(|argument| argument == wire::HELPER_ARGUMENT);
     helper.then(|| match help() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE, // The host sees that there is no answer.

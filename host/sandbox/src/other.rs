@@ -1,4 +1,4 @@
-//! Systems without an implementation: the helper refuses to run anything.
+//! Systems without an implementation: the helper refuses every run.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 use crate::wire::{Answer, Request};
 use crate::{SandboxError, Stream};
 
-/// See [`Helper::current`](crate::Helper::current).
+/// Returns the executable for [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-/// There is no filter.
+/// Returns nothing, since there is no filter.
 pub(crate) fn reference() -> String {
     String::new()
 }
 
-/// Limits this process. Nothing more is available here.
+/// Sets the limits of this process. Other restrictions are not available here.
 ///
 /// # Errors
-/// A limit that the system refuses.
-pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
+/// Returns an error if the system refuses a limit.
+pub(crate) fn lock_down(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     for (resource, most) in [
         (Resource::As, memory),
@@ -30,7 +30,7 @@ pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     ] {
         let most = Some(most.min(getrlimit(resource).maximum.unwrap_or(u64::MAX)));
         let set = setrlimit(resource, Rlimit { current: most, maximum: most });
-        // macOS refuses one of address space that is below what is mapped already.
+        // macOS refuses a limit of the address space below what is mapped already.
         if let (Err(error), true) = (set, resource != Resource::As) {
             return Err(error.into());
         }
@@ -38,10 +38,10 @@ pub(crate) fn seclude(memory: u64, cpu_seconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses.
+/// Refuses every request except the one for facts.
 ///
 /// # Errors
-/// The answer can't be given.
+/// Returns an error if the answer can't be written.
 pub(crate) fn serve(
     request: Request,
     _input: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What this system offers.
+//! Which sandboxes this system offers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
     /// Namespaces (user, process, mount, network, IPC, host name, cgroup), Landlock, seccomp and
-    /// resource limits. The program sees only the paths it was given, and a loopback of its own.
+    /// resource limits. The program sees only the granted paths, and a loopback interface of its
+    /// own.
     A,
     /// Landlock, seccomp and resource limits, where namespaces are not available. No sockets, no
     /// overlay, no changing of modes, owners, times or extended attributes by path, no `inotify`.
@@ -25,13 +26,13 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What was found out about the sandboxes of this system. For a tier that does not work, it says
-/// what is missing. Tried out, not guessed.
+/// The result of trying the sandboxes of this system. For a tier that does not work, it says what
+/// is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// Tier A.
+    /// Whether tier A works, or why not.
     pub tier_a: Result<(), String>,
-    /// Tier B.
+    /// Whether tier B works, or why not.
     pub tier_b: Result<(), String>,
     /// The version of Landlock's interface; 0 without Landlock.
     pub landlock: u32,
@@ -40,7 +41,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The better tier that works.
+    /// Returns the better tier that works.
     pub fn best(&self) -> Option<Tier> {
         match (&self.tier_a, &self.tier_b) {
             (Ok(_), _) => Some(Tier::A),
@@ -51,13 +52,13 @@ impl Probe {
 }
 
 /// A version 2 control group. The sandbox reports it and does not use it: see the crate's
-/// documentation for what bounds memory and processes instead.
+/// documentation for how memory and processes are limited instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
-    /// Its directory.
+    /// The directory of the group.
     pub path: PathBuf,
-    /// The controllers it could hand down.
+    /// The controllers that it could delegate.
     pub controllers: Vec<String>,
-    /// Whether the host may make groups beneath it.
+    /// Whether the host may create groups beneath it.
     pub delegated: bool,
 }

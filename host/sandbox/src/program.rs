@@ -1,11 +1,11 @@
-//! Finding a program by its name.
+//! Finds a program by its name.
 
 use std::path::{Path, PathBuf};
 
-/// The file that `name` stands for: the first executable regular file of that name in `dirs`.
-/// Neither the environment's `PATH` nor the working directory takes part, so that a program planted
-/// in a workspace is never found, unless a directory of it is in `dirs`. Relative ones are left
-/// out. A name with a `/` in it is not a name.
+/// Returns the file of the program `name`: the first executable regular file of that name in
+/// `dirs`. Neither `PATH` nor the working directory is searched, so that a program planted in a
+/// workspace is never found, unless one of its directories is in `dirs`. Relative directories are
+/// ignored, and so are names with a `/`.
 pub fn find_program(name: &str, dirs: &[PathBuf]) -> Option<PathBuf> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return None;
@@ -54,7 +54,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         }
         fs::create_dir(place.path().join("bin/directory")).unwrap();
-        // From here, the same as the absolute path.
+        // From here, it is equivalent to the absolute path.
         let workspace = place.path().join("workspace");
         let relative = PathBuf::from(format!("{}{}", "../".repeat(40), workspace.display()));
         assert!(relative.join("planted").exists());

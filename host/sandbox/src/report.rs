@@ -1,4 +1,4 @@
-//! How a run ended.
+//! The report of a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tier;
 
-/// The end of a run. No process of it lives any more.
+/// The result of a run. None of its processes exists any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// How the run ended.
     pub end: End,
-    /// Which sandbox it ran in.
+    /// The sandbox that it ran in.
     pub tier: Tier,
-    /// Standard output.
+    /// The captured standard output.
     pub stdout: Captured,
-    /// Standard error.
+    /// The captured standard error.
     pub stderr: Captured,
-    /// From start to end.
+    /// Wall-clock time from start to end.
     pub wall: Duration,
-    /// Whether processes were still there at the end and had to be killed.
+    /// Whether processes remained at the end and were killed.
     pub killed: bool,
 }
 
-/// Why a run is over.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
-    /// The program ended by itself, with this status.
+    /// The program exited with this status.
     Exited(i32),
-    /// A signal ended the program.
+    /// The program was killed by this signal.
     Signalled(i32),
-    /// A limit was reached.
+    /// The run exceeded a limit.
     Limit(Limit),
     /// The caller cancelled the run.
     Cancelled,
@@ -40,37 +40,37 @@ pub enum End {
 /// A limit that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// [`Limits::wall`](crate::Limits::wall).
+    /// The run exceeded [`Limits::wall`](crate::Limits::wall).
     WallClock,
-    /// [`Limits::cpu_seconds`](crate::Limits::cpu_seconds).
+    /// A process exceeded [`Limits::cpu_seconds`](crate::Limits::cpu_seconds).
     CpuTime,
-    /// [`Limits::memory`](crate::Limits::memory). A program that is refused address space sees
-    /// an allocation fail, and ends in its own way.
+    /// The run exceeded [`Limits::memory`](crate::Limits::memory). If a program exceeds its address
+    /// space, an allocation fails, and the program handles that itself.
     Memory,
-    /// [`Limits::file_size`](crate::Limits::file_size). A program that ignores SIGXFSZ sees a
-    /// write fail, and goes on.
+    /// A file exceeded [`Limits::file_size`](crate::Limits::file_size). In a program that ignores
+    /// SIGXFSZ, the write fails instead.
     FileSize,
-    /// [`Limits::stream`](crate::Limits::stream).
+    /// A stream exceeded [`Limits::stream`](crate::Limits::stream).
     Output,
-    /// [`Limits::processes`](crate::Limits::processes).
+    /// The run exceeded [`Limits::processes`](crate::Limits::processes).
     Processes,
-    /// A directory held too much.
+    /// A directory exceeded its limit.
     Directory {
-        /// Its number in [`Command::bounded`](crate::Command::bounded); none: it is that of
-        /// temporary files ([`Limits::temporary`](crate::Limits::temporary)).
+        /// The index in [`Command::bounded`](crate::Command::bounded); none for temporary files
+        /// ([`Limits::temporary`](crate::Limits::temporary)).
         number: Option<usize>,
-        /// What was counted until it was too much.
+        /// The bytes that were counted until the limit was exceeded.
         bytes: u64,
-        /// The same, in files, directories and links.
+        /// The files, directories and links that were counted until then.
         entries: u64,
     },
-    /// [`Limits::reserve`](crate::Limits::reserve).
+    /// The free space of a disk fell below [`Limits::reserve`](crate::Limits::reserve).
     Disk {
-        /// On the disk of which directory, as above.
+        /// The index of a directory on the disk, as above.
         number: Option<usize>,
         /// The bytes that were left.
         free: u64,
-        /// The files that could still be made.
+        /// The inodes that were left.
         files: u64,
     },
 }
@@ -93,21 +93,21 @@ impl fmt::Display for Limit {
 /// One of a program's output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
-    /// Standard output.
+    /// The stream of standard output.
     Stdout,
-    /// Standard error.
+    /// The stream of standard error.
     Stderr,
 }
 
 /// What is kept of an output stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// All of it, [`Command::hidden`](crate::Command::hidden) blotted out; or its beginning, a line
-    /// that says how much was left out, and its end. The
-    /// line comes in addition to [`Limits::output`](crate::Limits::output).
+    /// The whole stream, with the values of [`Command::hidden`](crate::Command::hidden) redacted;
+    /// or its beginning, a line that says how many bytes are missing, and its end. The line comes
+    /// in addition to [`Limits::output`](crate::Limits::output).
     pub bytes: Vec<u8>,
-    /// How many bytes the program wrote, before anything was blotted out.
+    /// How many bytes the program wrote, before redaction.
     pub written: u64,
-    /// Whether something was left out of `bytes`.
+    /// Whether anything is missing in `bytes`.
     pub cut: bool,
 }

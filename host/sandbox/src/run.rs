@@ -1,35 +1,35 @@
-//! The host's side of a run: starts the helper, feeds it, cancels it, reads its report.
+//! The host's side of a run: starts the helper, writes its request, cancels it, reads its report.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::wire::{self, Answer, Request};
-use crate::{Command, HELPER_ARGUMENT, Probe, Report, SandboxError, Stream, Tier};
+use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
+use crate::{Command, Probe, Report, SandboxError, Stream, Tier};
 
-/// How the helper process is started.
+/// The executable of the helper process.
 #[derive(Debug, Clone)]
 pub struct Helper {
     program: PathBuf,
 }
 
 impl Helper {
-    /// The running executable. It calls [`run_if_helper`](crate::run_if_helper) first of all.
+    /// Uses the running executable, which must call [`run_if_helper`](crate::run_if_helper) first.
     pub fn current() -> Self {
         Self { program: crate::system::own_executable() }
     }
 
-    /// Another executable that calls [`run_if_helper`](crate::run_if_helper) first of all.
+    /// Uses another executable, which must call [`run_if_helper`](crate::run_if_helper) first.
     pub fn at(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
     }
 
-    /// Finds out what this system offers. It takes some ten milliseconds, and does not change
-    /// while the system runs.
+    /// Finds out what this system offers. It takes some ten milliseconds; the result does not
+    /// change while the system runs.
     ///
     /// # Errors
-    /// The helper can't be started.
+    /// Returns an error if the helper can't be started.
     pub fn probe(&self) -> Result<Probe, SandboxError> {
         let facts = self.start(&Request::Facts, &[])?.answer(|_, _| {})?;
         let Answer::Facts { landlock, cgroup } = facts else {
@@ -50,7 +50,7 @@ impl Helper {
         }
     }
 
-    /// The executable, with nothing of the host's environment.
+    /// Returns a command for the executable, with an empty environment.
     #[expect(clippy::disallowed_methods, reason = "the one place where the helper is started")]
     pub(crate) fn command(&self) -> std::process::Command {
         let mut command = std::process::Command::new(&self.program);
@@ -79,7 +79,7 @@ impl Helper {
     }
 }
 
-/// A way to run programs: a helper, and a tier that works here.
+/// Runs programs by a helper, in a tier that works on this system.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     helper: Helper,
@@ -88,19 +88,19 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Finds out which tier works, and takes the better one, or only `tier`.
+    /// Finds out which tiers work, and uses the better one, or only `tier`.
     ///
     /// # Errors
-    /// No tier works here, or not that one. Then no program runs.
+    /// Returns an error if no tier works, or not the requested one. Then no program can be run.
     pub fn open(helper: Helper, tier: Option<Tier>) -> Result<Self, SandboxError> {
         let probe = helper.probe()?;
         Self::with(helper, &probe, tier)
     }
 
-    /// The same, where the system was probed before.
+    /// Opens a sandbox with the result of an earlier probe.
     ///
     /// # Errors
-    /// As [`Sandbox::open`].
+    /// Those of [`Sandbox::open`].
     pub fn with(helper: Helper, probe: &Probe, tier: Option<Tier>) -> Result<Self, SandboxError> {
         let tier = match (tier, &probe.tier_a, &probe.tier_b) {
             (None | Some(Tier::A), Ok(()), _) => Tier::A,
@@ -115,8 +115,8 @@ impl Sandbox {
         Ok(Self { helper, tier, scratch: "/tmp".into() })
     }
 
-    /// Where tier B makes the directories for temporary files, one for each run, and removes them;
-    /// `/tmp` by default.
+    /// Sets the directory in which tier B creates a directory for temporary files for each run, and
+    /// removes it; `/tmp` by default.
     #[must_use]
     pub fn with_scratch(self, scratch: impl Into<PathBuf>) -> Self {
         Self { scratch: scratch.into(), ..self }
@@ -127,10 +127,11 @@ impl Sandbox {
         self.tier
     }
 
-    /// Starts a program.
+    /// Starts a program in the sandbox.
     ///
     /// # Errors
-    /// The helper can't be started. Everything else is reported by [`Running::wait`].
+    /// Returns an error if the helper can't be started. All other errors are returned by
+    /// [`Running::wait`].
     pub fn start(&self, mut command: Command) -> Result<Running, SandboxError> {
         let input = std::mem::take(&mut command.stdin);
         let request = Request::Run {
@@ -143,7 +144,7 @@ impl Sandbox {
     }
 }
 
-/// A program that runs. Dropping it cancels the run and waits until it is over.
+/// A running program. Dropping it cancels the run and waits for its end.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -152,25 +153,25 @@ pub struct Running {
 }
 
 impl Running {
-    /// What ends the run early, from any thread.
+    /// Returns a handle that cancels the run from any thread.
     pub fn canceller(&self) -> Canceller {
         self.control.clone()
     }
 
-    /// Waits until the program has ended and none of its processes is left. It takes not much
-    /// longer than [`Limits::wall`](crate::Limits::wall).
+    /// Waits until the program and all its processes have ended, at most a little longer than
+    /// [`Limits::wall`](crate::Limits::wall).
     ///
     /// # Errors
-    /// The program was not run: see [`SandboxError`].
+    /// Returns why the program was not run: see [`SandboxError`].
     pub fn wait(self) -> Result<Report, SandboxError> {
         self.wait_with(|_, _| {})
     }
 
-    /// The same; `sink` gets the streams that [`Command::spill`] names, piece by piece, while the
-    /// program runs. As long as it takes a piece, the program may have to wait.
+    /// Waits like [`Running::wait`]; `sink` receives the streams that [`Command::spill`] selects,
+    /// in pieces, while the program runs. While `sink` is busy, the program may have to wait.
     ///
     /// # Errors
-    /// As [`Running::wait`].
+    /// Those of [`Running::wait`].
     pub fn wait_with(self, sink: impl FnMut(Stream, &[u8])) -> Result<Report, SandboxError> {
         match self.answer(sink)? {
             Answer::Ran(report) => Ok(report),
@@ -193,20 +194,20 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.control.cancel();
-        self.stdout = None; // Nobody reads the report.
-        // After `answer`, that is over already.
+        self.stdout = None; // The report is not read.
+        // After `answer`, the child has exited already.
         let _ = self.child.wait();
     }
 }
 
-/// Ends a run early. Cancelling twice, or a run that is over, does nothing.
+/// Cancels a run. Cancelling a second time, or after the end, does nothing.
 #[derive(Debug, Clone)]
 pub struct Canceller(Arc<Mutex<Option<ChildStdin>>>);
 
 impl Canceller {
-    /// Kills the program and everything that it started. [`Running::wait`] returns soon.
+    /// Kills the program and everything that it started. [`Running::wait`] returns soon after.
     pub fn cancel(&self) {
-        // The helper sees its input end.
+        // The helper sees the end of its input.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
@@ -223,5 +224,5 @@ fn failed(message: impl Into<String>) -> SandboxError {
 }
 
 fn unexpected() -> SandboxError {
-    failed("an answer to something else")
+    failed("an unexpected answer")
 }

@@ -1,4 +1,4 @@
-//! How much of a disk a directory takes.
+//! Counts the disk space that a directory takes.
 
 use std::collections::HashSet;
 use std::fs::Permissions;
@@ -9,77 +9,78 @@ use std::os::unix::fs::PermissionsExt as _;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-/// How deep directories are looked into. What is deeper counts as more than any bound: each level
-/// takes a descriptor.
-const DEEPEST: usize = 256;
+/// The depth to which directories are searched. A deeper tree exceeds every limit: each level takes
+/// a descriptor.
+const MAX_DEPTH: usize = 256;
 
-/// What a file system adds to a name, such as a directory's own block, is not counted up to here.
-const OWN_BLOCK: u64 = 4096;
+/// The size up to which a directory's own blocks and the like are not counted, in bytes.
+const UNCOUNTED_BYTES: u64 = 4096;
 
-/// How much more than twice its size a file may take because its file system reserves room ahead.
-const RESERVED: u64 = 1 << 20;
+/// How much more than twice its size a file may take because its file system preallocates space, in
+/// bytes.
+const MAX_PREALLOCATED_BYTES: u64 = 1 << 20;
 
-const OPEN: OFlags =
+const OPEN_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes on the disk: holes are not counted, and a file with several names counts once.
+    /// Bytes on disk: holes are not counted, and a file with several names counts once.
     pub bytes: u64,
-    /// Files, directories and all else that has a name, at any depth.
+    /// Files, directories and other entries, at any depth.
     pub entries: u64,
     /// When a file in it was last read or written, in seconds since the epoch.
     pub used: i64,
 }
 
 impl Usage {
-    /// As much as can be said.
+    /// The largest value of each field.
     pub const MAX: Self = Self { bytes: u64::MAX, entries: u64::MAX, used: i64::MAX };
 
-    /// What one thing takes that is no directory.
+    /// The usage of one entry that is not a directory.
     pub fn of(stat: &Stat) -> Self {
         let mut count = Count::default();
         count.add(stat);
         count.found
     }
 
-    /// Whether one of the two is more than in `most`.
+    /// Whether the bytes or the entries exceed those of `most`.
     pub fn is_above(self, most: Self) -> bool {
         self.bytes > most.bytes || self.entries > most.entries
     }
 }
 
-/// What a directory holds, also in directories without permissions; what is found by
-/// then as soon as that is above `most`. Directories that are nested more than 256 deep count as
-/// more than any number of entries.
+/// Counts the content of a directory, also in directories without permissions; stops as soon as the
+/// count exceeds `most`. Directories nested more than 256 deep count as the largest number of
+/// entries.
 ///
 /// # Errors
-/// The directory itself can't be read.
+/// Returns an error if the directory itself can't be read.
 pub fn usage(directory: impl AsFd, most: Usage) -> io::Result<Usage> {
     let mut count = Count::default();
     count.directory(directory, most)?;
     Ok(count.found)
 }
 
-/// What was counted so far.
+/// A count in progress.
 #[derive(Default)]
 pub(crate) struct Count {
     pub(crate) found: Usage,
-    /// Device and inode of files that have other names as well, or none.
+    /// Device and inode of files with several names, or none.
     seen: HashSet<(u64, u64)>,
 }
 
 impl Count {
-    /// Counts everything in a directory, until that is above `most`.
+    /// Counts everything in a directory, until the count exceeds `most`.
     ///
     /// # Errors
-    /// The directory itself can't be read.
+    /// Returns an error if the directory itself can't be read.
     pub(crate) fn directory(&mut self, top: impl AsFd, most: Usage) -> io::Result<()> {
-        // Each stays open, since the program may move them meanwhile.
+        // Each level stays open, since the program may move directories meanwhile.
         let mut open = vec![Dir::read_from(top)?];
         while let Some(directory) = open.last_mut() {
-            // One that was removed meanwhile can't be read.
+            // A directory that was removed meanwhile can't be read.
             let Some(Ok(entry)) = directory.read() else {
                 open.pop();
                 continue;
@@ -94,7 +95,7 @@ impl Count {
             self.add(&stat);
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 let below = open_anyway(parent, name).and_then(Dir::new);
-                if open.len() >= DEEPEST {
+                if open.len() >= MAX_DEPTH {
                     self.found.entries = u64::MAX;
                 } else if let Ok(below) = below {
                     open.push(below);
@@ -107,7 +108,7 @@ impl Count {
         Ok(())
     }
 
-    /// Counts the bytes of one thing.
+    /// Counts the bytes of one entry.
     pub(crate) fn add(&mut self, stat: &Stat) {
         let (blocks, size) = (unsigned(stat.st_blocks).saturating_mul(512), unsigned(stat.st_size));
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -115,9 +116,9 @@ impl Count {
             return;
         }
         let bytes = if !is_file {
-            blocks.saturating_sub(OWN_BLOCK)
-        } else if blocks > size.saturating_mul(2).saturating_add(RESERVED) {
-            // Room that was asked for beyond the file's end.
+            blocks.saturating_sub(UNCOUNTED_BYTES)
+        } else if blocks > size.saturating_mul(2).saturating_add(MAX_PREALLOCATED_BYTES) {
+            // Space that was allocated beyond the end of the file.
             blocks
         } else {
             blocks.min(size)
@@ -135,11 +136,11 @@ fn unsigned(number: impl TryInto<u64>) -> u64 {
 
 /// Opens a directory. One that its owner may not read is made readable for that moment.
 fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
-    match openat(parent, name, OPEN, Mode::empty()) {
+    match openat(parent, name, OPEN_FLAGS, Mode::empty()) {
         Err(Errno::ACCESS) => {}
         opened => return opened,
     }
-    // By its descriptor: at its name, a link could have taken its place.
+    // By its descriptor: a link could have replaced the directory at its name.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(parent, name, flags, Mode::empty())?;
     let mode = fstat(&found)?.st_mode;
@@ -149,7 +150,7 @@ fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Res
         set.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::ACCESS))
     };
     set(mode | 0o500)?;
-    let opened = openat(&found, ".", OPEN, Mode::empty());
+    let opened = openat(&found, ".", OPEN_FLAGS, Mode::empty());
     set(mode)?;
     opened
 }
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_directory_is_counted_once() {
+    fn the_content_of_a_directory_is_counted_once() {
         let place = tempfile::tempdir().unwrap();
         let top = place.path();
         assert_eq!(found(top), Usage::default());
@@ -175,10 +176,10 @@ mod tests {
         fs::write(top.join("a/b/file"), vec![1; 100_000]).unwrap();
         fs::hard_link(top.join("a/b/file"), top.join("again")).unwrap();
         std::os::unix::fs::symlink("/", top.join("link")).unwrap();
-        // A hole takes no room.
+        // A hole takes no space.
         fs::File::create(top.join("hole")).unwrap().set_len(1 << 40).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
-        // Without any permission.
+        // The directory has no permissions.
         fs::set_permissions(top.join("a"), Permissions::from_mode(0o000)).unwrap();
         assert_eq!((found(top).bytes, found(top).entries), (100_000, 6));
         assert_eq!(fs::metadata(top.join("a")).unwrap().permissions().mode() & 0o777, 0);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_ends_above_the_bound() {
+    fn counting_stops_above_the_limit() {
         let place = tempfile::tempdir().unwrap();
         for number in 0..100 {
             fs::write(place.path().join(number.to_string()), [1; 1000]).unwrap();

@@ -1,10 +1,10 @@
-//! What the host and its helper process say to each other.
+//! The protocol between the host and its helper process.
 //!
-//! To the helper's standard input: the length of a JSON document (8 bytes, little-endian), the
-//! [`Request`], the program's own standard input; then the pipe stays open, and closing it
-//! cancels the run. From its standard output, while the program runs: pieces of its streams, each a
-//! length, a document and bytes; at the end a length, the answer, the bytes of the program's
-//! standard output and standard error.
+//! On the helper's standard input: the length of a JSON document (8 bytes, little-endian), the
+//! [`Request`], the program's standard input; then the pipe stays open, and closing it cancels the
+//! run. On its standard output, while the program runs: pieces of its streams, each as a length, a
+//! document and bytes; at the end a length, the answer, and the bytes of the program's standard
+//! output and standard error.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -14,28 +14,31 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Stream, Tier};
 
-/// The longest document that is taken, in bytes.
-const MAX_DOCUMENT: u64 = 64 << 20;
+/// The first argument of a helper process.
+pub(crate) const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
 
-/// What the host wants of a helper.
+/// The largest document that is read, in bytes.
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// A request of the host to a helper.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// What can be seen without trying.
+    /// Asks for facts that need no sandbox.
     Facts,
-    /// Builds a sandbox and runs nothing in it.
+    /// Sets up a sandbox without running a program.
     Try { tier: Tier },
-    /// Runs a program. `stdin` bytes follow.
+    /// Runs a program. `stdin` bytes follow the document.
     Run { command: Box<Command>, tier: Tier, scratch: PathBuf, stdin: u64 },
 }
 
-/// What a helper answers.
+/// The answer of a helper.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// See [`Request::Facts`].
+    /// The answer to [`Request::Facts`].
     Facts { landlock: u32, cgroup: Option<Cgroup> },
-    /// The sandbox works.
+    /// The sandbox could be set up.
     Tried,
-    /// The program ran.
+    /// The program was run.
     Ran(Report),
 }
 
@@ -48,7 +51,7 @@ enum Document {
     Failed(SandboxError),
 }
 
-/// What is kept of a stream, and follows the document.
+/// The sizes of a captured stream, whose bytes follow the document.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     length: u64,
@@ -90,14 +93,14 @@ pub(crate) fn write_answer(
     out.flush()
 }
 
-/// Hands over a part of a stream.
+/// Writes a part of a stream.
 pub(crate) fn write_piece(out: &mut impl Write, stream: Stream, bytes: &[u8]) -> io::Result<()> {
     write_document(out, &Document::Piece { stream, length: bytes.len() as u64 })?;
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// Reads the answer; the pieces before it go to `sink`.
+/// Reads the answer; `sink` receives the pieces before it.
 pub(crate) fn read_answer(
     input: &mut impl Read,
     mut sink: impl FnMut(Stream, &[u8]),
@@ -131,7 +134,7 @@ pub(crate) fn read_document<T: DeserializeOwned>(input: &mut impl Read) -> io::R
     let mut length = [0; 8];
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
-    if length > MAX_DOCUMENT {
+    if length > MAX_DOCUMENT_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("a document of {length} bytes"),

@@ -1,10 +1,10 @@
-//! A computation on untrusted bytes, in a process of its own: bytes in, bytes out, and nothing
-//! else. Which computation that is, the executable decides.
+//! Runs a computation on untrusted bytes in a process of its own: bytes in, bytes out, and nothing
+//! else. The executable defines the computation.
 //!
-//! The worker is the helper's executable once more. Before it reads its input, it gives up
-//! everything that a computation does without: files, sockets, other processes, capabilities,
-//! code that is not its own, and memory and processor time beyond its bounds. On Linux that is
-//! seccomp, Landlock and resource limits; elsewhere there are only the resource limits.
+//! The worker is the helper's executable again. Before it reads its input, it gives up everything
+//! that a computation does not need: files, sockets, other processes, capabilities, new executable
+//! code, and memory and processor time beyond its limits. On Linux it uses seccomp, Landlock and
+//! resource limits; on other systems only resource limits.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -19,47 +19,48 @@ use crate::{Helper, Limit};
 
 /// The first argument of a worker process; its memory in bytes and its processor time in seconds
 /// follow.
-const ARGUMENT: &str = "--cofferdam-sandbox-worker";
+const WORKER_ARGUMENT: &str = "--cofferdam-sandbox-worker";
 
-/// If the executable's allocator is mimalloc, which otherwise begins with a gigabyte that it can
-/// write: all of it would count as the worker's memory.
-const COMMIT_AHEAD: &str = "MIMALLOC_ARENA_EAGER_COMMIT";
+/// The environment variable by which mimalloc, if it is the executable's allocator, does not start
+/// with a gigabyte of writable memory: all of it would count as the worker's memory.
+const EAGER_COMMIT_VARIABLE: &str = "MIMALLOC_ARENA_EAGER_COMMIT";
 
-/// How often the host looks whether a computation is to end.
-const GLANCE: Duration = Duration::from_millis(20);
+/// How often the host checks whether a computation must end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How much of a worker's last words is kept, in bytes.
-const WORDS: u64 = 4 << 10;
+/// How much of a worker's standard error is kept, in bytes.
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 
-/// What an answer begins with.
+/// The first byte of a successful answer, and that of a refusal.
 const DONE: u8 = b'+';
 const REFUSED: u8 = b'-';
 
-/// Where a computation is stopped.
+/// The limits of a computation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounds {
-    /// From start to end.
+    /// Wall-clock time from start to end.
     pub wall: Duration,
-    /// Memory that it can write, in bytes: an allocation beyond it fails. Not every system other
-    /// than Linux keeps to it.
+    /// Writable memory in bytes: an allocation beyond it fails. Not every system except Linux
+    /// enforces it.
     pub memory: u64,
-    /// The answer, in bytes.
+    /// The size of the answer in bytes.
     pub output: u64,
 }
 
-/// Why there is no answer.
+/// The computation returned no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
-    /// The computation itself refused its input. Its words are as little trusted as its input.
+    /// The computation refused its input. The message is as untrusted as the input.
     #[error("{0}")]
     Refused(String),
-    /// It reached a limit.
+    /// It exceeded a limit.
     #[error("it reached its limit of {0}")]
     Limit(Limit),
-    /// The process ended without an answer: how, and its last words, which are not trusted.
+    /// The process ended without an answer: its exit status, and its standard error, which is
+    /// untrusted.
     #[error("its process crashed: {0}")]
     Crashed(String),
-    /// Somebody cancelled it.
+    /// The caller cancelled the computation.
     #[error("it was cancelled")]
     Cancelled,
     /// The process could not be started.
@@ -67,18 +68,18 @@ pub enum WorkError {
     Start(String),
 }
 
-/// Does `work` on what stands on standard input, if this process was started by
-/// [`Helper::work`]. An executable that is named as [`Helper`] calls this before it starts a
-/// thread or opens a file, and returns the status that it gets.
-pub fn work_if_asked(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Option<ExitCode> {
+/// Calls `work` with the standard input if this process was started by [`Helper::work`]. An
+/// executable that is used as [`Helper`] calls this before it starts a thread or opens a file, and
+/// returns the exit status that it gets.
+pub fn run_if_worker(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != ARGUMENT {
+    if arguments.next()? != WORKER_ARGUMENT {
         return None;
     }
     Some(match answer(arguments, work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If nobody listens, the status still says it.
+            // If standard error is closed, the exit status still reports the failure.
             let _ = writeln!(io::stderr(), "{error}");
             ExitCode::FAILURE
         }
@@ -93,7 +94,7 @@ fn answer(
     let (Some(memory), Some(cpu_seconds)) = (number(), number()) else {
         return Err(io::Error::other("a worker without its limits"));
     };
-    crate::system::seclude(memory, cpu_seconds)?;
+    crate::system::lock_down(memory, cpu_seconds)?;
     let mut input = Vec::new();
     io::stdin().lock().read_to_end(&mut input)?;
     let (kind, bytes) = match work(input) {
@@ -107,10 +108,10 @@ fn answer(
 }
 
 impl Helper {
-    /// Has the executable's computation ([`work_if_asked`]) done on `input`, in a process of its
-    /// own. Blocks until it has ended; `is_cancelled` is asked every few milliseconds.
+    /// Runs the executable's computation ([`run_if_worker`]) on `input` in a new process. Blocks
+    /// until it has ended; calls `is_cancelled` every few milliseconds.
     ///
-    /// The answer comes from a process that worked on untrusted input: nobody has checked it.
+    /// The answer comes from a process that handled untrusted input, so it is untrusted as well.
     ///
     /// # Errors
     /// See [`WorkError`].
@@ -128,7 +129,7 @@ impl Helper {
         };
         thread::scope(|scope| {
             let (reading, has_ended) = mpsc::channel::<()>();
-            // It may refuse before it has read everything.
+            // The worker may refuse its input before it has read all of it.
             let write = move || drop(stdin.write_all(input));
             let most = bounds.output.saturating_add(2);
             let answer = move || {
@@ -136,15 +137,15 @@ impl Helper {
                 drop(reading);
                 bytes
             };
-            // Whichever thread can't be started: the worker is dead before the others are waited
-            // for.
+            // If a thread can't be started, the worker is killed before the other threads are
+            // joined.
             let _writer = thread::Builder::new().spawn_scoped(scope, write).map_err(start)?;
             let reader = thread::Builder::new().spawn_scoped(scope, answer).map_err(start)?;
             let listener = thread::Builder::new()
-                .spawn_scoped(scope, || read(stderr, WORDS))
+                .spawn_scoped(scope, || read(stderr, MAX_STDERR_BYTES))
                 .map_err(start)?;
             loop {
-                match has_ended.recv_timeout(GLANCE) {
+                match has_ended.recv_timeout(POLL_INTERVAL) {
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) if is_cancelled() => {
                         return Err(WorkError::Cancelled);
@@ -172,8 +173,8 @@ impl Helper {
         let threads = thread::available_parallelism().map_or(1, NonZero::get) as u64;
         let cpu_seconds = (bounds.wall.as_secs() + 1).saturating_mul(threads);
         self.command()
-            .args([ARGUMENT, &bounds.memory.to_string(), &cpu_seconds.to_string()])
-            .env(COMMIT_AHEAD, "0")
+            .args([WORKER_ARGUMENT, &bounds.memory.to_string(), &cpu_seconds.to_string()])
+            .env(EAGER_COMMIT_VARIABLE, "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -182,16 +183,16 @@ impl Helper {
     }
 }
 
-/// What its process left behind.
+/// Interprets the exit status and the output of the process.
 fn ended(status: ExitStatus, mut answer: Vec<u8>, words: &str) -> Result<Vec<u8>, WorkError> {
     if status.success() && !answer.is_empty() {
         return match answer.remove(0) {
             DONE => Ok(answer),
             REFUSED => Err(WorkError::Refused(String::from_utf8_lossy(&answer).into_owned())),
-            _ => Err(WorkError::Crashed("what it answered makes no sense".to_owned())),
+            _ => Err(WorkError::Crashed("its answer is invalid".to_owned())),
         };
     }
-    // What Rust's standard library says, and the C library does not get more than this.
+    // The message of Rust's standard library; the C library does not set its own limit below this.
     if words.contains("memory allocation of ") {
         return Err(WorkError::Limit(Limit::Memory));
     }
@@ -205,13 +206,13 @@ fn ended(status: ExitStatus, mut answer: Vec<u8>, words: &str) -> Result<Vec<u8>
     }))
 }
 
-/// SIGXCPU, on every Unix.
+/// The signal SIGXCPU, on every Unix.
 const CPU_TIME: i32 = 24;
 
-/// Reads to the end, or `most` bytes.
+/// Reads to the end, but at most `most` bytes.
 fn read(input: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What was read before a failure is all that there is.
+    // After an error, the bytes that were read are returned.
     let _ = input.take(most).read_to_end(&mut bytes);
     bytes
 }
@@ -220,11 +221,11 @@ fn start(error: io::Error) -> WorkError {
     WorkError::Start(error.to_string())
 }
 
-/// A process that does not outlive this.
+/// A process that is killed on drop.
 struct Worker(Child);
 
 impl Worker {
-    /// How it ended; `None`: it has not.
+    /// Waits for the exit status; returns `None` at the deadline.
     fn wait(&mut self, deadline: Instant) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.0.try_wait()? {
@@ -240,7 +241,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It fails for one that has ended.
+        // It fails if the process has exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

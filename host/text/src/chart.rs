@@ -1,35 +1,35 @@
-//! Small charts as SVG within a page: drawn without a script, coloured by the page's own style.
+//! Small bar charts as SVG within a page, without scripts, coloured by the page's style sheet.
 //!
-//! What a chart shows stands in a table as well; to a reader of the page's text it is an image
-//! with a name.
+//! The page shows the same figures in a table; a screen reader sees a chart as an image with a
+//! name.
 
 use maud::{Markup, html};
 
-/// How wide a chart is, in its own units; the page scales it.
+/// The width of a chart in its own units; the page scales it.
 const WIDTH: f64 = 720.0;
 
-/// Where bars begin, to the right of their names.
-const LEFT: f64 = 230.0;
+/// The width of the labels, to the left of the bars.
+const LABEL_WIDTH: f64 = 230.0;
 
-/// Room for a bar's value, to its right.
-const RIGHT: f64 = 90.0;
+/// The width of a bar's value, to the right of the bar.
+const VALUE_WIDTH: f64 = 90.0;
 
-/// How high a bar's line is.
-const LINE: f64 = 24.0;
+/// The height of a horizontal bar with the space around it.
+const BAR_HEIGHT: f64 = 24.0;
 
-/// How high columns are at most.
-const HEIGHT: f64 = 120.0;
+/// The height of the highest column.
+const COLUMN_HEIGHT: f64 = 120.0;
 
-/// How many characters of a name are shown.
-const NAME: usize = 30;
+/// The number of characters of a label that are shown.
+const MAX_LABEL_CHARS: usize = 30;
 
-/// One bar or column: parts in one another's continuation.
+/// One bar or column. Its parts are drawn one after the other.
 pub struct Bar {
-    /// What it stands for.
+    /// The text beside or below it.
     pub label: String,
-    /// Each with the class that colours it and its length.
+    /// The CSS class and the length of each part.
     pub parts: Vec<(&'static str, f64)>,
-    /// Its value in words.
+    /// Its value as text, with the unit.
     pub value: String,
 }
 
@@ -38,7 +38,7 @@ impl Bar {
         self.parts.iter().map(|(_, length)| length).sum()
     }
 
-    /// The parts with where each begins.
+    /// Returns each part with its offset.
     fn placed(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
         self.parts.iter().scan(0.0, |end, &(class, length)| {
             let start = *end;
@@ -48,21 +48,21 @@ impl Bar {
     }
 }
 
-/// Horizontal bars, one below the other.
+/// Draws horizontal bars, one below the other.
 pub fn bars(title: &str, bars: &[Bar]) -> Markup {
-    let scale = scale(bars, WIDTH - LEFT - RIGHT);
-    let height = LINE * count(bars.len());
+    let scale = scale(bars, WIDTH - LABEL_WIDTH - VALUE_WIDTH);
+    let height = BAR_HEIGHT * count(bars.len());
     html! {
         figure {
             svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(title) {
                 @for (at, bar) in bars.iter().enumerate() {
-                    @let top = LINE * count(at);
-                    text x=(LEFT - 8.0) y=(top + 16.0) text-anchor="end" { (name(&bar.label)) }
+                    @let top = BAR_HEIGHT * count(at);
+                    text x=(LABEL_WIDTH - 8.0) y=(top + 16.0) text-anchor="end" { (name(&bar.label)) }
                     @for (class, start, length) in bar.placed() {
-                        rect class=(class) x=(round(LEFT + start * scale)) y=(top + 4.0)
-                            width=(round(length * scale)) height=(LINE - 8.0) {}
+                        rect class=(class) x=(round(LABEL_WIDTH + start * scale)) y=(top + 4.0)
+                            width=(round(length * scale)) height=(BAR_HEIGHT - 8.0) {}
                     }
-                    text class="value" x=(round(LEFT + bar.length() * scale + 6.0)) y=(top + 16.0) {
+                    text class="value" x=(round(LABEL_WIDTH + bar.length() * scale + 6.0)) y=(top + 16.0) {
                         (bar.value)
                     }
                 }
@@ -72,13 +72,13 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
     }
 }
 
-/// Columns side by side, as time goes: the first and the last are named below, the highest value
-/// beside.
+/// Draws columns side by side, as on a time axis. Only the first and the last label and the highest
+/// value are shown.
 pub fn columns(title: &str, columns: &[Bar]) -> Markup {
-    let scale = scale(columns, HEIGHT);
+    let scale = scale(columns, COLUMN_HEIGHT);
     let width = (WIDTH - 50.0) / count(columns.len().max(1));
     let highest = columns.iter().max_by(|a, b| a.length().total_cmp(&b.length()));
-    let base = HEIGHT + 10.0;
+    let base = COLUMN_HEIGHT + 10.0;
     html! {
         figure {
             svg viewBox=(format!("0 0 {WIDTH} {}", base + 24.0)) role="img" aria-label=(title) {
@@ -108,20 +108,20 @@ pub fn columns(title: &str, columns: &[Bar]) -> Markup {
     }
 }
 
-/// Units for each unit of length, so that the longest bar fits.
+/// Returns how many units of the chart one unit of length takes, so that the longest bar fits.
 fn scale(bars: &[Bar], room: f64) -> f64 {
     let longest = bars.iter().map(Bar::length).fold(0.0, f64::max);
     if longest > 0.0 { room / longest } else { 0.0 }
 }
 
 fn name(label: &str) -> String {
-    if label.chars().count() <= NAME {
+    if label.chars().count() <= MAX_LABEL_CHARS {
         return label.to_owned();
     }
-    label.chars().take(NAME - 1).chain(['…']).collect()
+    label.chars().take(MAX_LABEL_CHARS - 1).chain(['…']).collect()
 }
 
-/// Enough digits for a drawing.
+/// Rounds to two digits, which are enough for a drawing.
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_bar_takes_the_room() {
+    fn the_longest_bar_fills_the_width() {
         let svg =
             bars("T", &[bar("a", &[("calls", 3.0), ("errors", 1.0)]), bar("b", &[("calls", 2.0)])]);
         let svg = svg.into_string();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_as_nothing() {
+    fn empty_charts_have_no_invalid_numbers() {
         for empty in [bars("T", &[]), columns("T", &[]), bars("T", &[bar("a", &[("calls", 0.0)])])]
         {
             let svg = empty.into_string();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_text_and_short() {
+    fn labels_are_escaped_and_shortened() {
         let svg = bars("<T>", &[bar(&"<b>".repeat(20), &[])]).into_string();
         assert!(!svg.contains("<b>") && !svg.contains("<T>") && svg.contains('…'), "{svg}");
     }

@@ -1,7 +1,7 @@
-//! Text that is not trusted, shown safely. This crate has the only list of characters that could
-//! move a cursor, reorder what a user reads, or hide ([`is_active`], [`is_joiner`]), and the ways
-//! to show them: as escapes for a terminal ([`neutralise`]) and in JSON ([`json`]), as code points
-//! in documents ([`visible`]). [`markdown`], [`page`] and [`chart`] make documents from it.
+//! Shows untrusted text safely. This crate has the only list of characters that can move a cursor,
+//! reorder text or are invisible ([`is_active`], [`is_joiner`]), and the ways to show them: as
+//! escapes for a terminal ([`escape_control`]), as escapes in JSON ([`json`]), as code points in
+//! documents ([`visible`]). [`markdown`], [`page`] and [`chart`] build documents on it.
 //!
 //! It does no I/O and depends on no other crate of this project.
 
@@ -12,11 +12,11 @@ pub mod visible;
 
 use std::fmt::Write as _;
 
-/// Whether a character acts on its surroundings or can't be seen: control characters (but tab and
-/// line feed), those that steer the direction of writing (UAX #9), and those without width.
+/// Whether a character affects the text around it or is invisible: control characters except tab
+/// and line feed, characters that control the direction of writing (UAX #9), and characters without
+/// width.
 ///
-/// The joiners that emoji and several scripts are written with are not among them
-/// ([`is_joiner`]).
+/// The joiners, with which emoji and several scripts are written, are not included ([`is_joiner`]).
 pub fn is_active(c: char) -> bool {
     match c {
         '\t' | '\n' => false,
@@ -27,19 +27,18 @@ pub fn is_active(c: char) -> bool {
     }
 }
 
-/// Whether a character only says whether those beside it are joined. It has no width: where a
-/// person decides by what they see, it could hide something.
+/// Whether a character only joins or separates its neighbours. It is invisible, so it could hide
+/// something from a user who makes a decision by what they see.
 pub fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// JSON that means the same, with `\u` escapes in place of active characters, so that it can be
-/// looked at.
+/// Returns equivalent JSON with `\u` escapes instead of active characters, for display.
 pub fn json(json: &str) -> String {
     let mut inert = String::with_capacity(json.len());
     for c in json.chars() {
         if is_active(c) {
-            // Outside of strings JSON is plain ASCII: an active character is inside of one.
+            // Outside of strings JSON is plain ASCII, so an active character is inside of a string.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a String does not fail.
                 let _ = write!(inert, "\\u{unit:04x}");
@@ -51,8 +50,8 @@ pub fn json(json: &str) -> String {
     inert
 }
 
-/// Shortens `text` to at most `max` bytes, at a character, with a mark where something is
-/// missing.
+/// Shortens `text` to at most `max` bytes, at a character boundary, and appends `...` if anything
+/// was cut.
 pub fn shorten(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
@@ -61,9 +60,8 @@ pub fn shorten(text: &str, max: usize) -> String {
     format!("{}...", &text[..end])
 }
 
-/// Makes text of a plugin or a file harmless on a terminal: characters that act or hide, joiners
-/// included, are shown as escapes.
-pub fn neutralise(text: &str) -> String {
+/// Makes untrusted text safe for a terminal: active characters and joiners are shown as escapes.
+pub fn escape_control(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         if is_active(character) || is_joiner(character) {
@@ -80,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_or_hides_is_active() {
+    fn control_and_invisible_characters_are_active() {
         for active in [
             '\0',
             '\r',
@@ -121,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same() {
+    fn escaped_json_is_equivalent() {
         assert_eq!(
             json("{\n\t\"a\": \"\u{202e}b\u{e0041}\u{7f} 漢\"\n}"),
             "{\n\t\"a\": \"\\u202eb\\udb40\\udc41\\u007f 漢\"\n}"
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_sequences_become_inert() {
+    fn terminal_sequences_are_escaped() {
         for (hostile, harmless) in [
             ("plain\ttext\n", "plain\ttext\n"),
             ("\u{1b}[31mred\u{1b}[0m", "\\u{1b}[31mred\\u{1b}[0m"),
@@ -140,7 +138,7 @@ mod tests {
             ("a\u{200d}b\u{ad}c", "a\\u{200d}b\\u{ad}c"),
             ("naïve 漢字", "naïve 漢字"),
         ] {
-            assert_eq!(neutralise(hostile), harmless, "{hostile:?}");
+            assert_eq!(escape_control(hostile), harmless, "{hostile:?}");
         }
     }
 

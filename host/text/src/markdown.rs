@@ -1,7 +1,7 @@
-//! Plain text as Markdown (CommonMark with GitHub's tables): nothing in it is taken for markup.
+//! Plain text as Markdown (CommonMark with GitHub's tables), escaped so that none of it is markup.
 
-/// A table. The first column holds words, the others hold numbers where `numbers` says so; cells
-/// are Markdown of one line, made by [`escape`] or [`code_span`].
+/// Returns a table. `numbers` says which columns are right-aligned; cells are Markdown of one line,
+/// made by [`escape`] or [`code_span`].
 pub fn table(columns: &[&str], numbers: &[bool], rows: &[Vec<String>]) -> String {
     let row = |cells: &[String]| format!("| {} |", cells.join(" | "));
     let head: Vec<String> = columns.iter().map(|column| escape(column)).collect();
@@ -15,14 +15,15 @@ pub fn table(columns: &[&str], numbers: &[bool], rows: &[Vec<String>]) -> String
         .join("\n")
 }
 
-/// Plain text of several lines. Its line breaks stay, blank lines and indentation do not.
+/// Returns plain text of several lines as one paragraph: line breaks are kept, blank lines and
+/// indentation are not.
 pub fn paragraph(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(escape).collect::<Vec<_>>().join("\\\n")
 }
 
-/// Makes one line of plain text out of characters that Markdown would take for markup or for
-/// a link to the web. (Nothing keeps GitHub from linking a mail address.)
+/// Escapes the characters of a line that Markdown would take for markup or for a link to the web.
+/// (GitHub still links mail addresses.)
 pub fn escape(line: &str) -> String {
     let mut escaped = String::with_capacity(line.len());
     for (at, c) in line.char_indices() {
@@ -47,14 +48,14 @@ pub fn escape(line: &str) -> String {
     escaped
 }
 
-/// Verbatim text within a line.
+/// Returns text as code within a line.
 pub fn code_span(text: &str) -> String {
     let fence = "`".repeat(longest_backticks(text) + 1);
     let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// Verbatim text of several lines.
+/// Returns text as a fenced code block.
 pub fn code_block(text: &str) -> String {
     let fence = "`".repeat((longest_backticks(text) + 1).max(3));
     format!("{fence}\n{}\n{fence}", text.trim_end())
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_becomes_text() {
+    fn markup_is_escaped() {
         for (text, wanted) in [
             (
                 "plain, (with) \"marks\"; a-b = c.d: 1.5!",
@@ -96,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_stay_in_one_piece() {
+    fn line_breaks_in_paragraphs_are_kept() {
         assert_eq!(paragraph("a\n\n    - b\n# c\n"), "a\\\n\\- b\\\n\\# c");
     }
 
     #[test]
-    fn code_can_hold_backticks() {
+    fn code_can_contain_backticks() {
         assert_eq!(code_span("a"), "`a`");
         assert_eq!(code_span("`a``b"), "``` `a``b ```");
         assert_eq!(code_block("a\n"), "```\na\n```");

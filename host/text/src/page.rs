@@ -1,21 +1,21 @@
-//! A web page of one file that loads nothing and runs nothing. Everything in it that is not
-//! markup of ours goes through maud, which escapes it.
+//! A self-contained web page without scripts and without requests. All content except this module's
+//! own markup is escaped by maud.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 
-/// What the page may do, should a text ever get out of its place.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// Limits what the page can do if the escaping of a text should ever fail.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A page with one heading of the first level, which is its title as well.
+/// Renders a page; `title` is also its heading.
 pub fn render(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
@@ -34,16 +34,16 @@ pub fn render(title: &str, body: &Markup) -> String {
 
 /// One cell of a [`table`].
 pub enum Cell {
-    /// What the row is about; the first cell of each row.
+    /// The header of a row; the first cell of each row.
     Head(Markup),
-    /// Words.
+    /// Text that is left-aligned.
     Text(Markup),
-    /// A number, aligned with those above and below.
+    /// A number, which is right-aligned.
     Number(String),
 }
 
-/// A table with a caption that can be scrolled on a narrow screen. `numbers` says which columns
-/// hold numbers.
+/// Returns a table with a caption, which scrolls on a narrow screen. Columns whose first cell is a
+/// number are right-aligned.
 pub fn table(caption: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Markup {
     let is_number = |column: usize| {
         rows.first()

@@ -1,11 +1,12 @@
-//! Text that an agent wrote, made harmless: nothing in it may move a cursor, reorder what a
-//! person reads, hide, or be taken for markup.
+//! Text of an agent with visible code points instead of active characters: it can't move a cursor,
+//! reorder text or hide. It is not escaped for Markdown or HTML.
 
 use std::fmt::Write as _;
 
 use crate::is_active;
 
-/// Several lines: active characters are shown by their code points, such as `⟨U+202E⟩`.
+/// Returns text of several lines in which active characters are shown by their code points, such as
+/// `⟨U+202E⟩`.
 pub fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.replace("\r\n", "\n").chars() {
@@ -14,7 +15,7 @@ pub fn lines(text: &str) -> String {
     shown
 }
 
-/// One line: as [`lines`], and line feeds are shown as well.
+/// Returns text of one line: like [`lines`], and line feeds are shown by their code points as well.
 pub fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn active_characters_are_shown() {
+    fn active_characters_are_shown_as_code_points() {
         for (text, wanted) in [
             ("a\x1b[31mred", "a⟨U+001B⟩[31mred"),
             ("\u{202e}cod.exe", "⟨U+202E⟩cod.exe"),

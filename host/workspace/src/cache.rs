@@ -1,48 +1,39 @@
-//! The directories in which programs keep what they would otherwise compute again, and how much
-//! they may hold.
+//! Cache directories of native programs, and their limits.
 //!
-//! While a program runs, the sandbox stops it where its cache holds too much. Before a run, what has
-//! not been used for the longest time makes room: whole entries of the cache's top, since only the
-//! program knows which of its files need each other, and never while another run uses the cache.
+//! While a program runs, the sandbox kills it if its cache exceeds the limit. Before a run, the least
+//! recently used entries are evicted: whole entries at the top of the cache, since only the program
+//! knows which of its files depend on each other, and never while another run uses the cache.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_core::policy::OWN;
 use cofferdam_sandbox::{Usage, usage};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::outside::Run;
-use super::{CACHE, Workspace, disk, own};
+use crate::layout::CACHE;
+use crate::run_dir::RunDir;
+use crate::workspace::{CacheUsage, Workspace};
+use crate::{disk, own};
 
-/// How many files, directories and links a cache may hold.
+/// The largest number of files, directories and links in a cache.
 pub const ENTRIES: u64 = 500_000;
 
-/// How much longer programs have to run than a count took, until it is made again.
-const SHARE: u32 = 20;
+/// A cache is measured again after its programs have run this many times as long as the measurement
+/// took.
+const FRESH_FACTOR: u32 = 20;
 
-/// How long a run waits while another process makes room.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a run waits while another process evicts entries.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time between two attempts to lock a cache.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What is known of the caches of a workspace, by name.
-#[derive(Default)]
-pub(super) struct Caches(Mutex<HashMap<String, Known>>);
-
-/// What a cache held when it was counted.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    usage: Usage,
-    /// How much longer that may be taken for what it holds, in time of its programs.
-    fresh: Duration,
-}
-
-/// A cache that a run uses. Until it is dropped, nothing of it makes room.
+/// A cache that a run uses. Until it is dropped, no entry is evicted.
 pub struct Cache<'a> {
     workspace: &'a Workspace,
     name: String,
@@ -58,61 +49,78 @@ impl Cache<'_> {
         &self.path
     }
 
-    /// What it held before, as far as that is known.
+    /// The usage when it was last measured.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Has it counted before the next run.
+    /// Makes the next run measure the cache again.
     pub fn count_again(self) {
-        self.workspace.caches.known().remove(&self.name);
+        self.workspace.caches().remove(&self.name);
     }
 }
 
 impl Drop for Cache<'_> {
     fn drop(&mut self) {
-        if let Some(known) = self.workspace.caches.known().get_mut(&self.name) {
+        if let Some(known) = self.workspace.caches().get_mut(&self.name) {
             known.fresh = known.fresh.saturating_sub(self.begun.elapsed());
         }
     }
 }
 
-impl Caches {
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Workspace {
-    /// The directory of [`Workspace::cache_directory`] for one run. Where it holds more than three
-    /// quarters of `most` bytes, what has not been used for the longest time is removed, until it
-    /// holds at most half.
+    /// Returns the directory in which programs can cache results between runs; creates it if it is
+    /// missing. `name` identifies the cache. Recovery, undo and pruning of the history do not touch
+    /// it.
     ///
     /// # Errors
-    /// Those of [`Workspace::cache_directory`]; a cache in which another process makes room for too
-    /// long.
+    /// A name with other characters than lower-case letters, digits, `-` and `_`; a workspace that
+    /// can't be written, or something else under that name.
+    pub fn cache_directory(&self, name: &str) -> io::Result<PathBuf> {
+        let is_allowed = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        if name.is_empty() || !name.bytes().all(is_allowed) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{name:?} can't name a cache: lower-case letters, digits, '-' and '_' do"),
+            ));
+        }
+        own::directory(&own::directory(&self.own()?, CACHE)?, name)?;
+        Ok(self.path_of_cache(name))
+    }
+
+    /// Returns the path of the directory that [`Workspace::cache_directory`] creates.
+    pub fn path_of_cache(&self, name: &str) -> PathBuf {
+        self.path().join(OWN).join(CACHE).join(name)
+    }
+
+    /// Returns a cache for one run. If it holds more than three quarters of `most` bytes, evicts the
+    /// least recently used entries until it holds at most half.
+    ///
+    /// # Errors
+    /// Those of [`Workspace::cache_directory`]; a cache in which another process evicts entries for
+    /// too long.
     pub fn cache(&self, name: &str, most: u64) -> io::Result<Cache<'_>> {
         let path = self.cache_directory(name)?;
         let caches = own::directory(&self.own()?, CACHE)?;
         let directory = own::directory(&caches, name)?;
         let lock = lock(&caches, name)?;
-        let known = self.caches.known().get(name).copied();
-        let mut known = known.unwrap_or_default();
+        let known = self.caches().get(name).copied();
+        let mut known: CacheUsage = known.unwrap_or_default();
         if known.fresh.is_zero() {
             let begun = Instant::now();
             let most = Usage { bytes: most, entries: ENTRIES, ..Usage::MAX };
-            known.usage = self.make_room(name, &directory, &lock, most)?;
-            known.fresh = begun.elapsed() * SHARE;
-            self.caches.known().insert(name.to_owned(), known);
+            known.usage = self.evict(name, &directory, &lock, most)?;
+            known.fresh = begun.elapsed() * FRESH_FACTOR;
+            self.caches().insert(name.to_owned(), known);
         }
-        share(&lock)?;
+        lock_shared(&lock)?;
         let (name, usage) = (name.to_owned(), known.usage);
         Ok(Cache { workspace: self, name, path, usage, begun: Instant::now(), _lock: lock })
     }
 
-    /// Removes the entries that were not used for the longest time, if the cache is too large and no
-    /// run uses it.
-    fn make_room(
+    /// Evicts the least recently used entries, if the cache is too large and no run uses it. Returns
+    /// the usage after that.
+    fn evict(
         &self,
         name: &str,
         directory: &OwnedFd,
@@ -129,19 +137,19 @@ impl Workspace {
             return Ok(found);
         }
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            // The runs that use it are watched as well.
+            // Other runs use it; the sandbox enforces the limit on them as well.
             Err(Errno::WOULDBLOCK) => return Ok(found),
             locked => locked?,
         }
         let mut entries = entries(directory)?;
-        let sum = |left: Usage, entry: &Entry| Usage {
+        let sum = |left: Usage, entry: &CacheEntry| Usage {
             bytes: left.bytes.saturating_add(entry.usage.bytes),
             entries: left.entries.saturating_add(entry.usage.entries).saturating_add(1),
             used: left.used.max(entry.usage.used),
         };
         entries.sort_by_key(|entry| entry.usage.used);
-        // Dropped, it takes everything along that is in it.
-        let run = Run::in_workspace(self)?;
+        // The entries are moved here, and removed when it is dropped.
+        let run = RunDir::in_workspace(self)?;
         let mut gone = 0;
         let mut left = entries.iter().fold(Usage::default(), sum);
         for (number, entry) in entries.iter().enumerate() {
@@ -161,25 +169,25 @@ impl Workspace {
                 ..left
             };
         }
-        tracing::info!("{gone} entries of the cache of '{name}' were removed to make room");
+        tracing::info!("{gone} entries of the cache of '{name}' were evicted");
         Ok(left)
     }
 }
 
-/// What is at the top of a cache.
-struct Entry {
+/// An entry at the top of a cache.
+struct CacheEntry {
     name: std::ffi::OsString,
     usage: Usage,
 }
 
-/// What is at the top of a cache that no run uses now.
-fn entries(directory: &OwnedFd) -> io::Result<Vec<Entry>> {
+/// Returns the entries at the top of a cache that no run uses.
+fn entries(directory: &OwnedFd) -> io::Result<Vec<CacheEntry>> {
     let mut found = Vec::new();
     for entry in disk::entries(directory)? {
         let name = entry?.name;
         let stat = rustix::fs::statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         let usage = if disk::file_type(&stat) == FileType::Directory {
-            // To be moved, a directory has to be its owner's to write.
+            // Only a directory that its owner may write can be moved.
             rustix::fs::chmodat(directory, &name, Mode::RWXU, AtFlags::empty())?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let below = rustix::fs::openat(directory, &name, flags, Mode::empty())?;
@@ -187,12 +195,12 @@ fn entries(directory: &OwnedFd) -> io::Result<Vec<Entry>> {
         } else {
             Usage::of(&stat)
         };
-        found.push(Entry { name, usage });
+        found.push(CacheEntry { name, usage });
     }
     Ok(found)
 }
 
-/// What a cache is locked by. Programs don't get at it.
+/// Opens the lock file of a cache, which programs can't access.
 fn lock(caches: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let name = format!("{name}.lock");
     let open = || disk::open(caches.as_fd(), &name, OFlags::RDONLY);
@@ -200,14 +208,14 @@ fn lock(caches: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     own::open_or_create(&name, open, create)
 }
 
-/// Locks it beside others.
-fn share(lock: &OwnedFd) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+/// Locks a cache, shared with other runs.
+fn lock_shared(lock: &OwnedFd) -> io::Result<()> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(RETRY),
             Err(Errno::WOULDBLOCK) => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 let why =
                     format!("another process has been removing files from it for {seconds} s");
                 return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
@@ -224,12 +232,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::SystemTime;
 
-    use super::super::tests::open;
     use super::*;
+    use crate::tests::open;
 
-    const MOST: u64 = 1 << 20;
+    const MAX_BYTES: u64 = 1 << 20;
 
-    /// An entry of a cache with a file that was used at a time.
+    /// Creates an entry of a cache, with a file that was used at a time.
     fn fill(cache: &Path, entry: &str, bytes: usize, seconds: u64) {
         let directory = cache.join(entry).join("deep");
         fs::create_dir_all(&directory).unwrap();
@@ -249,38 +257,38 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_the_longest_time_makes_room() {
+    fn the_least_recently_used_entries_are_evicted() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
-        let path = open(&root).cache("p", MOST).unwrap().path().to_owned();
+        let path = open(&root).cache("p", MAX_BYTES).unwrap().path().to_owned();
         for (entry, used) in [("a", 300), ("b", 100), ("c", 200)] {
             fill(&path, entry, 240_000, used);
         }
-        // Within three quarters, everything stays.
-        assert_eq!(open(&root).cache("p", MOST).unwrap().usage().bytes, 720_000);
+        // Below three quarters, nothing is evicted.
+        assert_eq!(open(&root).cache("p", MAX_BYTES).unwrap().usage().bytes, 720_000);
         fill(&path, "d", 240_000, 150);
         fs::set_permissions(path.join("b"), fs::Permissions::from_mode(0o000)).unwrap();
-        // A run uses it: another process would hold the same lock.
+        // A run uses it; in another process, it would hold the same lock.
         let other = open(&root);
         let user = other.cache("p", u64::MAX).unwrap();
-        assert!(open(&root).cache("p", MOST).unwrap().usage().bytes > 720_000);
+        assert!(open(&root).cache("p", MAX_BYTES).unwrap().usage().bytes > 720_000);
         assert_eq!(names(&path), ["a", "b", "c", "d"]);
         drop(user);
-        assert_eq!(open(&root).cache("p", MOST).unwrap().usage().bytes, 480_000);
+        assert_eq!(open(&root).cache("p", MAX_BYTES).unwrap().usage().bytes, 480_000);
         assert_eq!(names(&path), ["a", "c"]);
         assert_eq!(names(&root.join(".cofferdam/runs")), [""; 0]);
     }
 
     #[test]
-    fn a_cache_is_not_counted_before_each_run() {
+    fn a_cache_is_not_measured_before_each_run() {
         let place = tempfile::tempdir().unwrap();
         let workspace = open(&place.path().canonicalize().unwrap());
-        let path = workspace.cache("p", MOST).unwrap().path().to_owned();
-        workspace.caches.known().get_mut("p").unwrap().fresh = Duration::from_secs(3600);
+        let path = workspace.cache("p", MAX_BYTES).unwrap().path().to_owned();
+        workspace.caches().get_mut("p").unwrap().fresh = Duration::from_secs(3600);
         fill(&path, "a", 2_000_000, 100);
-        assert_eq!(workspace.cache("p", MOST).unwrap().usage().bytes, 0);
-        workspace.caches.known().get_mut("p").unwrap().fresh = Duration::ZERO;
-        workspace.cache("p", MOST).unwrap();
+        assert_eq!(workspace.cache("p", MAX_BYTES).unwrap().usage().bytes, 0);
+        workspace.caches().get_mut("p").unwrap().fresh = Duration::ZERO;
+        workspace.cache("p", MAX_BYTES).unwrap();
         assert_eq!(names(&path), [""; 0]);
     }
 }

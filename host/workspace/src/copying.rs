@@ -5,13 +5,13 @@ use std::io::{self, Read as _};
 
 use rustix::fs::{Gid, Mode, Stat, Uid};
 
-use super::disk;
+use crate::disk;
 
-/// Gives `to` what `from` is: content, permissions and, as far as this user may, owner and
-/// extended attributes. With its content, a file keeps its times.
-pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> io::Result<()> {
+/// Copies the permissions and, as far as this user may, owner and extended attributes of
+/// `from` to `to`. The times are copied only together with the content.
+pub(crate) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> io::Result<()> {
     if content {
-        // The size is the one that was counted, should the file be growing.
+        // No more than the size that was counted, in case the file is growing.
         io::copy(&mut from.take(u64::try_from(stat.st_size).unwrap_or(0)), &mut &*to)?;
     }
     copy_permissions(to, stat)?;
@@ -22,13 +22,13 @@ pub(super) fn copy_file(from: &File, to: &File, stat: &Stat, content: bool) -> i
     Ok(())
 }
 
-/// Gives `to` the permissions and, as far as this user may, the owner of what was looked at.
-pub(super) fn copy_permissions(to: &File, stat: &Stat) -> io::Result<()> {
+/// Sets the permissions and, as far as this user may, the owner of `to` to those in `stat`.
+pub(crate) fn copy_permissions(to: &File, stat: &Stat) -> io::Result<()> {
     let own = rustix::fs::fstat(to)?;
     if (own.st_uid, own.st_gid) != (stat.st_uid, stat.st_gid) {
         let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
         if rustix::fs::fchown(to, owner.0, owner.1).is_err() {
-            // Only root gives files away; the group can be one of the user's.
+            // Only root can change the owner; the group may be one of the user's.
             let _ = rustix::fs::fchown(to, None, owner.1);
         }
     }
@@ -38,8 +38,8 @@ pub(super) fn copy_permissions(to: &File, stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// Extended attributes (access lists among them) are copied as far as the file system and the
-/// user's rights go.
+/// Copies extended attributes, which include access control lists, as far as the file system and
+/// the user's permissions allow.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn copy_attributes(from: &File, to: &File) {
     use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};

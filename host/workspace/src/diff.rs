@@ -1,9 +1,8 @@
-//! Changes of files as text: what `git diff --no-renames` prints. No I/O: it is given both
-//! contents. Renames are not looked for; the order of paths is the caller's, and so is making
-//! what contents say harmless for a terminal.
+//! Unified diffs as `git diff --no-renames` prints them. No I/O: the caller passes both contents,
+//! orders the paths, and escapes control characters for a terminal. Renames are not detected.
 //!
-//! Source of the format: git-diff(1), "Generating patch text with -p". Where several smallest
-//! changes say the same, git may show another one, since it also looks at indentation.
+//! Source of the format: git-diff(1), "Generating patch text with -p". If there are several shortest
+//! diffs, git may show a different one, since it also considers indentation.
 
 use std::time::Instant;
 
@@ -11,33 +10,33 @@ use sha1::{Digest as _, Sha1};
 use similar::udiff::UnifiedHunkHeader;
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
-/// Unchanged lines around each change.
+/// The number of unchanged lines around each change.
 const CONTEXT_LINES: usize = 3;
 
-/// A file with a NUL byte among this many first bytes is binary, as for git.
+/// A file with a NUL byte among its first bytes, up to this many, is binary, as for git.
 const BINARY_PREFIX_BYTES: usize = 8_000;
 
-/// A larger file is shown as a binary one: its lines would take too much memory.
+/// Larger files are treated as binary: a diff would need too much memory.
 const TEXT_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The bytes of the longest text behind the line numbers of a hunk.
+/// The longest heading behind the line numbers of a hunk, in bytes.
 const HEADING_BYTES: usize = 80;
 
-/// What is at a path before or after a change.
+/// The file at a path before or after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side<'a> {
-    /// There is no file.
+    /// The path does not exist.
     Nothing,
-    /// A regular file.
+    /// A regular file, with its content.
     File {
         /// Whether its owner may execute it.
         executable: bool,
-        /// All of its bytes, in any encoding.
+        /// The content, in any encoding.
         content: &'a [u8],
     },
-    /// A symbolic link.
+    /// A symbolic link, with its target.
     Link {
-        /// The path in it, as it stands there.
+        /// The target path, which is not interpreted.
         target: &'a [u8],
     },
 }
@@ -60,7 +59,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The start of git's name for the content (git-hash-object(1)), as long as git shows it.
+    /// Returns git's abbreviated object id of the content (git-hash-object(1)).
     fn blob(self) -> String {
         if self == Self::Nothing {
             return "0".repeat(7);
@@ -79,14 +78,14 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Appends the change of one path to `out`; nothing if both sides are equal.
+/// Appends the diff of one path to `out`; nothing if both sides are equal.
 ///
 /// `path` is relative, with `/` between names. A file that becomes a link, or a link that becomes
-/// a file, is deleted and created. The content of a file that is binary or larger than 8 MiB is
-/// not shown; `git apply` refuses the whole patch then, and `patch` leaves such a file as it is.
+/// a file, is shown as deleted and created. The content of a file that is binary or larger than 8
+/// MiB is not shown; `git apply` refuses such a patch as a whole, and `patch` skips the file.
 ///
-/// After `deadline` the smallest change is not searched any more: more lines are shown as
-/// replaced, but what is shown stays right. One deadline for all paths bounds the time of all.
+/// After `deadline`, the search for the shortest diff stops: more lines are shown as replaced, but
+/// the diff is still correct. Callers pass one deadline for all paths, to bound the total time.
 pub fn render(path: &str, before: Side<'_>, after: Side<'_>, deadline: Instant, out: &mut Vec<u8>) {
     use Side::{File, Link, Nothing};
     if before == after {
@@ -124,15 +123,14 @@ pub fn render(path: &str, before: Side<'_>, after: Side<'_>, deadline: Instant, 
         put_line(out, &format!("Binary files {old_name} and {new_name} differ"));
         return;
     }
-    // A tab ends a name with a blank, since `patch` takes what follows the name for a time.
+    // A tab terminates a name with a space, since `patch` parses the rest of the line as a time.
     let end_of = |name: &str| if name.contains(' ') { "\t" } else { "" };
     put_line(out, &format!("--- {old_name}{}", end_of(&old_name)));
     put_line(out, &format!("+++ {new_name}{}", end_of(&new_name)));
     put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
 }
 
-/// Lines with their ends. Only a line feed ends one, also where others take a carriage return for
-/// an end.
+/// Splits into lines, with their ends. Only a line feed ends a line, not a carriage return.
 fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
@@ -160,12 +158,12 @@ fn put_hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant, out: &mut Vec<u8>)
     }
 }
 
-/// Whether git takes a line for the start of what follows it, such as a function.
+/// Whether git considers a line the start of a section, such as a function.
 fn opens_section(line: &[u8]) -> bool {
     matches!(line, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$', ..])
 }
 
-/// As much of a line as git repeats in the header of a hunk below it.
+/// Returns the part of a line that git repeats in the header of a hunk below it.
 fn heading_of(line: &[u8]) -> &str {
     let line = line[..line.len().min(HEADING_BYTES)].trim_ascii_end();
     line.utf8_chunks().next().map_or("", |chunk| chunk.valid())
@@ -186,8 +184,8 @@ fn put_lines(out: &mut Vec<u8>, mark: u8, lines: &[&[u8]]) {
     }
 }
 
-/// A name as git writes it (git-config(1), `core.quotePath`): in double quotes and with escapes
-/// as in C, if there is a byte in it that is not printable ASCII, a quote or a backslash.
+/// Quotes a name as git does (git-config(1), `core.quotePath`): in double quotes and with escapes
+/// as in C, if it contains a quote, a backslash, or a byte that is not printable ASCII.
 fn quoted(name: String) -> String {
     let escaped: String = name.bytes().map(escape).collect();
     if escaped == name { name } else { format!("\"{escaped}\"") }
@@ -385,7 +383,7 @@ mod tests {
             let before =
                 random.tree(&["a", "b", "", "\r", " x", "-- a/f", "++ b/f", "@@ -1 +1 @@"]);
             let after = random.changed(&before);
-            // Whatever the search was stopped at, what is shown is right.
+            // The diff is correct even if the search was stopped at once.
             let deadline = if seed % 3 == 0 { Instant::now() } else { in_time() };
             let patch = patch(&before, &after, deadline);
 
@@ -398,8 +396,8 @@ mod tests {
 
     #[test]
     fn git_refuses_a_patch_with_a_binary_change() {
-        let file = |content: &[u8]| Entry::File(false, content.to_vec());
-        let tree = |entries: &[(&str, &[u8])]| -> Tree {
+        let file = |content: &[u8]| TestFile::File(false, content.to_vec());
+        let tree = |entries: &[(&str, &[u8])]| -> DiffTree {
             entries.iter().map(|(name, content)| ((*name).to_owned(), file(content))).collect()
         };
         let before = tree(&[("a", b"a\n"), ("b", b"\0")]);
@@ -418,12 +416,12 @@ mod tests {
     }
 
     #[test]
-    fn git_renders_the_same_where_no_line_stands_twice() {
+    fn git_renders_the_same_if_lines_are_unique() {
         for seed in 1..=40 {
             let mut random = Random(seed);
             let mut before = random.tree(&[]);
             let mut after = random.changed(&before);
-            let binary = |content: &[u8]| Entry::File(false, content.to_vec());
+            let binary = |content: &[u8]| TestFile::File(false, content.to_vec());
             before.insert("binary".to_owned(), binary(b"a\0b"));
             after.insert("binary".to_owned(), binary(b"a\0c"));
             after.insert("new binary".to_owned(), binary(b"\0"));
@@ -443,24 +441,24 @@ mod tests {
         }
     }
 
-    /// What the tests put at a path; `File` says whether it is executable.
+    /// A file of the tests; `File` contains whether it is executable.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    enum Entry {
+    enum TestFile {
         File(bool, Vec<u8>),
         Link(Vec<u8>),
     }
 
-    type Tree = BTreeMap<String, Entry>;
+    type DiffTree = BTreeMap<String, TestFile>;
 
-    fn side(entry: Option<&Entry>) -> Side<'_> {
+    fn side(entry: Option<&TestFile>) -> Side<'_> {
         match entry {
             None => Nothing,
-            Some(Entry::File(executable, content)) => File { executable: *executable, content },
-            Some(Entry::Link(target)) => Link { target },
+            Some(TestFile::File(executable, content)) => File { executable: *executable, content },
+            Some(TestFile::Link(target)) => Link { target },
         }
     }
 
-    fn patch(before: &Tree, after: &Tree, deadline: Instant) -> Vec<u8> {
+    fn patch(before: &DiffTree, after: &DiffTree, deadline: Instant) -> Vec<u8> {
         let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         let mut out = Vec::new();
         for path in paths {
@@ -469,25 +467,25 @@ mod tests {
         out
     }
 
-    fn write(tree: &Tree, root: &Path) {
+    fn write(tree: &DiffTree, root: &Path) {
         for (name, entry) in tree {
             let path = root.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             match entry {
-                Entry::File(executable, content) => {
+                TestFile::File(executable, content) => {
                     fs::write(&path, content).unwrap();
                     let mode = if *executable { 0o755 } else { 0o644 };
                     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
                 }
-                Entry::Link(target) => {
+                TestFile::Link(target) => {
                     symlink(std::ffi::OsStr::from_bytes(target), &path).unwrap();
                 }
             }
         }
     }
 
-    fn read(root: &Path) -> Tree {
-        let mut tree = Tree::new();
+    fn read(root: &Path) -> DiffTree {
+        let mut tree = DiffTree::new();
         let mut directories = vec![root.to_owned()];
         while let Some(directory) = directories.pop() {
             for found in fs::read_dir(directory).unwrap() {
@@ -497,10 +495,10 @@ mod tests {
                     directories.push(path);
                     continue;
                 } else if metadata.is_symlink() {
-                    Entry::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
+                    TestFile::Link(fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec())
                 } else {
                     let executable = metadata.permissions().mode() & 0o100 != 0;
-                    Entry::File(executable, fs::read(&path).unwrap())
+                    TestFile::File(executable, fs::read(&path).unwrap())
                 };
                 tree.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned(), entry);
             }
@@ -521,14 +519,14 @@ mod tests {
         command
     }
 
-    /// What a command prints that must succeed.
+    /// Returns the output of a command that must succeed.
     fn done(command: &mut Command) -> String {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Applies a patch to the files of `directory`; whether git took it.
+    /// Applies a patch to the files of `directory`; returns whether git accepted it.
     fn applies(directory: &Path, patch: &[u8]) -> bool {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), patch).unwrap();
@@ -537,7 +535,7 @@ mod tests {
         command.output().unwrap().status.success()
     }
 
-    /// Numbers that are random enough and the same on every run (xorshift).
+    /// Reproducible pseudo-random numbers (xorshift).
     struct Random(u64);
 
     impl Random {
@@ -556,7 +554,7 @@ mod tests {
             choices[self.below(choices.len())]
         }
 
-        /// One of `common`, or one that stands nowhere else.
+        /// Returns one of `common`, or a unique line.
         fn line(&mut self, common: &[&str]) -> Vec<u8> {
             let end = self.pick(&["\n", "\n", "\n", "\r\n"]);
             if !common.is_empty() && self.chance(80) {
@@ -574,19 +572,19 @@ mod tests {
             [start, format!("{:x}{end}", self.0).as_bytes()].concat()
         }
 
-        fn entry(&mut self, common: &[&str]) -> Entry {
+        fn entry(&mut self, common: &[&str]) -> TestFile {
             if self.chance(15) {
-                return Entry::Link(format!("to/{}", self.below(1000)).into_bytes());
+                return TestFile::Link(format!("to/{}", self.below(1000)).into_bytes());
             }
             let count = if self.chance(15) { 0 } else { self.below(60) };
             let mut content: Vec<u8> = (0..count).flat_map(|_| self.line(common)).collect();
             if self.chance(25) {
                 content.pop();
             }
-            Entry::File(self.chance(30), content)
+            TestFile::File(self.chance(30), content)
         }
 
-        fn tree(&mut self, common: &[&str]) -> Tree {
+        fn tree(&mut self, common: &[&str]) -> DiffTree {
             let names =
                 ["x", "with blank", "d/déjà", "d/tab\there", "d/e/quote\"", "b\\s", "日本/f"];
             (0..20)
@@ -594,9 +592,9 @@ mod tests {
                 .collect()
         }
 
-        /// `tree` after changes of all kinds.
-        fn changed(&mut self, tree: &Tree) -> Tree {
-            let mut after = Tree::new();
+        /// Returns `tree` after changes of all kinds.
+        fn changed(&mut self, tree: &DiffTree) -> DiffTree {
+            let mut after = DiffTree::new();
             for (name, entry) in tree {
                 let entry = match self.below(8) {
                     0 => continue,
@@ -610,9 +608,9 @@ mod tests {
             after
         }
 
-        fn edited(&mut self, entry: &Entry) -> Entry {
-            let Entry::File(executable, content) = entry else {
-                return Entry::Link(format!("other/{}", self.below(1000)).into_bytes());
+        fn edited(&mut self, entry: &TestFile) -> TestFile {
+            let TestFile::File(executable, content) = entry else {
+                return TestFile::Link(format!("other/{}", self.below(1000)).into_bytes());
             };
             let mut after = Vec::new();
             for line in lines(content) {
@@ -623,7 +621,7 @@ mod tests {
                     _ => after.extend_from_slice(line),
                 }
             }
-            Entry::File(*executable != self.chance(20), after)
+            TestFile::File(*executable != self.chance(20), after)
         }
     }
 }

@@ -1,9 +1,9 @@
 //! System calls on places beneath an open directory. None of them follows a symbolic link, on
-//! the way or at the end: a place that was decided on is the place that is touched, however
-//! others move things about meanwhile.
+//! the way or at the end: the place that was checked is the place that is accessed, even if other
+//! processes rename files meanwhile.
 //!
-//! Whatever changes the disk goes through here, so that tests can make each single step fail,
-//! or the process die there.
+//! All changes of the disk are made here, so that tests can make each single step fail, or kill
+//! the process there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,40 +18,43 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-/// Flags with which opening never waits and never follows.
-const CALM: OFlags = BARE.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// Flags with which `open` never waits and never follows links.
+const NO_WAIT: OFlags = NO_FOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Flags that any way of opening takes.
-const BARE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+/// Flags for every way of opening.
+const NO_FOLLOW: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
-/// How a directory is opened only to name what is in it.
+/// Flags for a directory that is opened only to access its entries.
 #[cfg(target_os = "linux")]
-const TRAVERSE: OFlags = BARE.union(OFlags::PATH).union(OFlags::DIRECTORY);
+const TRAVERSE: OFlags = NO_FOLLOW.union(OFlags::PATH).union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
-const TRAVERSE: OFlags = BARE.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
+const TRAVERSE: OFlags = NO_FOLLOW.union(OFlags::RDONLY).union(OFlags::DIRECTORY);
 
-/// Reading what is the host's own, without noting when: that would be one more change of its inode.
+/// Flags to read a file of the host without changing its access time, which would be one more write
+/// to its inode.
 #[cfg(target_os = "linux")]
-pub(super) const UNSEEN: OFlags = OFlags::RDONLY.union(OFlags::NOATIME);
+pub(crate) const READ_NO_ATIME: OFlags = OFlags::RDONLY.union(OFlags::NOATIME);
 #[cfg(not(target_os = "linux"))]
-pub(super) const UNSEEN: OFlags = OFlags::RDONLY;
+pub(crate) const READ_NO_ATIME: OFlags = OFlags::RDONLY;
 
-/// Opens `place`; `ELOOP` where a symbolic link is on the way or at the end.
-pub(super) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
-    let (root, flags) = (root.as_fd(), flags | CALM);
+/// Opens `place`; fails with `ELOOP` if a symbolic link is on the way or at the end.
+pub(crate) fn open(root: impl AsFd, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let (root, flags) = (root.as_fd(), flags | NO_WAIT);
     match open_exactly(root, place, flags) {
-        // Only an owner may leave out the time.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && flags.contains(UNSEEN) => {
-            open_exactly(root, place, flags.difference(UNSEEN))
+        // Only the owner may open with `O_NOATIME`.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && flags.contains(READ_NO_ATIME) =>
+        {
+            open_exactly(root, place, flags.difference(READ_NO_ATIME))
         }
         opened => opened,
     }
 }
 
-/// How long opening waits before each further try, in milliseconds; then it fails. Together this is
-/// short enough for a walk over many such files.
+/// The pauses before each further attempt to open a file, in milliseconds. Their sum is short enough
+/// for a walk over many such files.
 #[cfg(target_os = "linux")]
-const PAUSES: [u64; 6] = [0, 1, 2, 4, 4, 4];
+const PAUSES_MS: [u64; 6] = [0, 1, 2, 4, 4, 4];
 
 fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
     if place.is_empty() {
@@ -62,18 +65,18 @@ fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<
         use rustix::fs::ResolveFlags;
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // No link is followed anyway; with NOFOLLOW, one at the end would be ENOTDIR for some.
+        // `resolve` already excludes links; with NOFOLLOW, one at the end could fail with ENOTDIR.
         let flags = flags.difference(OFlags::NOFOLLOW);
-        let mut pauses = PAUSES.into_iter();
+        let mut pauses = PAUSES_MS.into_iter();
         loop {
             match rustix::fs::openat2(root, place, flags, Mode::empty(), resolve) {
-                // Something was renamed while the kernel looked; or another program has a lease
-                // on the file (F_SETLEASE) and is asked to let go of it, which may take a minute.
+                // A file was renamed during the lookup; or another program has a lease on the file
+                // (F_SETLEASE), and the kernel has asked for its release, which may take a minute.
                 Err(Errno::AGAIN | Errno::INTR) => match pauses.next() {
                     Some(pause) => std::thread::sleep(Duration::from_millis(pause)),
                     None => return Err(Errno::AGAIN.into()),
                 },
-                // Kernels before 5.6, and sandboxes that don't know the call.
+                // A kernel before 5.6, or a sandbox that doesn't know the call.
                 Err(Errno::NOSYS) => break,
                 opened => return Ok(opened?),
             }
@@ -82,7 +85,7 @@ fn open_exactly(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<
     open_by_names(root, place, flags)
 }
 
-/// The same, one name at a time.
+/// Opens `place` one name at a time.
 fn open_by_names(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let (directories, name) = split(place);
     let mut parent: Option<OwnedFd> = None;
@@ -95,7 +98,7 @@ fn open_by_names(root: BorrowedFd<'_>, place: &str, flags: OFlags) -> io::Result
 
 fn open_name(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
     match rustix::fs::openat(directory, name, flags, Mode::empty()) {
-        // Said of links as well, where a directory is wanted.
+        // Also the error for a link where a directory is required.
         Err(Errno::NOTDIR) => {
             let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
             let is_link = file_type(&stat) == FileType::Symlink;
@@ -105,8 +108,8 @@ fn open_name(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> io::Result
     }
 }
 
-/// A place as its directory, open, and the name in it.
-pub(super) struct Spot<'a> {
+/// A place: its directory, open, and its name in the directory.
+pub(crate) struct Spot<'a> {
     root: BorrowedFd<'a>,
     directory: Option<OwnedFd>,
     name: &'a str,
@@ -114,7 +117,7 @@ pub(super) struct Spot<'a> {
 
 impl<'a> Spot<'a> {
     /// Opens the directory of `place`, which is not the root itself.
-    pub(super) fn of(root: &'a impl AsFd, place: &'a str) -> io::Result<Self> {
+    pub(crate) fn of(root: &'a impl AsFd, place: &'a str) -> io::Result<Self> {
         let root = root.as_fd();
         let (directory, name) = split(place);
         let directory = match directory {
@@ -124,31 +127,31 @@ impl<'a> Spot<'a> {
         Ok(Self { root, directory, name })
     }
 
-    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_ref().map_or(self.root, AsFd::as_fd)
     }
 
-    pub(super) fn stat(&self) -> io::Result<Stat> {
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
         Ok(rustix::fs::statat(self.directory(), self.name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// What is here; none where nothing is.
-    pub(super) fn look(&self) -> io::Result<Option<Stat>> {
+    /// Returns the metadata; `None` if the place does not exist.
+    pub(crate) fn look(&self) -> io::Result<Option<Stat>> {
         found(self.stat())
     }
 
-    /// Removes the file or link that is here.
-    pub(super) fn remove(&self) -> io::Result<()> {
+    /// Removes the file or link.
+    pub(crate) fn remove(&self) -> io::Result<()> {
         remove(self.directory(), self.name, AtFlags::empty())
     }
 
-    /// Where the link at this place points.
-    pub(super) fn read_link(&self) -> io::Result<Vec<u8>> {
+    /// Returns the target of the link.
+    pub(crate) fn read_link(&self) -> io::Result<Vec<u8>> {
         Ok(rustix::fs::readlinkat(self.directory(), self.name, Vec::new())?.into_bytes())
     }
 
-    /// Moves what is here to a place where nothing is; `AlreadyExists` otherwise.
-    pub(super) fn move_to(&self, to: &Spot<'_>) -> io::Result<()> {
+    /// Renames without replacing: fails with `AlreadyExists` if `to` exists.
+    pub(crate) fn move_to(&self, to: &Spot<'_>) -> io::Result<()> {
         step()?;
         let (from, to_directory) = (self.directory(), to.directory());
         match rustix::fs::renameat_with(
@@ -159,11 +162,11 @@ impl<'a> Spot<'a> {
             flags(RenameFlags::NOREPLACE),
         ) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                // A file system without the flag: a second name fails where there is one.
+                // The file system lacks the flag; a hard link fails if the name exists.
                 let flags = AtFlags::empty();
                 match rustix::fs::linkat(from, self.name, to_directory, to.name, flags) {
                     Ok(()) => self.remove()?,
-                    // Directories have one name only.
+                    // Directories can't have hard links.
                     Err(Errno::PERM) if to.look()?.is_none() => {
                         rustix::fs::renameat(from, self.name, to_directory, to.name)?;
                     }
@@ -175,14 +178,14 @@ impl<'a> Spot<'a> {
         }
     }
 
-    /// Exchanges what is here with what is at `other`, in one step.
-    pub(super) fn exchange(&self, other: &Spot<'_>) -> io::Result<()> {
+    /// Exchanges the files at two places, in one step.
+    pub(crate) fn exchange(&self, other: &Spot<'_>) -> io::Result<()> {
         step()?;
         let (from, to) = (self.directory(), other.directory());
         let flags = flags(RenameFlags::EXCHANGE);
         match rustix::fs::renameat_with(from, self.name, to, other.name, flags) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                // A file system without the flag: what is replaced gets a second name first.
+                // The file system lacks the flag; the replaced file gets a second name first.
                 let aside = aside(self.name);
                 rustix::fs::linkat(to, other.name, from, &aside, AtFlags::empty())?;
                 step()?;
@@ -195,26 +198,27 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// The second name that what is replaced has for a moment, where a file system can't exchange.
-pub(super) fn aside(name: &str) -> String {
+/// Returns the second name that a replaced file has temporarily on a file system that can't
+/// exchange.
+pub(crate) fn aside(name: &str) -> String {
     format!("{name}.aside")
 }
 
-/// A place's directory and the name in it.
-pub(super) fn split(place: &str) -> (&str, &str) {
+/// Splits a place into its directory and its name.
+pub(crate) fn split(place: &str) -> (&str, &str) {
     place.rsplit_once('/').unwrap_or(("", place))
 }
 
-/// What is at `place`, a link not followed.
-pub(super) fn stat(root: impl AsFd, place: &str) -> io::Result<Stat> {
+/// Returns the metadata of `place`, without following a link.
+pub(crate) fn stat(root: impl AsFd, place: &str) -> io::Result<Stat> {
     match place {
         "" => Ok(rustix::fs::fstat(root)?),
         place => Spot::of(&root, place)?.stat(),
     }
 }
 
-/// The same; none where nothing is.
-pub(super) fn look(root: impl AsFd, place: &str) -> io::Result<Option<Stat>> {
+/// Returns the metadata of `place`, without following a link; `None` if it does not exist.
+pub(crate) fn look(root: impl AsFd, place: &str) -> io::Result<Option<Stat>> {
     found(stat(root, place))
 }
 
@@ -226,33 +230,32 @@ fn found(stat: io::Result<Stat>) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Creates a file that is not there yet, for reading and writing.
-pub(super) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
+/// Creates a new file, for reading and writing.
+pub(crate) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
     step()?;
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | CALM;
-    // What the process' umask leaves, as for any new file.
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | NO_WAIT;
+    // Restricted by the umask of the process, as for any new file.
     Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
-pub(super) fn create_directory(directory: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
+pub(crate) fn create_directory(directory: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
     step()?;
     Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode))?)
 }
 
-/// The permissions of any new directory: what the process' umask leaves of them.
-pub(super) const ANYBODY: u32 = 0o777;
+/// The permissions of a new directory, which the umask of the process restricts.
+pub(crate) const DEFAULT_MODE: u32 = 0o777;
 
-/// The permissions of a directory that is nobody else's business.
-pub(super) const OWNER_ONLY: u32 = 0o700;
+/// The permissions of a directory that only its owner may access.
+pub(crate) const OWNER_ONLY: u32 = 0o700;
 
-pub(super) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io::Result<()> {
+pub(crate) fn create_link(directory: impl AsFd, name: &str, target: &str) -> io::Result<()> {
     step()?;
     Ok(rustix::fs::symlinkat(target, directory, name)?)
 }
 
-/// Gives something another name in the same directory, or in another one, in place of what may
-/// be there.
-pub(super) fn rename(
+/// Renames a file, within a directory or to another one; replaces an existing file.
+pub(crate) fn rename(
     from: impl AsFd,
     name: impl Arg,
     to: impl AsFd,
@@ -262,8 +265,8 @@ pub(super) fn rename(
     Ok(rustix::fs::renameat(from, name, to, new_name)?)
 }
 
-/// Removes a file or, with `REMOVEDIR`, an empty directory. It may be gone already.
-pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Result<()> {
+/// Removes a file or, with `REMOVEDIR`, an empty directory. A missing one is not an error.
+pub(crate) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Result<()> {
     step()?;
     match rustix::fs::unlinkat(directory, name, flags) {
         Err(Errno::NOENT) => Ok(()),
@@ -271,8 +274,8 @@ pub(super) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Re
     }
 }
 
-/// Removes something of the host's own, with everything in it. It may be gone already.
-pub(super) fn remove_all(directory: impl AsFd, name: &str) -> io::Result<()> {
+/// Removes a file or directory of the host, recursively. A missing one is not an error.
+pub(crate) fn remove_all(directory: impl AsFd, name: &str) -> io::Result<()> {
     let directory = directory.as_fd();
     if unlink(directory, name.as_ref())? {
         return Ok(());
@@ -281,10 +284,10 @@ pub(super) fn remove_all(directory: impl AsFd, name: &str) -> io::Result<()> {
     remove(directory, name, AtFlags::REMOVEDIR)
 }
 
-/// Removes everything in a directory. Its directories may have no permissions, names that are not
-/// text, and any depth: each of them comes to the top before it is looked into, so that this takes
-/// the same memory for all of them.
-pub(super) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
+/// Removes everything in a directory. Subdirectories may have no permissions, names that are not
+/// UTF-8, and any depth: each is moved to the top before it is opened, so that memory use does not
+/// depend on the depth.
+pub(crate) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
     let top = top.as_fd();
     loop {
         let mut is_empty = true;
@@ -299,13 +302,13 @@ pub(super) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
                 let below = entry?.name;
                 if !unlink(directory.as_fd(), &below)? {
                     open_anyway(directory.as_fd(), &below)?;
-                    // No name that is here already.
+                    // A name that does not exist yet.
                     let fresh = uuid::Uuid::now_v7().to_string();
                     rustix::fs::renameat(&directory, &below, top, fresh)?;
                 }
             }
             match rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR) {
-                // A file system that loses its place while names go: once more.
+                // Some file systems skip entries while others are removed: repeat.
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {}
                 removed => removed?,
             }
@@ -316,64 +319,64 @@ pub(super) fn remove_all_in(top: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Removes what is not a directory; returns false for a directory.
+/// Removes a file or link; returns false for a directory.
 fn unlink(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     step()?;
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        // POSIX allows both for a directory.
+        // POSIX allows both errors for a directory.
         Err(Errno::ISDIR | Errno::PERM) => Ok(false),
         Err(Errno::NOENT) => Ok(true),
         removed => Ok(removed.map(|()| true)?),
     }
 }
 
-/// Opens a directory so that it can be changed, whatever its permissions were.
-pub(super) fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+/// Opens a directory of this user, after setting its mode to 0700.
+pub(crate) fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | BARE;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | NO_FOLLOW;
     Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
 }
 
 /// Waits until a file or directory is on the disk.
-pub(super) fn sync(file: impl AsFd) -> io::Result<()> {
+pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
     step()?;
     match rustix::fs::fsync(file) {
-        // A file system that can't sync directories.
+        // The file system can't sync directories.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         synced => Ok(synced?),
     }
 }
 
-/// Has the disk begin to write what a file holds, so that [`sync`] has less to wait for.
-pub(super) fn start_sync(file: impl AsFd) {
-    // What is being written stays in memory; what is on the disk already would be read again.
+/// Starts writing a file's content to the disk, so that [`sync`] waits less.
+pub(crate) fn start_sync(file: impl AsFd) {
+    // Pages that are being written stay in memory; those on the disk are dropped.
     #[cfg(not(target_vendor = "apple"))]
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
     #[cfg(target_vendor = "apple")]
     let _ = file;
 }
 
-/// Sets when something was last modified, in nanoseconds since the epoch.
-pub(super) fn set_modified(spot: &Spot<'_>, modified: i64) -> io::Result<()> {
+/// Sets the modification time, in nanoseconds since the epoch.
+pub(crate) fn set_modified(spot: &Spot<'_>, modified: i64) -> io::Result<()> {
     step()?;
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let times = Timestamps { last_access: omit, last_modification: timespec(modified) };
     Ok(rustix::fs::utimensat(spot.directory(), spot.name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Debug)]
 pub struct Listed {
-    /// Its name.
+    /// The name in the directory, which may not be UTF-8.
     pub name: OsString,
-    /// What it is; the file system may not tell.
+    /// The type, which may be unknown on some file systems.
     pub kind: FileType,
-    /// Its inode, on the directory's device; none for what a transaction has changed.
+    /// The inode on the directory's device; `None` for an entry that a transaction has changed.
     pub inode: Option<u64>,
 }
 
-/// What is in a directory, without `.` and `..`.
-pub(super) fn entries(
+/// Returns the entries of a directory, without `.` and `..`.
+pub(crate) fn entries(
     directory: impl AsFd,
 ) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
     use std::os::unix::ffi::OsStringExt as _;
@@ -387,19 +390,19 @@ pub(super) fn entries(
         .filter(|entry| !matches!(entry, Ok(entry) if entry.name == "." || entry.name == "..")))
 }
 
-/// Whether nothing is in a directory.
-pub(super) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
+/// Whether a directory is empty.
+pub(crate) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
     Ok(entries(directory)?.next().is_none())
 }
 
-/// Nanoseconds since the epoch as the kernel takes them.
-pub(super) fn timespec(time: i64) -> Timespec {
+/// Converts nanoseconds since the epoch.
+pub(crate) fn timespec(time: i64) -> Timespec {
     let second = 1_000_000_000;
     Timespec { tv_sec: time.div_euclid(second), tv_nsec: time.rem_euclid(second) }
 }
 
-/// When what was looked at was last read and written, as the kernel takes it.
-pub(super) fn times(stat: &Stat) -> Timestamps {
+/// Returns the access and modification times.
+pub(crate) fn times(stat: &Stat) -> Timestamps {
     let time =
         |seconds, rest| Timespec { tv_sec: seconds, tv_nsec: i64::try_from(rest).unwrap_or(0) };
     Timestamps {
@@ -408,33 +411,33 @@ pub(super) fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// The modification time of what was looked at, in nanoseconds since the epoch.
-pub(super) fn modified(stat: &Stat) -> i64 {
+/// Returns the modification time, in nanoseconds since the epoch.
+pub(crate) fn modified(stat: &Stat) -> i64 {
     nanoseconds(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
-/// The time of the last change of an inode, in nanoseconds since the epoch.
-pub(super) fn changed(stat: &Stat) -> i64 {
+/// Returns the time of the inode's last change, in nanoseconds since the epoch.
+pub(crate) fn changed(stat: &Stat) -> i64 {
     nanoseconds(stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0))
 }
 
-/// A kernel's time in nanoseconds since the epoch.
-pub(super) fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+/// Converts a time of the kernel to nanoseconds since the epoch.
+pub(crate) fn nanoseconds(seconds: i64, rest: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
 }
 
-pub(super) fn file_type(stat: &Stat) -> FileType {
+pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// One step that changes the disk is about to be taken.
+/// Called before each step that changes the disk.
 #[expect(clippy::unnecessary_wraps, reason = "it fails in tests")]
 #[cfg(not(test))]
 fn step() -> io::Result<()> {
     Ok(())
 }
 
-/// How something is renamed.
+/// Returns the flags of a rename.
 #[cfg(not(test))]
 fn flags(flags: RenameFlags) -> RenameFlags {
     flags
@@ -443,12 +446,12 @@ fn flags(flags: RenameFlags) -> RenameFlags {
 #[cfg(test)]
 use faults::flags;
 #[cfg(test)]
-pub(super) use faults::step;
+pub(crate) use faults::step;
 
-/// Makes the process die, or a system call fail, at one step of its own: see the tests of
-/// [`super::transaction`].
+/// Fault injection: kills the process, or makes a system call fail, at one step. See the tests of
+/// [`crate::transaction`].
 #[cfg(test)]
-pub(super) mod faults {
+pub(crate) mod faults {
     use std::io;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -458,11 +461,11 @@ pub(super) mod faults {
     /// `kill:STEP` or `ERRNO:STEP`; the first step is 1.
     pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_FAULT";
 
-    /// Set: as on a file system that knows no ways of renaming.
+    /// If set, behaves like a file system without rename flags.
     pub(crate) const PLAIN: &str = "COFFERDAM_TEST_PLAIN";
 
     #[expect(clippy::disallowed_methods, reason = "how a test tells its child what to do")]
-    pub(super) fn flags(flags: RenameFlags) -> RenameFlags {
+    pub(crate) fn flags(flags: RenameFlags) -> RenameFlags {
         static PLAIN_ONLY: OnceLock<bool> = OnceLock::new();
         let is_plain = *PLAIN_ONLY.get_or_init(|| std::env::var_os(PLAIN).is_some());
         if is_plain { RenameFlags::from_bits_retain(1 << 30) } else { flags }
@@ -470,7 +473,7 @@ pub(super) mod faults {
 
     static STEPS: AtomicU64 = AtomicU64::new(0);
 
-    /// How many steps there were so far.
+    /// Returns the number of steps so far.
     pub(crate) fn steps() -> u64 {
         STEPS.load(Ordering::SeqCst)
     }

@@ -1,11 +1,11 @@
-//! Everything in the workspace at one moment, as a digest: a person's yes holds only as long as
+//! A digest of the whole workspace at one moment: an approval by the user is valid only as long as
 //! nothing has changed that a call could read.
 //!
-//! Of each file, link and directory at any depth its name, type, permissions, owner and inode
-//! count, and of what is no directory its size and times as well. The time of the last change of an
-//! inode is the kernel's: a program that writes to a file can set back when it was modified, but not this.
-//! One change is not seen at once: of a page that another program has mapped for writing and has
-//! written to before, until the kernel writes it to the disk.
+//! It covers the name, type, permissions, owner and inode of each file, link and directory at any
+//! depth, and except for directories their size and times. The kernel sets the time of an inode's
+//! last change: a program that writes to a file can set back its modification time, but not this.
+//! Of the writes to a page that a program has mapped, only the first one after the page was written to
+//! the disk sets these times. So everything is written to the disk first.
 
 use std::ffi::CString;
 use std::io;
@@ -16,59 +16,67 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::{OWN, Workspace, disk, stamp};
+use cofferdam_core::policy::OWN;
 
-/// How many files, directories and links are compared at most.
-const MOST: usize = 500_000;
+use crate::workspace::Workspace;
+use crate::{clock, disk};
 
-/// How deep directories may be.
-const DEEPEST: usize = 256;
+/// The largest number of files, directories and links that are compared.
+const MAX_ENTRIES: usize = 500_000;
 
-/// How often a workspace is looked at that is just being changed.
+/// The largest depth of nested directories.
+const MAX_DEPTH: usize = 256;
+
+/// How often a workspace is read that is being changed.
 const ATTEMPTS: usize = 5;
 
-/// How many changed paths are named.
-const NAMED: usize = 5;
+/// How many changed paths are listed.
+const MAX_LISTED: usize = 5;
 
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A workspace at one moment.
+/// The state of a workspace at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint {
     digest: [u8; 32],
-    /// What was changed before has an earlier time, and what was changed after it has not.
+    /// In nanoseconds since the epoch: earlier changes have an earlier time, later ones do not.
     since: i64,
 }
 
-/// Why a workspace can't be compared.
+/// Why a fingerprint can't be made or compared.
 #[derive(Debug, thiserror::Error)]
 pub enum FingerprintError {
-    /// There is too much of it.
+    /// The workspace has too many entries, or too deep directories.
     #[error(
-        "the workspace holds more than {MOST} files, directories and links, or directories that \
-         are nested more than {DEEPEST} deep"
+        "the workspace holds more than {MAX_ENTRIES} files, directories and links, or directories that \
+         are nested more than {MAX_DEPTH} deep"
     )]
     TooLarge,
-    /// Other programs were changing it all the time.
+    /// Other programs changed it during every attempt.
     #[error("it is being changed: {}", .0.join(", "))]
     Changing(Vec<String>),
-    /// The system said no.
+    /// I/O error while the tree was read.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl Workspace {
-    /// Everything in it now but the host's own files.
+    /// Returns the fingerprint of everything except the host's own directory.
     ///
     /// # Errors
     /// See [`FingerprintError`].
     pub fn fingerprint(&self) -> Result<Fingerprint, FingerprintError> {
+        // If this fails, a later write to a mapped page may not be detected.
+        #[cfg(target_os = "linux")]
+        if let Err(error) = rustix::fs::syncfs(self.disk().as_fd()) {
+            tracing::debug!("syncfs of the workspace: {error}");
+        }
         let mut changing = Vec::new();
         for _ in 0..ATTEMPTS {
-            let since = stamp::next_tick();
+            let since = clock::next_tick();
             let walk = Walk::of(self.disk().as_fd(), since)?;
-            // A second change could have the same time as one that was seen.
+            // A second change could have the same time as the one that was seen.
             if walk.recent.is_empty() {
                 return Ok(Fingerprint { digest: walk.digest.finalize().into(), since });
             }
@@ -77,7 +85,7 @@ impl Workspace {
         Err(FingerprintError::Changing(changing))
     }
 
-    /// What was changed since, up to a few paths; none where nothing was.
+    /// Returns the first few paths that were changed since; `None` if nothing was.
     ///
     /// # Errors
     /// See [`FingerprintError`].
@@ -91,20 +99,20 @@ impl Workspace {
     }
 }
 
-/// A walk through everything, each directory in the order of its names.
+/// A walk through all directories, each in the order of its names.
 struct Walk {
     digest: Sha256,
     entries: usize,
     since: i64,
-    /// What was changed since then, as far as it is named.
+    /// The first paths that were changed since then.
     recent: Vec<String>,
 }
 
-/// A directory that is open, and what of it comes next.
+/// An open directory and its remaining entries.
 struct Level {
     directory: OwnedFd,
     names: vec::IntoIter<CString>,
-    /// How long the path was above it.
+    /// The length of its parent's path, in bytes.
     above: usize,
 }
 
@@ -126,7 +134,7 @@ impl Walk {
             }
             let Some(level) = levels.last() else { break };
             if let Some((below, above)) = walk.entry(&level.directory, &name, &mut path)? {
-                if levels.len() >= DEEPEST {
+                if levels.len() >= MAX_DEPTH {
                     return Err(FingerprintError::TooLarge);
                 }
                 levels.push(walk.level(below, above)?);
@@ -135,7 +143,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The names in a directory, in order.
+    /// Reads the names in a directory, in order.
     fn level(&mut self, directory: OwnedFd, above: usize) -> Result<Level, FingerprintError> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory).map_err(io::Error::from)? {
@@ -144,7 +152,7 @@ impl Walk {
                 self.entries += 1;
                 names.push(entry.file_name().to_owned());
             }
-            if self.entries > MOST {
+            if self.entries > MAX_ENTRIES {
                 return Err(FingerprintError::TooLarge);
             }
         }
@@ -152,7 +160,7 @@ impl Walk {
         Ok(Level { directory, names: names.into_iter(), above })
     }
 
-    /// Takes one entry. Answers a directory, open, and how long the path was above it.
+    /// Adds one entry. Returns a directory, open, and the length of its parent's path in bytes.
     fn entry(
         &mut self,
         directory: &OwnedFd,
@@ -160,7 +168,7 @@ impl Walk {
         path: &mut String,
     ) -> Result<Option<(OwnedFd, usize)>, FingerprintError> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            // Gone meanwhile.
+            // It was removed meanwhile.
             Err(Errno::NOENT) => return Ok(None),
             stat => stat.map_err(io::Error::from)?,
         };
@@ -174,7 +182,7 @@ impl Walk {
         if is_directory {
             match openat(directory, name, OPEN, Mode::empty()) {
                 Ok(below) => return Ok(Some((below, above))),
-                // Programs see nothing of it either.
+                // Programs can't read it either.
                 Err(Errno::ACCESS) => self.digest.update([1]),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => self.digest.update([2]),
                 Err(error) => return Err(io::Error::from(error).into()),
@@ -186,9 +194,9 @@ impl Walk {
 
     fn add(&mut self, name: &CString, stat: &Stat, is_directory: bool, path: &str) {
         let (modified, changed) = (disk::modified(stat), disk::changed(stat));
-        // A time to come, since the clock was set back, is no other's.
-        let is_recent = (self.since..=stamp::now()).contains(&changed);
-        if is_recent && self.recent.len() < NAMED {
+        // A time in the future means that the clock was set back, not a recent change.
+        let is_recent = (self.since..=clock::now()).contains(&changed);
+        if is_recent && self.recent.len() < MAX_LISTED {
             self.recent.push(path.to_owned());
         }
         self.digest.update(name.as_bytes_with_nul());
@@ -200,7 +208,7 @@ impl Walk {
             stat.st_dev,
             stat.st_ino,
         ]);
-        // A directory is what is in it.
+        // Size and times of a directory change with its entries, which are covered themselves.
         if !is_directory {
             let times = [stat.st_size, modified, changed];
             numbers[5..].copy_from_slice(&times.map(i64::cast_unsigned));
@@ -216,12 +224,12 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::Path;
 
-    use super::super::tests::open;
+    use crate::tests::open;
 
-    /// What a change is called, the path that is named, and the change.
-    type Change = (&'static str, &'static str, fn(&Path));
+    /// A description, the path that is listed, and the change.
+    type Case = (&'static str, &'static str, fn(&Path));
 
-    const CHANGES: [Change; 9] = [
+    const CASES: [Case; 9] = [
         ("written anew", "script", |root| fs::write(root.join("script"), "other").unwrap()),
         ("its time set back", "script", |root| {
             let modified = fs::metadata(root.join("script")).unwrap().modified().unwrap();
@@ -265,7 +273,7 @@ mod tests {
 
     #[test]
     fn every_change_is_seen_and_named() {
-        for (name, path, change) in CHANGES {
+        for (name, path, change) in CASES {
             let place = tempfile::tempdir().unwrap();
             let root = place.path().canonicalize().unwrap();
             make(&root);
@@ -283,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_in_which_somebody_writes_all_the_time_is_told() {
+    fn a_workspace_that_is_changed_all_the_time_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
         make(&root);
@@ -295,7 +303,7 @@ mod tests {
                     fs::write(root.join("log"), "x").unwrap();
                 }
             });
-            // On a busy machine it may not come to write.
+            // On a busy machine, the other thread may not run.
             let error = (0..1000).find_map(|_| workspace.fingerprint().err());
             over.store(true, std::sync::atomic::Ordering::Relaxed);
             let error = error.unwrap().to_string();

@@ -1,75 +1,67 @@
-//! The host's own directory in a workspace, and what is opened or made in it.
+//! The host's own directory in a workspace, once it is open: its key, and the files in it.
 //!
-//! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It counts
-//! only with a valid mark: the file `owner`, a random id with a tag over the id and the inode of
-//! the directory, made with the user's secret. Nothing that is unpacked, checked out or copied has
-//! the inode that its mark names. What is in one without is set aside as a whole.
+//! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It is
+//! authentic only with a valid mark: the file `owner`, a random id with a tag over the id and the
+//! identity of the directory, made with the user's secret. The identity is the directory's inode
+//! and, if the file system provides it, the time of its creation: inode numbers are reused, and no
+//! program can set that time. Nothing that is unpacked, checked out or copied has the identity that
+//! its mark names.
 //!
-//! The key that authenticates single files is made of the secret, the id and the inode: what was
-//! sealed in one workspace is not authentic in another one.
+//! The key that authenticates single files is derived from the secret, the id and the identity: what
+//! was sealed in one workspace is not authentic in another one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use cofferdam_core::policy::OWN;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::disk;
-use super::seal::{Key, SECRET};
-use super::{OWN, Workspace};
+use crate::disk;
 use crate::private;
+use crate::seal::{Key, SECRET};
 
-/// What processes lock, in the host's own directory.
-const LOCK: &str = "lock";
+/// The file that processes lock, in the host's own directory.
+pub(crate) const LOCK: &str = "lock";
 
-/// What says who made the directory, and that it was made here.
-const MARK: &str = "owner";
+/// The file with the mark, which says who made the directory, and that it was made here.
+pub(crate) const MARK: &str = "owner";
 
-/// What keeps the directory out of git's sight.
-const IGNORED: &str = ".gitignore";
-
-/// Where is what does not count.
+/// The directory of what is not authentic.
 pub const SET_ASIDE: &str = "set-aside";
 
-/// What tags are made for: the mark itself, not a file of the directory.
-const DOMAIN: &str = "owner";
+/// The domain of the tag in the mark.
+const MARK_DOMAIN: &str = "owner";
 
 /// The length of the directory's random id, in bytes.
-const ID: usize = 16;
+const ID_BYTES: usize = 16;
 
-/// How much of a mark is read, in bytes: more than one that is valid has.
-const MARK_SIZE: u64 = 256;
-
-/// How often the directory is looked at again while others change it.
-const ATTEMPTS: u32 = 100;
-
-/// How long others have between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+/// How much of a mark is read, in bytes: more than a valid one has.
+const MAX_MARK_BYTES: u64 = 256;
 
 /// Where the secret comes from that authenticates what the host keeps in a workspace.
 #[derive(Debug, Clone)]
 pub enum Secret {
-    /// The file `key` in this directory of the user's, which is outside of the workspace; both are
-    /// made where they are missing.
+    /// The file `key` in this directory of the user, outside of the workspace; both are created if
+    /// missing.
     In(PathBuf),
-    /// Made at random for this process: what other processes have kept is set aside.
+    /// Random for this process: what other processes have kept is set aside.
     OfProcess,
-    /// There is no place for one: nothing is kept, and nothing can be changed.
+    /// None available: nothing is kept, and nothing can be changed.
     Nowhere,
 }
 
 impl Secret {
-    fn get(&self, workspace: &Workspace) -> io::Result<[u8; SECRET]> {
+    /// Returns the secret. `is_inside` tells whether a directory is in the workspace.
+    pub(crate) fn get(&self, is_inside: impl FnOnce(&Path) -> bool) -> io::Result<[u8; SECRET]> {
         static OF_PROCESS: OnceLock<[u8; SECRET]> = OnceLock::new();
         match self {
-            Self::In(directory) if workspace.holds(directory) => Err(denied(format!(
+            Self::In(directory) if is_inside(directory) => Err(denied(format!(
                 "the key for {OWN} would be in the workspace itself, where tools read it ({}); \
                  use a directory below as the workspace, or keep the key elsewhere",
                 directory.display()
@@ -93,15 +85,15 @@ impl Secret {
     }
 }
 
-fn denied(message: String) -> io::Error {
+pub(crate) fn denied(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
-/// The host's own directory, open, which this user's host has made in this place.
+/// The host's own directory, open and authentic.
 #[derive(Debug)]
 pub struct Own {
     directory: OwnedFd,
-    place: (u64, u64),
+    device_and_inode: (u64, u64),
     key: Key,
 }
 
@@ -112,31 +104,35 @@ impl AsFd for Own {
 }
 
 impl Own {
-    /// What authenticates the files in it.
+    pub(crate) fn new(directory: OwnedFd, stat: &Stat, key: Key) -> Self {
+        Self { directory, device_and_inode: device_and_inode(stat), key }
+    }
+
+    /// The key that authenticates the files in it.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The names of what is in it.
+    /// Returns the names of its entries.
     ///
     /// # Errors
-    /// It can't be read.
+    /// A directory that can't be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
         names(self)
     }
 
-    /// The names of what was set aside.
+    /// Returns the names of what was set aside.
     ///
     /// # Errors
-    /// It can't be read.
+    /// A directory that can't be read.
     pub fn set_aside(&self) -> io::Result<Vec<String>> {
         existing_directory(self, SET_ASIDE)?.map_or_else(|| Ok(Vec::new()), names)
     }
 
-    /// Opens a file in it for reading. None if there is none.
+    /// Opens a file in it for reading. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// One that is not a regular file or can't be opened.
+    /// A file that is not regular or can't be opened.
     pub fn open_file(&self, name: &str) -> io::Result<Option<File>> {
         let file: File = match disk::open(self, name, OFlags::RDONLY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -145,18 +141,19 @@ impl Own {
         regular(file).map(Some)
     }
 
-    /// Opens a file in it for appending, made where it is missing.
+    /// Opens a file in it for appending; creates it if it is missing.
     ///
     /// # Errors
     /// Something else under that name; a workspace that can't be written.
     pub fn append(&self, name: &str) -> io::Result<File> {
         let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
         let create = || disk::create(self, name).map(drop);
-        regular(open_or_create(name, open, create)?.into())
+        regular(open_or_replace(self.as_fd(), name, open, create)?.into())
     }
 
-    fn is_at(&self, stat: &Stat) -> bool {
-        self.place == place(stat)
+    /// Whether this is the directory that `stat` describes.
+    pub(crate) fn is_at(&self, stat: &Stat) -> bool {
+        self.device_and_inode == device_and_inode(stat)
     }
 }
 
@@ -170,227 +167,65 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("no regular file")) }
 }
 
-fn place(stat: &Stat) -> (u64, u64) {
+fn device_and_inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// What is under the name of the host's own directory.
-pub enum Found {
-    /// There is no such entry.
+/// What the name of the host's own directory refers to.
+pub enum OwnState {
+    /// The name does not exist.
     Nothing,
-    /// A directory that this user's host has made here.
+    /// An authentic directory of this user's host.
     Own(Arc<Own>),
-    /// A directory that does not count.
+    /// A directory that is not authentic.
     Foreign(OwnedFd),
 }
 
-impl Workspace {
-    /// The path of the host's own directory, if there is one, also one that does not count.
-    pub fn path_of_own(&self) -> Option<PathBuf> {
-        matches!(disk::look(&**self.disk(), OWN), Ok(Some(_))).then(|| self.path().join(OWN))
-    }
-
-    /// The host's own directory, made where it is missing. It ignores itself in git. One that does
-    /// not count is set aside.
-    ///
-    /// # Errors
-    /// A workspace that can't be written; a link or a file under that name; another user's
-    /// directory; no secret.
-    pub fn own(&self) -> io::Result<Arc<Own>> {
-        for _ in 0..ATTEMPTS {
-            match self.find_own()? {
-                Found::Own(own) => return Ok(own),
-                Found::Nothing => {
-                    match disk::create_directory(&**self.disk(), OWN, disk::OWNER_ONLY) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                            return Err(error);
-                        }
-                        _ => {}
-                    }
-                }
-                Found::Foreign(directory) => self.take_over(&directory)?,
-            }
-        }
-        Err(io::Error::new(
-            io::ErrorKind::WouldBlock,
-            format!("{OWN} in the workspace is being changed by others again and again"),
-        ))
-    }
-
-    /// The host's own directory, if it is there and counts.
-    ///
-    /// # Errors
-    /// A link or a file under that name; another user's directory; no secret.
-    pub fn existing_own(&self) -> io::Result<Option<Arc<Own>>> {
-        match self.find_own()? {
-            Found::Own(own) => Ok(Some(own)),
-            Found::Nothing => Ok(None),
-            Found::Foreign(_) => {
-                if !self.has_warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what writes there \
-                         next sets it aside"
-                    );
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// Finds out what has the name of the host's own directory.
-    ///
-    /// # Errors
-    /// See [`Workspace::existing_own`].
-    pub fn find_own(&self) -> io::Result<Found> {
-        let Some(stat) = disk::look(&**self.disk(), OWN)? else { return Ok(Found::Nothing) };
-        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        // As long as it is open, no other directory gets its inode.
-        if let Some(own) = known.as_ref().filter(|own| own.is_at(&stat)) {
-            make_private(own, &stat)?;
-            return Ok(Found::Own(Arc::clone(own)));
-        }
-        let directory = disk::open(&**self.disk(), OWN, OFlags::RDONLY | OFlags::DIRECTORY)
-            .map_err(|error| {
-                let message = format!("{OWN} in the workspace is no directory of the host's: ");
-                io::Error::new(error.kind(), format!("{message}{error}"))
-            })?;
-        let stat = rustix::fs::fstat(&directory)?;
-        match key_of(&self.secret.get(self)?, &directory, stat.st_ino)? {
-            Some(key) => {
-                make_private(&directory, &stat)?;
-                let own = Arc::new(Own { directory, place: place(&stat), key });
-                Ok(Found::Own(Arc::clone(known.insert(own))))
-            }
-            None if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                Ok(Found::Foreign(directory))
-            }
-            None => Err(denied(format!(
-                "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that \
-                 user, or remove the directory",
-                stat.st_uid,
-                rustix::process::geteuid().as_raw()
-            ))),
-        }
-    }
-
-    /// Makes a directory that does not count one that does: what is in it is set aside first. If
-    /// this dies on the way, it does not count yet, and the next one goes on.
-    fn take_over(&self, foreign: &OwnedFd) -> io::Result<()> {
-        // One process at a time does this.
-        match rustix::fs::flock(foreign, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {
-                std::thread::sleep(PAUSE);
-                return Ok(());
-            }
-            locked => locked?,
-        }
-        let secret = self.secret.get(self)?;
-        let stat = rustix::fs::fstat(foreign)?;
-        if key_of(&secret, foreign, stat.st_ino)?.is_some() {
-            return Ok(());
-        }
-        let _lock = lock_foreign(foreign)?;
-        make_private(foreign, &stat)?;
-        if let Some(place) = set_all_aside(foreign)? {
-            tracing::warn!(
-                "{OWN} in the workspace does not count: {NOT_MADE_HERE}; what was in it was set \
-                 aside as {OWN}/{SET_ASIDE}/{place}, and what is kept begins anew"
-            );
-        }
-        let mut mark = vec![0; ID];
-        getrandom::fill(&mut mark).map_err(io::Error::other)?;
-        Key::of(&secret, &[]).append(DOMAIN, &stat.st_ino.to_string(), &mut mark);
-        disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
-        let mut file = disk::create(foreign, MARK)?;
-        writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
-        // Without its mark, nothing that is kept here would count after a power cut.
-        disk::sync(&file)?;
-        disk::sync(foreign)
-    }
-}
-
-/// Sets aside what is in a directory that does not count. Answers where it is then; none where
-/// there is nothing but what a new directory has.
-fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
-    let is_directory = |stat: &Stat| disk::file_type(stat) == FileType::Directory;
-    if disk::look(foreign, SET_ASIDE)?.is_some_and(|stat| !is_directory(&stat)) {
-        let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
-        disk::rename(foreign, SET_ASIDE, foreign, fresh)?;
-    }
-    let aside = directory(foreign, SET_ASIDE)?;
-    let place = format!("{}-{}", uuid::Uuid::now_v7(), OWN.trim_start_matches('.'));
-    let mut to: Option<OwnedFd> = None;
-    // Some file systems lose their place while names go: until there are none.
-    loop {
-        let mut is_done = true;
-        for entry in disk::entries(foreign)? {
-            let disk::Listed { name, kind, .. } = entry?;
-            if [SET_ASIDE, MARK, IGNORED].iter().any(|kept| name == *kept) {
-                continue;
-            }
-            is_done = false;
-            let to = match &to {
-                Some(to) => to,
-                None => to.insert(directory(&aside, &place)?),
-            };
-            if kind == FileType::Directory {
-                // Only one that can be changed can be moved.
-                disk::open_anyway(foreign.as_fd(), &name)?;
-            }
-            disk::rename(foreign, &name, to, &name)?;
-        }
-        if is_done {
-            break;
-        }
-    }
-    for name in [MARK, IGNORED] {
-        disk::remove_all(foreign, name)?;
-    }
-    if to.is_none() {
-        // It stays where there is something in it from before.
-        let _ = disk::remove(foreign, SET_ASIDE, AtFlags::REMOVEDIR);
-    }
-    Ok(to.map(|_| place))
-}
-
-/// Locks what processes lock in a directory that does not count, if there is such a file: a host
-/// with another secret may be at work. No repository can bring a lock that is held.
-fn lock_foreign(foreign: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let Ok(lock) = disk::open(foreign, LOCK, OFlags::RDONLY) else { return Ok(None) };
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(io::Error::new(
-            io::ErrorKind::WouldBlock,
-            format!("{OWN} in the workspace is in use by a host with another key; try again later"),
-        )),
-        _ => Ok(Some(lock)),
-    }
-}
-
-/// Why a directory does not count.
+/// Why a directory is not authentic, for messages.
 pub const NOT_MADE_HERE: &str = "this user's cofferdam did not make it in this place (it \
      came with the files, is a copy or a backup, or another key made it)";
 
-/// The key for the files in a directory, if its mark is valid.
-fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<Option<Key>> {
+/// Returns the key for the files in a directory, if its mark is valid.
+pub(crate) fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<Option<Key>> {
     let mark = match disk::open(directory, MARK, OFlags::RDONLY) {
-        Ok(file) => file,
-        // What this user's host writes can be opened.
+        Ok(file) => File::from(file),
+        // A file that this user's host wrote can be opened.
         Err(error) if is_of_another_kind(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mark = File::from(mark);
     if !mark.metadata()?.is_file() {
         return Ok(None);
     }
+    let identity = identity(directory)?;
     let mut text = Vec::new();
-    mark.take(MARK_SIZE).read_to_end(&mut text)?;
+    mark.take(MAX_MARK_BYTES).read_to_end(&mut text)?;
     let id = || {
         let mark = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok()?;
         let of_user = Key::of(secret, &[]);
-        let id = of_user.content(DOMAIN, &inode.to_string(), &mark)?;
-        (id.len() == ID).then(|| [id, &inode.to_le_bytes()].concat())
+        let id = of_user.content(MARK_DOMAIN, &identity, &mark)?;
+        (id.len() == ID_BYTES).then(|| [id, identity.as_bytes()].concat())
     };
     Ok(id().map(|id| Key::of(secret, &id)))
+}
+
+/// Returns what distinguishes a directory from all earlier and later ones: its inode, and the time of
+/// its creation.
+fn identity(directory: &OwnedFd) -> io::Result<String> {
+    let inode = rustix::fs::fstat(directory)?.st_ino;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::StatxFlags;
+        let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let has_time = |found: &rustix::fs::Statx| {
+            StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME)
+        };
+        // Some kernels and file systems do not provide the time.
+        if let Some(found) = found.ok().filter(has_time) {
+            let created = found.stx_btime;
+            return Ok(format!("{inode} {}.{:09}", created.tv_sec, created.tv_nsec));
+        }
+    }
+    Ok(inode.to_string())
 }
 
 fn is_of_another_kind(error: &io::Error) -> bool {
@@ -400,68 +235,137 @@ fn is_of_another_kind(error: &io::Error) -> bool {
     )
 }
 
-/// Closes a directory to everybody else, if it is this user's.
-fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
+/// Writes a new mark into a directory and syncs both: without the mark, nothing in the directory
+/// would be authentic after a power cut.
+pub(crate) fn write_mark(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<()> {
+    let mut mark = vec![0; ID_BYTES];
+    getrandom::fill(&mut mark).map_err(io::Error::other)?;
+    Key::of(secret, &[]).append(MARK_DOMAIN, &identity(directory)?, &mut mark);
+    let mut file = disk::create(directory, MARK)?;
+    writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
+    disk::sync(&file)?;
+    disk::sync(directory)
+}
+
+/// Whether a file belongs to this user.
+pub(crate) fn is_users(stat: &Stat) -> bool {
+    stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Sets the mode of a directory to 0700, if it is this user's.
+pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
     let is_open = stat.st_mode & !disk::OWNER_ONLY & 0o777 != 0;
-    if is_open && stat.st_uid == rustix::process::geteuid().as_raw() {
+    if is_open && is_users(stat) {
         rustix::fs::fchmod(directory, Mode::RWXU)?;
     }
     Ok(())
 }
 
-/// Whether a lock is still the one that processes lock.
-pub(super) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
+/// Whether a lock is still the file that processes lock.
+pub(crate) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(lock)?;
-    Ok(disk::look(own, LOCK)?.is_some_and(|named| place(&named) == place(&stat)))
+    Ok(disk::look(own, LOCK)?
+        .is_some_and(|named| device_and_inode(&named) == device_and_inode(&stat)))
 }
 
-/// What processes lock.
-pub(super) fn lock(own: &Own) -> io::Result<OwnedFd> {
+/// Opens the file that processes lock; creates it if it is missing.
+pub(crate) fn lock(own: &Own) -> io::Result<OwnedFd> {
     let open = || disk::open(own, LOCK, OFlags::RDONLY);
     let create = || disk::create(own, LOCK).map(drop);
-    open_or_create(LOCK, open, create)
+    open_or_replace(own.as_fd(), LOCK, open, create)
 }
 
-/// A directory of the host's own, made where it is missing. What was in files that others may
-/// not read is nobody else's business there either.
-pub(super) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
+/// Opens a directory of the host; creates it if it is missing. Its mode is 0700: its files may
+/// hold what was in files that other users may not read.
+pub(crate) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     let parent = parent.as_fd();
-    let open = || disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY);
+    let open = || disk::open(parent, name, disk::READ_NO_ATIME | OFlags::DIRECTORY);
     let create = || disk::create_directory(parent, name, disk::OWNER_ONLY);
-    closed(open_or_create(name, open, create)?)
+    closed(open_or_replace(parent, name, open, create)?)
 }
 
-/// A directory of the host's own, if it is there.
-pub(super) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
-    match disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY) {
+/// Opens a directory of the host, if it exists.
+pub(crate) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    match disk::open(parent, name, disk::READ_NO_ATIME | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_no_directory(&error) => {
+            tracing::warn!(
+                "'{name}' of the host's own files is no directory; the next change sets it aside"
+            );
+            Ok(None)
+        }
         directory => closed(directory?).map(Some),
     }
 }
 
-/// A directory that came from elsewhere later may be open to everybody.
+/// Makes a directory private: one that was copied here later may be open to other users.
 fn closed(directory: OwnedFd) -> io::Result<OwnedFd> {
     let stat = rustix::fs::fstat(&directory)?;
     make_private(&directory, &stat)?;
     Ok(directory)
 }
 
-/// Moves something of the host's own out of the way, with everything in it, and returns the path
-/// that it has from now on, from the workspace. Only a person removes what is there.
-pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
+/// Moves a file or directory of the host to [`SET_ASIDE`], and returns its new path, relative to
+/// the workspace. The host never removes it from there.
+pub(crate) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
     let place = format!("{}-{name}", uuid::Uuid::now_v7());
     disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
 }
 
-pub(super) fn open_or_create(
+/// As [`open_or_create`]; a link or a file that a `git pull` or an archive has put in the place of a
+/// file or directory of the host is set aside first.
+fn open_or_replace(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    open: impl Fn() -> io::Result<OwnedFd>,
+    create: impl Fn() -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    match open() {
+        Ok(opened) => return Ok(opened),
+        Err(error) if is_no_directory(&error) => set_file_aside(parent, name)?,
+        Err(_) => {}
+    }
+    open_or_create(name, open, create)
+}
+
+fn is_no_directory(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NOTDIR | Errno::NXIO))
+}
+
+/// Sets aside a file or link. Another process may do the same at the same time, and create a
+/// directory in its place: neither step affects a directory.
+fn set_file_aside(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    // It is moved into `set-aside` if that is a directory, else beside it.
+    let aside = disk::open(parent, SET_ASIDE, OFlags::RDONLY | OFlags::DIRECTORY);
+    let (to, shown) = match &aside {
+        Ok(aside) => (aside.as_fd(), format!("{SET_ASIDE}/{place}")),
+        Err(_) => (parent, place.clone()),
+    };
+    let linked = rustix::fs::linkat(parent, name, to, &place, AtFlags::empty());
+    let removed = linked.and_then(|()| rustix::fs::unlinkat(parent, name, AtFlags::empty()));
+    match removed {
+        Ok(()) => tracing::warn!(
+            "'{name}' of the host's own files was no directory or file of the host's; it was set \
+             aside as {shown} in the same directory"
+        ),
+        // Another process was faster.
+        Err(Errno::NOENT | Errno::PERM | Errno::ISDIR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// Opens a file or directory; if it is missing, creates it first. Another process may create it at
+/// the same time.
+pub(crate) fn open_or_create(
     name: &str,
     open: impl Fn() -> io::Result<OwnedFd>,
     create: impl Fn() -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
     let opened = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match create() {
-            // Somebody else may have been faster.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => open(),
         },

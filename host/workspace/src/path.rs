@@ -1,28 +1,31 @@
 //! Paths as plugins write them.
 
 use std::io;
+use std::path::Path;
 
+use cofferdam_core::policy::Place;
 use rustix::io::Errno;
 
-use super::Refused;
+use crate::disk;
+use crate::error::Refused;
 
-/// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
+/// The longest path that is accepted, in bytes: Linux' `PATH_MAX`.
 pub const MAX_PATH: usize = 4096;
 
-/// Checks that a place of a tree is no longer than a path may be. What is reached from directory to
-/// directory could be so otherwise.
+/// Checks that a place of a tree is no longer than a path may be. A program can create longer ones
+/// by going from directory to directory.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub(super) fn check_length(place: &str) -> io::Result<()> {
+pub(crate) fn check_length(place: &str) -> io::Result<()> {
     if place.len() > MAX_PATH { Err(Errno::NAMETOOLONG.into()) } else { Ok(()) }
 }
 
-/// Checks what can be checked without looking at any tree.
+/// Checks a path without looking at any tree.
 ///
 /// # Errors
-/// A path that is empty, too long, absolute, or holds a NUL.
-pub(super) fn check(path: &str) -> io::Result<()> {
+/// A path that is empty, too long, absolute, or contains a NUL.
+pub(crate) fn check(path: &str) -> io::Result<()> {
     if path.is_empty() {
         Err(Errno::NOENT.into())
     } else if path.contains('\0') {
@@ -34,25 +37,36 @@ pub(super) fn check(path: &str) -> io::Result<()> {
     }
 }
 
-/// The place of a name in a directory.
+/// Returns the place of a name in a directory.
 pub fn join(directory: &str, name: &str) -> String {
     if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// How a path ends, where that is not a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// With a name.
-    Name,
-    /// With a slash: what it names is a directory.
-    Slash,
-    /// With `.`: a directory by another name.
-    Dot,
-    /// With `..`.
-    DotDot,
+/// Returns the directories above a place, the nearest first.
+pub(crate) fn above(place: &str) -> impl Iterator<Item = &str> {
+    let ends = place.rmatch_indices('/').map(|(end, _)| &place[..end]);
+    ends.chain([""]).filter(move |_| !place.is_empty())
+}
+
+/// Returns `.`, cap-std's name for the directory itself, instead of an empty path.
+pub fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 /// How a path ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With a name that is not `.` or `..`.
+    Name,
+    /// With a slash: the path refers to a directory.
+    Slash,
+    /// With `.`: another name of a directory.
+    Dot,
+    /// With `..`: the parent of a directory.
+    DotDot,
+}
+
+/// Returns how a path ends.
 pub fn ending(path: &str) -> Ending {
     match path.trim_end_matches('/').rsplit('/').next() {
         Some(".") => Ending::Dot,
@@ -62,40 +76,26 @@ pub fn ending(path: &str) -> Ending {
     }
 }
 
-/// The place that a path beneath `base` names by its names alone: what it stands for, unless a
-/// symbolic link is on the way. None where only looking can tell (`..`, an end that is not a name).
+/// Returns the place of a path beneath `base` by its names alone, which is right unless a symbolic
+/// link is on the way. Returns `None` if the tree has to be looked at: for a path with `..`, or one
+/// that does not end with a name.
 ///
 /// # Errors
-/// As [`check`].
-pub fn by_names(base: &str, path: &str) -> io::Result<Option<String>> {
+/// A path that is empty, too long, absolute, or contains a NUL.
+pub fn by_names(base: &str, path: &str) -> io::Result<Option<Place>> {
     check(path)?;
-    if path.split('/').any(|name| name == "..") || (path != "." && ending(path) != Ending::Name) {
+    if path != "." && ending(path) != Ending::Name {
         return Ok(None);
     }
-    let names = base.split('/').chain(path.split('/'));
-    let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | ".")).collect();
-    Ok(Some(names.join("/")))
+    Ok(Place::beneath(base, path).ok())
 }
 
-/// The place that a symbolic link at `place` to `target` leads to. The names of the target are
-/// taken as they are: what is opened through the link later is decided on then.
+/// Returns the place that a symbolic link at `place` to `target` leads to, by the names of the
+/// target alone: what is later opened through the link is checked then.
 ///
 /// # Errors
-/// [`Refused`] for one that leads out of the workspace.
-pub fn link_target(place: &str, target: &str) -> io::Result<String> {
-    let leaves = || Err(Refused::denied(format!("a link to {target} would leave the workspace")));
-    if target.starts_with('/') {
-        return leaves();
-    }
-    let mut names: Vec<&str> = place.split('/').collect();
-    names.pop();
-    for name in target.split('/') {
-        match name {
-            "" | "." => {}
-            ".." if names.pop().is_none() => return leaves(),
-            ".." => {}
-            name => names.push(name),
-        }
-    }
-    Ok(names.join("/"))
+/// [`Refused`] if the target is outside of the workspace.
+pub fn link_target(place: &str, target: &str) -> io::Result<Place> {
+    Place::lexical(disk::split(place).0, target)
+        .map_err(|_| Refused::denied(format!("a link to {target} would leave the workspace")))
 }

@@ -1,20 +1,22 @@
-//! What a transaction has to do to the disk: its entries as changes in order, and whether the
-//! disk is still what was seen.
+//! The changes that a transaction makes to the disk, in order, and the check that the disk is still
+//! as the transaction saw it.
 
 use std::fs::File;
 use std::io;
 
 use rustix::fs::{FileType, OFlags, Stat};
 
-use super::CommitError;
-use super::apply::is_gone;
-use super::disk;
-use super::manifest::{Change, Directory, Image, Kind, net, parents};
-use super::overlay::{Entry, Overlay};
-use super::stamp::now;
+use crate::clock::now;
+use crate::commit::{Change, DirectoryTimes, Image, Kind, net, parents};
+use crate::disk;
+use crate::error::{CommitError, is_gone};
+use crate::overlay::{Entry, Overlay};
 
-/// What has to be done to the disk, in order, and the directories that it changes.
-pub(super) fn plan(overlay: &Overlay) -> Result<(Vec<Change>, Vec<Directory>), CommitError> {
+/// Returns the changes to make, in order, and the directories whose entries they change.
+///
+/// # Errors
+/// [`CommitError::Conflict`] if another program has changed a place; [`CommitError::Io`].
+pub(crate) fn plan(overlay: &Overlay) -> Result<(Vec<Change>, Vec<DirectoryTimes>), CommitError> {
     let mut plan = Plan::new(overlay);
     for (place, entry) in overlay.entries() {
         plan.add(&place, entry).map_err(|source| CommitError::Io { place, source })?;
@@ -33,23 +35,23 @@ pub(super) fn plan(overlay: &Overlay) -> Result<(Vec<Change>, Vec<Directory>), C
             let stat = disk::stat(overlay.disk(), path);
             let before = stat.map_or(0, |stat| disk::modified(&stat));
             let after = match net.get(path) {
-                // One of the transaction's own keeps the time that it has there.
+                // A directory of the transaction keeps the time that it has in the stage.
                 Some((_, Some(image))) if image.kind == Kind::Directory => image.modified,
                 _ => after,
             };
-            Directory { path: path.to_owned(), before, after }
+            DirectoryTimes { path: path.to_owned(), before, after }
         })
         .collect();
     Ok((removals, directories))
 }
 
-/// Turns entries into changes, and compares the disk with what was seen.
+/// Converts entries into changes, and compares the disk with what the transaction saw.
 struct Plan<'a> {
     overlay: &'a Overlay,
     removals: Vec<Change>,
     placements: Vec<Change>,
     conflicts: Vec<String>,
-    /// Places whose entries hide what the disk has below.
+    /// Places whose entries hide everything beneath them on the disk.
     covers: Vec<String>,
 }
 
@@ -64,7 +66,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Adds an entry; those of a directory come after the directory's own.
+    /// Adds an entry. The entry of a directory is added before those of its contents.
     fn add(&mut self, place: &str, entry: Entry) -> io::Result<()> {
         let is_covered = place.match_indices('/').any(|(end, _)| {
             self.covers.binary_search_by(|cover| (**cover).cmp(&place[..end])).is_ok()
@@ -101,7 +103,8 @@ impl<'a> Plan<'a> {
         self.placements.push(Change { path: place.to_owned(), before, after: Some(after) });
     }
 
-    /// What the disk has at a place; a conflict if that is not what was seen there.
+    /// Returns what is at a place of the disk. Notes a conflict if the transaction saw something
+    /// else there.
     fn look(&mut self, place: &str) -> io::Result<Option<Stat>> {
         let stat = match disk::stat(self.overlay.disk(), place) {
             Ok(stat) => Some(stat),
@@ -113,7 +116,7 @@ impl<'a> Plan<'a> {
             (Some(Some(seen)), Some(stat)) => seen.holds(stat, || {
                 disk::open(self.overlay.disk(), place, OFlags::RDONLY).map(File::from)
             })?,
-            // Nobody looked: something of somebody else's.
+            // The transaction never looked: another program has changed it.
             _ => false,
         };
         if !holds {
@@ -122,7 +125,7 @@ impl<'a> Plan<'a> {
         Ok(stat)
     }
 
-    /// Removes what is on the disk, what is in a directory before the directory.
+    /// Removes what is on the disk, the contents of a directory before the directory.
     fn remove_tree(&mut self, place: &str, stat: Stat) -> io::Result<()> {
         let mut found = vec![(place.to_owned(), stat)];
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! Files and directories of the user's own, outside of any workspace, that no other user can read.
+//! Files and directories of the user, outside of any workspace, that no other user can read.
 #![expect(clippy::disallowed_methods, reason = "the user's own files are named by paths")]
 
 use std::fs;
@@ -8,10 +8,10 @@ use std::path::Path;
 /// The length of a key, in bytes.
 pub const KEY: usize = 32;
 
-/// Makes a directory that only the user may enter.
+/// Creates a directory that only the user may enter.
 ///
 /// # Errors
-/// One that can't be made, or that others may enter.
+/// A directory that can't be created, or that other users may enter.
 #[cfg(unix)]
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -26,7 +26,7 @@ pub fn create_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file that only the user can read, at once or not at all.
+/// Writes a file that only the user can read, atomically.
 ///
 /// # Errors
 /// A directory that can't be written.
@@ -37,11 +37,11 @@ pub fn write(directory: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     Ok(())
 }
 
-/// The key in a directory; both are made where they are missing. Processes that make it at the
-/// same time get the same one.
+/// Returns the key in a directory; creates both if they are missing. Processes that create it at
+/// the same time get the same key.
 ///
 /// # Errors
-/// A directory that can't be made or that others may enter; a file that is no key.
+/// A directory that can't be created or that other users may enter; a file that is not a key.
 pub fn key(directory: &Path) -> io::Result<[u8; KEY]> {
     create_directory(directory)?;
     let path = directory.join("key");
@@ -52,7 +52,7 @@ pub fn key(directory: &Path) -> io::Result<[u8; KEY]> {
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(&key)?;
-    // After a power cut, an empty file would be no key for good.
+    // Without this, a power cut could leave an empty file, which is never replaced.
     file.as_file().sync_all()?;
     match file.persist_noclobber(&path) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => Err(error.error),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_make_a_key_at_the_same_time_get_the_same_one() {
+    fn concurrent_processes_get_the_same_key() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("state");
         let keys: Vec<_> = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! How much one call may write.
+//! Limits on what one call writes.
 
 use std::io;
 use std::sync::OnceLock;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cofferdam_core::outcome::LimitCode;
 use rustix::io::Errno;
 
-/// What one call may still write. A call that wanted more is stopped: it may not have noticed.
+/// Counts what one call writes. A call that exceeds a limit fails, even if the plugin ignores the
+/// error.
 #[derive(Debug)]
 pub struct Quota {
     bytes: u64,
@@ -26,7 +27,7 @@ pub enum Exceeded {
 }
 
 impl Quota {
-    /// Room for `bytes` in `files` new or changed files, directories and links.
+    /// Creates a quota of `bytes` in `files` new or changed files, directories and links.
     pub fn new(bytes: u64, files: u64) -> Self {
         Self {
             bytes,
@@ -36,25 +37,25 @@ impl Quota {
         }
     }
 
-    /// For the host's own work.
-    pub(super) fn unlimited() -> Self {
+    /// Creates a quota for the host's own work.
+    pub(crate) fn unlimited() -> Self {
         Self::new(u64::MAX, u64::MAX)
     }
 
-    /// What the call exceeded first.
+    /// Returns what the call exceeded first.
     pub fn exceeded(&self) -> Option<Exceeded> {
         self.exceeded.get().copied()
     }
 
-    /// The bytes that were counted.
+    /// Returns the number of bytes counted so far.
     pub fn taken(&self) -> u64 {
         self.bytes - self.bytes_left.load(Ordering::Relaxed)
     }
 
-    /// How large a file may be at most, in bytes.
+    /// Checks the size that a file is going to have, in bytes.
     ///
     /// # Errors
-    /// `EDQUOT` where `size` is more.
+    /// `EDQUOT` if `size` exceeds the limit of all bytes.
     pub fn check_size(&self, size: u64) -> io::Result<()> {
         if size <= self.bytes { Ok(()) } else { Err(self.exceed(LimitCode::WriteLimit)) }
     }
@@ -62,20 +63,20 @@ impl Quota {
     /// Counts bytes that are about to be written.
     ///
     /// # Errors
-    /// `EDQUOT` where they are too many.
+    /// `EDQUOT` if the limit is exceeded.
     pub fn take_bytes(&self, bytes: u64) -> io::Result<()> {
         self.take(&self.bytes_left, bytes, LimitCode::WriteLimit)
     }
 
-    /// Counts a file, directory or link that is about to be made.
+    /// Counts a file, directory or link that is about to be created.
     ///
     /// # Errors
-    /// `EDQUOT` where they are too many.
+    /// `EDQUOT` if the limit is exceeded.
     pub fn take_file(&self) -> io::Result<()> {
         self.take(&self.files_left, 1, LimitCode::FileLimit)
     }
 
-    /// Notes that the disk is full: the call fails, since it may not have noticed.
+    /// Notes that the disk is full: the call fails, even if the plugin ignores the error.
     pub fn note_full(&self) {
         self.exceeded.get_or_init(|| Exceeded::DiskFull);
     }

@@ -1,8 +1,8 @@
-//! Authentication of what the host keeps in a workspace: a `.cofferdam` may have come with a
-//! repository, and what a tool could write there must not pass for the host's own.
+//! Authentication of the files that the host keeps in a workspace: a `.cofferdam` may have come with
+//! a repository, and a file that a tool wrote there must not be mistaken for one of the host.
 //!
-//! Each file gets a tag, HMAC-SHA-256 with a key outside the workspace. The tag binds the file to
-//! its workspace, to what it is for (the domain) and to its name.
+//! Each file has a tag, an HMAC-SHA-256 with a key that is kept outside of the workspace. The tag
+//! binds the file to its workspace, its purpose (the domain) and its name.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use sha2::Sha256;
 /// The length of a tag, in bytes.
 pub const TAG: usize = 32;
 
-/// How much of a tag is in a mark, in bytes.
+/// The length of the part of a tag that is in a mark, in bytes.
 const MARK: usize = 16;
 
 /// The length of the user's secret, in bytes.
@@ -25,41 +25,41 @@ pub const SECRET: usize = 32;
 pub struct Key(Hmac<Sha256>);
 
 impl Key {
-    /// The key of a workspace, made from the user's secret and what identifies the workspace.
+    /// Derives the key of a workspace from the user's secret and the identity of the workspace.
     pub fn of(secret: &[u8; SECRET], workspace: &[u8]) -> Self {
         let derived = with(secret).chain_update(workspace).finalize().into_bytes();
         Self(with(&derived.into()))
     }
 
-    /// The tag of a file's content.
+    /// Returns the tag of a file's content.
     pub fn seal(&self, domain: &str, name: &str, content: &[u8]) -> [u8; TAG] {
         self.mac(domain, name, content).finalize().into_bytes().into()
     }
 
-    /// Whether a tag is the one of this content; takes the same time for each wrong one.
+    /// Whether a tag matches a content. Takes constant time.
     pub fn verify(&self, domain: &str, name: &str, content: &[u8], tag: &[u8]) -> bool {
         self.mac(domain, name, content).verify_slice(tag).is_ok()
     }
 
-    /// Adds the tag to the end of a content.
+    /// Appends the tag to a content.
     pub fn append(&self, domain: &str, name: &str, content: &mut Vec<u8>) {
         let tag = self.seal(domain, name, content);
         content.extend_from_slice(&tag);
     }
 
-    /// The content before the tag, if the tag is its own.
+    /// Returns the content before the tag, if the tag matches.
     pub fn content<'a>(&self, domain: &str, name: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
         let (content, tag) = sealed.split_last_chunk::<TAG>()?;
         self.verify(domain, name, content, tag).then_some(content)
     }
 
-    /// A tag for a line of text or the name of a file, as text: then it can be told without
-    /// opening the file.
+    /// Returns a mark: a shorter tag for a line of text or a file name, as text, which can be verified
+    /// without opening the file.
     pub fn mark(&self, domain: &str, text: &str) -> String {
         URL_SAFE_NO_PAD.encode(&self.seal(domain, text, b"")[..MARK])
     }
 
-    /// Whether a mark is this text's.
+    /// Whether a mark matches a text.
     pub fn is_mark(&self, domain: &str, text: &str, mark: &str) -> bool {
         let is_its = |mark: Vec<u8>| {
             mark.len() == MARK && self.mac(domain, text, b"").verify_truncated_left(&mark).is_ok()
@@ -67,7 +67,7 @@ impl Key {
         URL_SAFE_NO_PAD.decode(mark).is_ok_and(is_its)
     }
 
-    /// The lengths come first, so that no two triples have the same bytes.
+    /// Prefixes the lengths, so that no two triples have the same bytes.
     fn mac(&self, domain: &str, name: &str, content: &[u8]) -> Hmac<Sha256> {
         let length = |text: &str| (text.len() as u64).to_le_bytes();
         self.0
@@ -80,7 +80,7 @@ impl Key {
     }
 }
 
-/// A key is not shown.
+/// Does not show the key.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")

@@ -1,13 +1,12 @@
-//! Long output of programs, whole: files of the host's own directory, for people and clients. No
-//! call opens them, and removing them is always safe.
+//! The complete output of programs whose output is long: files in the host's own directory, for users
+//! and clients. No call opens them, and removing them is always safe.
 //!
-//! A list of digests, one for each piece of a stream, is sealed beside it: a part of a stream is
-//! authenticated without the rest, and no byte is hashed twice for it. What has no seal is not
-//! shown.
+//! Each stream has a seal beside it, a list of digests of its chunks: a part of a stream can be
+//! authenticated without the rest, and no byte is hashed twice. A stream without a seal is not shown.
 //!
-//! A stream is written in the directory of a run of its own ([`Run`]) and gets its place when its
-//! program has ended. So nothing stays of one that nobody keeps, and what a dead host had begun is
-//! swept with its other runs.
+//! A stream is written in a run directory of its own ([`RunDir`]) and moved when its program has
+//! exited. So a stream that is dropped leaves no file, and what a dead host left is removed with its
+//! other runs.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -19,108 +18,113 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::kept::{Shelf, make_room};
-use super::outside::Run;
-use super::{Key, OWN, Own, Workspace, disk, own};
+use cofferdam_core::policy::OWN;
 
-/// A stream's name in the directory of its run.
-const BEGUN: &str = "stream";
+use crate::disk;
+use crate::own::{self, Own};
+use crate::plugin_cache::{CacheKind, make_room};
+use crate::run_dir::RunDir;
+use crate::seal::Key;
+use crate::workspace::Workspace;
 
-/// The name of its seal there.
-const SEAL: &str = "seal";
+/// The name of a stream's file in its run directory.
+const STREAM_FILE: &str = "stream";
 
-/// How much of a stream has one digest, in bytes.
-const PIECE: u64 = 64 << 10;
+/// The name of a stream's seal in its run directory.
+const SEAL_FILE: &str = "seal";
+
+/// The size of the chunks of which each has a digest, in bytes.
+const CHUNK_BYTES: u64 = 64 << 10;
 
 /// The length of a digest, in bytes.
-const DIGEST: usize = 32;
+const DIGEST_BYTES: usize = 32;
 
-/// A stream of a program that is kept.
+/// A stream of a program that was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeptOutput {
     /// Its name: the call's, which of the call's programs it was (counted from 1), and `stdout` or
     /// `stderr`, with dots between. `cofferdam log --output` takes it, or its beginning.
     pub name: String,
-    /// The program.
+    /// The name of the program.
     pub program: String,
-    /// What is kept, in bytes.
+    /// The size of what is kept, in bytes.
     pub bytes: u64,
 }
 
 impl KeptOutput {
-    /// `stdout` or `stderr`.
+    /// Returns `stdout` or `stderr`.
     pub fn stream(&self) -> &str {
         self.name.rsplit_once('.').map_or("", |(_, stream)| stream)
     }
 }
 
-/// A stream that is being written. Dropped without being kept, it is gone.
+/// A stream that is being written. Dropping it without [`Spill::keep`] removes it.
 pub struct Spill {
     own: Arc<Own>,
     directory: OwnedFd,
-    run: Run,
+    run: RunDir,
     file: File,
     name: String,
     bytes: u64,
-    /// The digests of the pieces that are whole.
+    /// The digests of the complete chunks.
     digests: Vec<u8>,
-    /// That of the one that is not.
-    piece: Sha256,
+    /// The digest of the current chunk.
+    chunk: Sha256,
 }
 
 impl Spill {
-    /// Takes the next bytes.
+    /// Appends bytes to the stream.
     ///
     /// # Errors
-    /// They can't be written.
+    /// A file that can't be written.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         let mut rest = bytes;
         while !rest.is_empty() {
-            let room = PIECE - self.bytes % PIECE;
+            let room = CHUNK_BYTES - self.bytes % CHUNK_BYTES;
             let length = usize::try_from(room).map_or(rest.len(), |room| room.min(rest.len()));
             let (part, after) = rest.split_at(length);
-            self.piece.update(part);
+            self.chunk.update(part);
             self.bytes += part.len() as u64;
-            if self.bytes.is_multiple_of(PIECE) {
-                self.digests.extend(self.piece.finalize_reset());
+            if self.bytes.is_multiple_of(CHUNK_BYTES) {
+                self.digests.extend(self.chunk.finalize_reset());
             }
             rest = after;
         }
         Ok(())
     }
 
-    /// Gives the stream its place; the oldest ones make room for it. Answers its size, in bytes.
+    /// Keeps the stream; removes the oldest ones if a limit is exceeded. Returns its size in bytes.
     ///
     /// # Errors
     /// The workspace can't be written.
     pub fn keep(mut self) -> io::Result<u64> {
-        if !self.bytes.is_multiple_of(PIECE) {
-            self.digests.extend(self.piece.finalize_reset());
+        if !self.bytes.is_multiple_of(CHUNK_BYTES) {
+            self.digests.extend(self.chunk.finalize_reset());
         }
         let mut seal = self.bytes.to_le_bytes().to_vec();
         seal.append(&mut self.digests);
-        self.own.key().append(Shelf::OUTPUT.directory(), &self.name, &mut seal);
-        let seals = own::directory(&self.own, Shelf::SEALS.directory())?;
-        make_room(&seals, Shelf::SEALS, &self.name, seal.len() as u64)?;
-        make_room(&self.directory, Shelf::OUTPUT, &self.name, self.bytes)?;
-        disk::create(self.run.handle(), SEAL)?.write_all(&seal)?;
-        disk::rename(self.run.handle(), SEAL, &seals, &self.name)?;
-        disk::rename(self.run.handle(), BEGUN, &self.directory, &self.name)?;
+        self.own.key().append(CacheKind::OUTPUT.directory(), &self.name, &mut seal);
+        let seals = own::directory(&self.own, CacheKind::SEALS.directory())?;
+        make_room(&seals, CacheKind::SEALS, &self.name, seal.len() as u64)?;
+        make_room(&self.directory, CacheKind::OUTPUT, &self.name, self.bytes)?;
+        disk::create(self.run.handle(), SEAL_FILE)?.write_all(&seal)?;
+        disk::rename(self.run.handle(), SEAL_FILE, &seals, &self.name)?;
+        disk::rename(self.run.handle(), STREAM_FILE, &self.directory, &self.name)?;
         Ok(self.bytes)
     }
 }
 
-/// What the host has noted of a stream.
+/// The digests of a stream, authenticated.
 struct Seal {
     bytes: u64,
     digests: Vec<u8>,
 }
 
 impl Seal {
-    /// The seal of a stream. None where there is none, or where this host has not made it.
+    /// Reads the seal of a stream. Returns `None` if it does not exist or is not authentic.
     fn read(own: &Own, name: &str) -> io::Result<Option<Self>> {
-        let Some(seals) = own::existing_directory(own, Shelf::SEALS.directory())? else {
+        let Some(seals) = own::existing_directory(own, CacheKind::SEALS.directory())? else {
             return Ok(None);
         };
         let file: File = match disk::open(&seals, name, OFlags::RDONLY) {
@@ -131,61 +135,61 @@ impl Seal {
             return Ok(None);
         }
         let mut sealed = Vec::new();
-        file.take(Shelf::SEALS.size()).read_to_end(&mut sealed)?;
+        file.take(CacheKind::SEALS.max_file_bytes()).read_to_end(&mut sealed)?;
         Ok(Self::parse(own.key(), name, &sealed))
     }
 
     fn parse(key: &Key, name: &str, sealed: &[u8]) -> Option<Self> {
-        let content = key.content(Shelf::OUTPUT.directory(), name, sealed)?;
+        let content = key.content(CacheKind::OUTPUT.directory(), name, sealed)?;
         let (bytes, digests) = content.split_first_chunk()?;
         Some(Self { bytes: u64::from_le_bytes(*bytes), digests: digests.to_vec() })
     }
 
-    /// Reads a part of the stream, of which every piece has to be what was written.
+    /// Reads a part of the stream. Returns `None` if one of its chunks is not authentic.
     fn read_part(&self, mut file: &File, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
         let offset = offset.min(self.bytes);
         let end = offset.saturating_add(length).min(self.bytes);
-        let from = offset - offset % PIECE;
+        let from = offset - offset % CHUNK_BYTES;
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(from))?;
-        let until = end.next_multiple_of(PIECE).min(self.bytes);
+        let until = end.next_multiple_of(CHUNK_BYTES).min(self.bytes);
         file.take(until - from).read_to_end(&mut bytes)?;
-        let first = usize::try_from(from / PIECE).unwrap_or(usize::MAX);
-        let mut digests = self.digests.chunks_exact(DIGEST).skip(first);
+        let first = usize::try_from(from / CHUNK_BYTES).unwrap_or(usize::MAX);
+        let mut digests = self.digests.chunks_exact(DIGEST_BYTES).skip(first);
         let is_whole = bytes.len() as u64 == until - from
-            && bytes.chunks(PIECE as usize).all(|piece| {
-                digests.next().is_some_and(|digest| Sha256::digest(piece)[..] == *digest)
+            && bytes.chunks(CHUNK_BYTES as usize).all(|chunk| {
+                digests.next().is_some_and(|digest| Sha256::digest(chunk)[..] == *digest)
             });
         if !is_whole {
             return Ok(None);
         }
-        let place = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
-        bytes.truncate(place(end));
-        bytes.drain(..place(offset));
+        let index = |at: u64| usize::try_from(at - from).unwrap_or(usize::MAX);
+        bytes.truncate(index(end));
+        bytes.drain(..index(offset));
         Ok(Some(bytes))
     }
 }
 
 impl Workspace {
-    /// Begins a stream that is to be kept under a name.
+    /// Begins a stream that can be kept under a name.
     ///
     /// # Errors
     /// A workspace that can't be written; a link or a file in place of the host's own directories.
     pub fn spill(&self, name: &str) -> io::Result<Spill> {
         let own = self.own()?;
-        let directory = own::directory(&own, Shelf::OUTPUT.directory())?;
-        let run = Run::in_workspace(self)?;
-        let file = disk::create(run.handle(), BEGUN)?;
+        let directory = own::directory(&own, CacheKind::OUTPUT.directory())?;
+        let run = RunDir::in_workspace(self)?;
+        let file = disk::create(run.handle(), STREAM_FILE)?;
         rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         let name = name.to_owned();
-        let (digests, piece) = (Vec::new(), Sha256::new());
-        Ok(Spill { own, directory, run, file, name, bytes: 0, digests, piece })
+        let (digests, chunk) = (Vec::new(), Sha256::new());
+        Ok(Spill { own, directory, run, file, name, bytes: 0, digests, chunk })
     }
 
-    /// The names of the streams that are kept and begin like this, with their sizes in bytes.
+    /// Returns the names of the kept streams that begin with `beginning`, and their sizes in bytes.
     ///
     /// # Errors
-    /// The directory can't be read.
+    /// A directory that can't be read.
     pub fn outputs(&self, beginning: &str) -> io::Result<Vec<(String, u64)>> {
         let Some((own, directory)) = self.output_directory()? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
@@ -203,11 +207,11 @@ impl Workspace {
         Ok(found)
     }
 
-    /// A part of a stream that is kept: `length` bytes from `offset` on, or what there is of them,
-    /// and the size of the whole. None where no stream of that name is kept.
+    /// Returns a part of a kept stream (up to `length` bytes from `offset` on) and the size of the
+    /// stream in bytes. Returns `None` if no stream of that name is kept.
     ///
     /// # Errors
-    /// It can't be read, or is not what the host has written.
+    /// A stream that can't be read, or that is not authentic.
     pub fn output(
         &self,
         name: &str,
@@ -232,7 +236,7 @@ impl Workspace {
 
     fn output_directory(&self) -> io::Result<Option<(Arc<Own>, OwnedFd)>> {
         let Some(own) = self.existing_own()? else { return Ok(None) };
-        let directory = own::existing_directory(&own, Shelf::OUTPUT.directory())?;
+        let directory = own::existing_directory(&own, CacheKind::OUTPUT.directory())?;
         Ok(directory.map(|directory| (own, directory)))
     }
 }
@@ -240,11 +244,11 @@ impl Workspace {
 fn not_written(name: &str) -> String {
     format!(
         "{OWN}/{}/{name} is not what this host has written there, and is not shown",
-        Shelf::OUTPUT.directory()
+        CacheKind::OUTPUT.directory()
     )
 }
 
-/// Whether a stream could have this name.
+/// Whether a string has the form of a stream's name.
 fn is_name(name: &str) -> bool {
     let mut parts = name.split('.');
     let (call, run, stream) = (parts.next(), parts.next(), parts.next());
@@ -315,7 +319,7 @@ mod tests {
         for name in ["runs", "output"] {
             assert_eq!(std::fs::read_dir(own.join(name)).unwrap().count(), 0, "{name}");
         }
-        // What a host left that was killed: nobody holds its lock.
+        // A killed host left this: no process holds its lock.
         let dead = own.join("runs/cofferdam-run-dead");
         std::fs::create_dir(&dead).unwrap();
         std::fs::write(dead.join("stream"), "some").unwrap();
@@ -340,17 +344,18 @@ mod tests {
         std::fs::remove_dir_all(&output).unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), &output).unwrap();
-        assert!(workspace.spill("a.3.stdout").is_err());
-        assert!(workspace.outputs("").is_err());
+        assert!(workspace.outputs("").unwrap().is_empty());
+        keep(&workspace, "a.3.stdout", &[b"in a directory of its own"]);
+        assert!(output.symlink_metadata().unwrap().is_dir());
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn the_oldest_streams_make_room() {
+    fn the_oldest_streams_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
         let output = directory.path().join(".cofferdam/output");
-        for call in 0..Shelf::OUTPUT.most() + 3 {
+        for call in 0..CacheKind::OUTPUT.max_files() + 3 {
             let name = format!("{call}.1.stdout");
             keep(&workspace, &name, &[b"x"]);
             let file = File::options().write(true).open(output.join(name)).unwrap();
@@ -358,7 +363,7 @@ mod tests {
             file.set_modified(time).unwrap();
         }
         let left = workspace.outputs("").unwrap();
-        assert_eq!(left.len(), Shelf::OUTPUT.most());
+        assert_eq!(left.len(), CacheKind::OUTPUT.max_files());
         for gone in ["0.1.stdout", "1.1.stdout", "2.1.stdout"] {
             assert!(left.iter().all(|(name, _)| name != gone));
         }

@@ -1,107 +1,111 @@
-//! Where transactions lie in the host's own directory: `staging` has what the present one has
-//! staged, `history` the manifests of those that are committed, and `images` what those found and
-//! placed. A name in `staging` and `images` begins with its transaction's.
+//! Where transactions are kept in the host's own directory: `staging` contains what the current one
+//! has staged, `history` the files of commits, and `images` the old files of commits and copies of
+//! new ones. A name in `staging` and `images` begins with its transaction's id.
 //!
-//! All transactions share these directories: making one costs a file system more than a small
+//! All transactions share these directories: creating one costs a file system more than a small
 //! commit.
 //!
-//! # What is thrown away
+//! # What is removed
 //!
-//! What is staged, only where there is no manifest: a manifest gets its name before the first change
-//! is made, so nothing of the workspace is there then. Where there is one that can't be read, nothing
-//! is.
+//! Staged files, only if there is no commit file: it gets its name before the first change is made,
+//! so without one no file of the workspace is in `staging`. If there is one that can't be read,
+//! nothing is removed.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cofferdam_core::policy::OWN;
 use rustix::fs::AtFlags;
 
-use super::apply::{TEMPORARY, finish, write_manifest};
-use super::disk::Spot;
-use super::manifest::{FILE, Manifest};
-use super::sealed::{self, Found};
-use super::{Key, OWN, Own, Workspace, disk, history, own};
-
-/// Where a transaction is staged.
-const STAGING: &str = "staging";
+use crate::apply::{finish, write_commit_file};
+use crate::commit::Commit;
+use crate::commit_file::{self, StoredCommit};
+use crate::disk::{self, Spot};
+use crate::error::CommitError;
+use crate::history_dirs::{latest_sequence, name_of};
+use crate::layout::{COMMIT_FILE, HISTORY, IMAGES, NEW_COMMIT_FILE, STAGING};
+use crate::own::{self, Own};
+use crate::seal::Key;
+use crate::workspace::Workspace;
 
 /// The directories that a transaction needs, open.
-pub(super) struct Store {
+pub(crate) struct Store {
     own: Arc<Own>,
-    pub(super) staging: Arc<OwnedFd>,
+    pub(crate) staging: Arc<OwnedFd>,
     images: OwnedFd,
     history: OwnedFd,
 }
 
 impl Store {
-    /// Opens the directories, made where they are missing.
-    pub(super) fn open(own: Arc<Own>) -> io::Result<Self> {
+    /// Opens the directories; creates them if they are missing.
+    pub(crate) fn open(own: Arc<Own>) -> io::Result<Self> {
         Ok(Self {
             staging: Arc::new(own::directory(&*own, STAGING)?),
-            // Where a commit goes in the end is looked at before there is one.
-            images: own::directory(&*own, history::IMAGES)?,
-            history: own::directory(&*own, history::DIRECTORY)?,
+            // Opened now, so that a commit can't fail because of them.
+            images: own::directory(&*own, IMAGES)?,
+            history: own::directory(&*own, HISTORY)?,
             own,
         })
     }
 
-    /// What authenticates manifests.
-    pub(super) fn key(&self) -> &Key {
+    /// The key that authenticates commit files.
+    pub(crate) fn key(&self) -> &Key {
         self.own.key()
     }
 
-    /// Finishes or removes what others left: the lock is held, so nobody is at work on it.
+    /// Finishes or removes what an interrupted transaction left. The caller holds the lock, so no
+    /// other process uses it. Returns the commit that was finished.
     ///
     /// # Errors
-    /// A commit that was interrupted and can't be read or finished: everything stays then.
-    pub(super) fn recover(&mut self, workspace: &Workspace) -> io::Result<Option<Manifest>> {
+    /// An interrupted commit that can't be read or finished; then nothing is removed.
+    pub(crate) fn recover(&mut self, workspace: &Workspace) -> io::Result<Option<Commit>> {
         if disk::is_empty(&*self.staging)? {
             return Ok(None);
         }
-        let mut manifest = match sealed::read(&self.staging, FILE, self.key())? {
-            Found::Nothing => {
+        let mut commit = match commit_file::read(&self.staging, COMMIT_FILE, self.key())? {
+            StoredCommit::Missing => {
                 self.discard()?;
                 return Ok(None);
             }
-            Found::Foreign => {
+            StoredCommit::Foreign => {
                 self.set_aside(
                     "its manifest.json is not one of this user's host for this workspace",
                 )?;
                 return Ok(None);
             }
-            // One rename is whole or was not made, so there is nothing to finish.
-            Found::Unreadable { changes: 1, reason } => {
+            // A single change is one rename, which was made or not: there is nothing to finish.
+            StoredCommit::Unreadable { changes: 1, reason } => {
                 self.set_aside(&reason)?;
                 return Ok(None);
             }
-            Found::Unreadable { changes, reason } => return Err(stopped(changes, &reason)),
-            Found::Whole(manifest) => *manifest,
+            StoredCommit::Unreadable { changes, reason } => return Err(stopped(changes, &reason)),
+            StoredCommit::Valid(commit) => *commit,
         };
-        // It may have been on its way to the history.
-        for image in manifest.images() {
-            move_if_there(&self.images, &image, &self.staging)?;
+        // The process may have died while it moved the images to the history.
+        for image in commit.images() {
+            move_if_exists(&self.images, &image, &self.staging)?;
         }
-        let conflicts = finish(workspace.disk(), &self.staging, &manifest)
-            .map_err(|error| unfinished(&manifest, &error))?;
+        let conflicts = finish(workspace.disk(), &self.staging, &commit)
+            .map_err(|error| unfinished(&commit, &error))?;
         if !conflicts.is_empty() {
-            manifest.leave_out(&conflicts);
-            self.write_again(&manifest)?;
+            commit.leave_out(&conflicts);
+            self.write_again(&commit)?;
         }
-        workspace.record(&manifest, true);
-        self.keep(&manifest, false)?;
-        Ok(Some(manifest))
+        workspace.record(&commit, true);
+        self.keep(&commit, false)?;
+        Ok(Some(commit))
     }
 
-    fn write_again(&self, manifest: &Manifest) -> io::Result<()> {
-        disk::remove(&self.staging, TEMPORARY, AtFlags::empty())?;
-        sealed::encode(manifest, self.key())
-            .and_then(|encoded| write_manifest(&self.staging, &encoded, true, || Ok(())))
-            .map_err(|error| unfinished(manifest, &error))
+    fn write_again(&self, commit: &Commit) -> io::Result<()> {
+        disk::remove(&self.staging, NEW_COMMIT_FILE, AtFlags::empty())?;
+        commit_file::encode(commit, self.key())
+            .and_then(|encoded| write_commit_file(&self.staging, &encoded, true, || Ok(())))
+            .map_err(|error| unfinished(commit, &error))
     }
 
-    /// Moves everything that is staged out of the way: it may hold what a commit has replaced.
+    /// Sets aside everything that is staged, which may include files that a commit has replaced.
     fn set_aside(&mut self, reason: &str) -> io::Result<()> {
         let place = own::set_aside(&self.own, &*self.own, STAGING)?;
         tracing::warn!(
@@ -113,71 +117,73 @@ impl Store {
         Ok(())
     }
 
-    /// Numbers a commit: the next one after all that are kept. Needs the lock.
-    pub(super) fn number(&self, workspace: &Workspace, manifest: &mut Manifest) -> io::Result<()> {
+    /// Gives a commit the next sequence number. The caller holds the lock.
+    pub(crate) fn number(&self, workspace: &Workspace, commit: &mut Commit) -> io::Result<()> {
         let known = workspace.latest.load(Ordering::Relaxed);
-        let stamp = disk::modified(&rustix::fs::fstat(&self.history)?);
-        let latest = if known > 0 && stamp == stamp_of(known) {
+        let modified = disk::modified(&rustix::fs::fstat(&self.history)?);
+        let latest = if known > 0 && modified == time_of(known) {
             known
         } else {
-            history::latest_sequence(&self.history, self.key())?.max(known)
+            latest_sequence(&self.history, self.key())?.max(known)
         };
-        manifest.sequence = latest + 1;
+        commit.sequence = latest + 1;
         Ok(())
     }
 
-    /// Moves a commit that was carried out to the history. `is_tidy`: nothing was staged but what
-    /// it placed.
-    pub(super) fn keep(&self, manifest: &Manifest, is_tidy: bool) -> io::Result<()> {
-        for image in manifest.images() {
-            move_if_there(&self.staging, &image, &self.images)?;
+    /// Moves a commit whose changes were made to the history. `is_tidy`: nothing was staged except
+    /// what the commit placed.
+    pub(crate) fn keep(&self, commit: &Commit, is_tidy: bool) -> io::Result<()> {
+        for image in commit.images() {
+            move_if_exists(&self.staging, &image, &self.images)?;
         }
-        // From here on it is the history's.
-        let name = history::name_of(manifest, self.key());
-        disk::rename(&self.staging, FILE, &self.history, &name)?;
+        // With this rename, the commit is part of the history.
+        let name = name_of(commit, self.key());
+        disk::rename(&self.staging, COMMIT_FILE, &self.history, &name)?;
         if is_tidy { Ok(()) } else { self.discard() }
     }
 
-    /// Notes that a commit of this process was the latest one. A process that changes the history after
-    /// that changes its time, too; while it is this one, the history need not be listed.
-    pub(super) fn note(&self, workspace: &Workspace, manifest: &Manifest) {
-        workspace.latest.store(manifest.sequence, Ordering::Relaxed);
+    /// Notes that a commit of this process was the latest one, by the modification time of the
+    /// history: a process that changes the history changes the time, too. While the time is the
+    /// same, the history need not be listed.
+    pub(crate) fn note(&self, workspace: &Workspace, commit: &Commit) {
+        workspace.latest.store(commit.sequence, Ordering::Relaxed);
         let here = Spot::of(&self.history, ".");
-        // Where that fails, it is listed the next time.
-        let _ = here.and_then(|here| disk::set_modified(&here, stamp_of(manifest.sequence)));
+        // If this fails, the history is listed the next time.
+        let _ = here.and_then(|here| disk::set_modified(&here, time_of(commit.sequence)));
     }
 
     /// Removes everything that is staged.
-    pub(super) fn discard(&self) -> io::Result<()> {
+    pub(crate) fn discard(&self) -> io::Result<()> {
         disk::remove_all_in(self.staging.as_fd())
     }
 }
 
-/// The time of a history whose latest commit is this, in nanoseconds since the epoch.
-fn stamp_of(sequence: u64) -> i64 {
+/// Returns the modification time of a history whose latest commit has this number, in nanoseconds
+/// since the epoch.
+fn time_of(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(0)
 }
 
-/// Why nothing is done to a workspace in which a commit of several changes can't be read.
+/// The error for an interrupted commit of several changes that can't be read.
 fn stopped(changes: usize, reason: &str) -> io::Error {
     io::Error::other(format!(
-        "a commit of {changes} changes was interrupted, and {OWN}/{STAGING}/{FILE}, which says how to \
-         finish it, can't be read: {reason}. Some of the changes may be made. Nothing was removed: \
-         what the commit had replaced is in {OWN}/{STAGING}, and {FILE} there names each file's path. \
-         Keep a copy of that directory and put back what you need; to go on without finishing the \
-         commit, move the directory away: mv {OWN}/{STAGING} {OWN}/interrupted"
+        "a commit of {changes} changes was interrupted, and {OWN}/{STAGING}/{COMMIT_FILE}, which says \
+         how to finish it, can't be read: {reason}. Some of the changes may be made. Nothing was \
+         removed: what the commit had replaced is in {OWN}/{STAGING}, and {COMMIT_FILE} there names \
+         each file's path. Keep a copy of that directory and put back what you need; to go on without \
+         finishing the commit, move the directory away: mv {OWN}/{STAGING} {OWN}/interrupted"
     ))
 }
 
-fn unfinished(manifest: &Manifest, error: &super::CommitError) -> io::Error {
+fn unfinished(commit: &Commit, error: &CommitError) -> io::Error {
     io::Error::other(format!(
-        "the commit {}, which was interrupted, can't be finished yet: {error}. Nothing was taken \
-         back or removed, and the next call that changes something tries again",
-        manifest.id
+        "the commit {}, which was interrupted, can't be finished yet: {error}. Nothing was \
+         reverted or removed, and the next call that changes something tries again",
+        commit.id
     ))
 }
 
-fn move_if_there(from: &OwnedFd, name: &str, to: &OwnedFd) -> io::Result<()> {
+fn move_if_exists(from: &OwnedFd, name: &str, to: &OwnedFd) -> io::Result<()> {
     match disk::rename(from, name, to, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         moved => moved,

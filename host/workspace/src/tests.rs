@@ -1,5 +1,5 @@
-//! The protocol under attack: killed at every step, with every step failing, with others at
-//! work on the same files; and everything back as it was after an undo.
+//! The commit protocol with crashes and errors at every step and with changes by other processes,
+//! and undo.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -12,22 +12,22 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::disk::faults;
-use super::stamp::clock::set_shift;
-use super::*;
+use crate::clock::test_clock::set_shift;
+use crate::disk::faults;
+use crate::*;
 
-/// Which workspace a child works on, and what it does there.
+/// The environment variables for the workspace and the task of a child process.
 const ROOT: &str = "COFFERDAM_TEST_ROOT";
 const TASK: &str = "COFFERDAM_TEST_TASK";
 
-/// A file system, as far as it concerns anybody.
+/// The files of a workspace: content, mode and time by path.
 pub(super) type Tree = BTreeMap<String, (String, u32, String)>;
 
 pub(super) fn tree(root: &Path) -> Tree {
@@ -46,7 +46,7 @@ pub(super) fn tree(root: &Path) -> Tree {
     found
 }
 
-/// The same with the times of the last change.
+/// Returns the files with their modification times.
 pub(super) fn tree_with_times(root: &Path) -> Tree {
     let mut found = tree(root);
     for (name, (_, _, time)) in &mut found {
@@ -70,18 +70,18 @@ fn walk(root: &Path, directory: &Path, see: &mut dyn FnMut(&Path, &fs::Metadata)
     }
 }
 
-pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Option<Manifest>) {
+pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Option<Commit>) {
     let timers = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     timers.block_on(Transaction::begin(workspace, Duration::from_secs(60))).unwrap()
 }
 
-/// Begins a transaction on a workspace that nobody else is at.
+/// Begins a transaction on a workspace that is not locked.
 fn begin_now(workspace: &Arc<Workspace>) -> io::Result<Transaction> {
-    Ok(Transaction::try_begin(workspace)?.expect("nobody else is here").0)
+    Ok(Transaction::try_begin(workspace)?.expect("not locked").0)
 }
 
 pub(super) fn open(root: &Path) -> Arc<Workspace> {
-    // Children of a test work on the same directories.
+    // The child processes of a test use the same directories.
     let secret = env::current_exe().unwrap().with_file_name("cofferdam-test-secret");
     Arc::new(Workspace::open(root, Secret::In(secret)).unwrap())
 }
@@ -101,7 +101,7 @@ pub(super) fn read(tree: &Overlay, place: &str) -> String {
     content
 }
 
-/// Six files, and a bit of everything that can happen to them.
+/// Creates six files and a link.
 pub(super) fn populate(root: &Path) {
     for directory in ["src/old", "bin"] {
         fs::create_dir_all(root.join(directory)).unwrap();
@@ -122,7 +122,7 @@ fn edit(tree: &Overlay) -> io::Result<()> {
     put("src/c.txt", "\u{feff}new c, no newline")?;
     put("bin/run", "new run\n")?;
     tree.rename("b.txt", "src/b.txt", &|_| Ok(()), &quota)?;
-    // A directory becomes a file, a file a directory, a link another one.
+    // A directory becomes a file, a file a directory, a link is replaced.
     tree.remove_file("src/old/d.txt")?;
     tree.remove_directory("src/old")?;
     put("src/old", "now a file\n")?;
@@ -142,7 +142,7 @@ fn after_edit() -> Tree {
     tree(directory.path())
 }
 
-/// What a child process does: it may be killed, or its system calls may fail, at any step.
+/// Runs the task of a child process, which may be killed, or get an error, at any step.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn child() {
@@ -174,7 +174,7 @@ fn child() {
     println!("steps={} result={:?}", faults::steps(), done.map_err(|error| error.to_string()));
 }
 
-/// A workspace whose commits are written down beside it.
+/// Opens a workspace whose commits are recorded in a file beside it.
 pub(super) fn recorded(root: &Path) -> Arc<Workspace> {
     let (workspace, file) = (open(root), records(root));
     workspace.record_commits(Box::new(move |commit, _| {
@@ -191,7 +191,7 @@ fn records(root: &Path) -> PathBuf {
 fn command(root: &Path, task: &str, fault: Option<&str>) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
-        .args(["--exact", "workspace::tests::child", "--ignored", "--nocapture"])
+        .args(["--exact", "tests::child", "--ignored", "--nocapture"])
         .env(ROOT, root)
         .env(TASK, task)
         .stdout(std::process::Stdio::piped())
@@ -233,7 +233,7 @@ fn a_step_that_fails_leaves_all_as_it_was() {
             let said = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success(), "{said}");
             if said.contains("result=Ok") {
-                // What comes after the commit (times, the history) can't take it back.
+                // Errors after the commit (in times or the history) do not revert it.
                 assert_eq!(tree(root), wanted, "{errno} at step {step}: {said}");
                 let steps = said.split("steps=").nth(1).unwrap();
                 let steps: u64 = steps.split(' ').next().unwrap().parse().unwrap();
@@ -252,7 +252,7 @@ fn a_step_that_fails_leaves_all_as_it_was() {
     }
 }
 
-/// Adds one to the numbers in two files.
+/// Increments the numbers in two files.
 fn count(workspace: &Arc<Workspace>) {
     let (transaction, _) = begin(workspace);
     let tree = transaction.overlay();
@@ -280,83 +280,84 @@ fn two_processes_take_turns() {
     }
 }
 
-/// What somebody else does while a transaction is at work, and whether that is in its way.
+type Interference = (&'static str, fn(&Overlay), fn(&Path), bool);
+
+/// What a transaction does first, a change by another process, and whether that is a conflict.
+const INTERFERENCES: &[Interference] = &[
+    (
+        "written after it was read",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("a.txt"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "the same length, at once",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("a.txt"), "OLD a.txt\n").unwrap(),
+        true,
+    ),
+    (
+        "replaced by another file",
+        |tree| drop(read(tree, "a.txt")),
+        |root| {
+            fs::write(root.join("x"), "theirs").unwrap();
+            fs::rename(root.join("x"), root.join("a.txt")).unwrap();
+        },
+        true,
+    ),
+    (
+        "removed",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::remove_file(root.join("a.txt")).unwrap(),
+        true,
+    ),
+    (
+        "made where there was nothing",
+        |tree| write(tree, "new", "ours"),
+        |root| fs::write(root.join("new"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "its directory is gone",
+        |tree| write(tree, "bin/new", "ours"),
+        |root| fs::remove_dir_all(root.join("bin")).unwrap(),
+        true,
+    ),
+    (
+        "its directory is a link elsewhere",
+        |tree| write(tree, "bin/new", "ours"),
+        |root| {
+            fs::rename(root.join("bin"), root.join("bin2")).unwrap();
+            symlink("/tmp", root.join("bin")).unwrap();
+        },
+        true,
+    ),
+    (
+        "something in a directory that was removed",
+        |tree| {
+            tree.remove_file("src/old/d.txt").unwrap();
+            tree.remove_directory("src/old").unwrap();
+        },
+        |root| fs::write(root.join("src/old/theirs"), "theirs").unwrap(),
+        true,
+    ),
+    (
+        "another file",
+        |tree| drop(read(tree, "a.txt")),
+        |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+        false,
+    ),
+    (
+        "a file that was only read",
+        |tree| drop(read(tree, "b.txt")),
+        |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
+        false,
+    ),
+];
+
 #[test]
 fn changes_by_somebody_else_are_conflicts() {
-    type Act = fn(&Path);
-    type Work = fn(&Overlay);
-    let cases: &[(&str, Work, Act, bool)] = &[
-        (
-            "written after it was read",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("a.txt"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "the same length, at once",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("a.txt"), "OLD a.txt\n").unwrap(),
-            true,
-        ),
-        (
-            "replaced by another file",
-            |tree| drop(read(tree, "a.txt")),
-            |root| {
-                fs::write(root.join("x"), "theirs").unwrap();
-                fs::rename(root.join("x"), root.join("a.txt")).unwrap();
-            },
-            true,
-        ),
-        (
-            "removed",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::remove_file(root.join("a.txt")).unwrap(),
-            true,
-        ),
-        (
-            "made where there was nothing",
-            |tree| write(tree, "new", "ours"),
-            |root| fs::write(root.join("new"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "its directory is gone",
-            |tree| write(tree, "bin/new", "ours"),
-            |root| fs::remove_dir_all(root.join("bin")).unwrap(),
-            true,
-        ),
-        (
-            "its directory is a link elsewhere",
-            |tree| write(tree, "bin/new", "ours"),
-            |root| {
-                fs::rename(root.join("bin"), root.join("bin2")).unwrap();
-                symlink("/tmp", root.join("bin")).unwrap();
-            },
-            true,
-        ),
-        (
-            "something in a directory that was removed",
-            |tree| {
-                tree.remove_file("src/old/d.txt").unwrap();
-                tree.remove_directory("src/old").unwrap();
-            },
-            |root| fs::write(root.join("src/old/theirs"), "theirs").unwrap(),
-            true,
-        ),
-        (
-            "another file",
-            |tree| drop(read(tree, "a.txt")),
-            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
-            false,
-        ),
-        (
-            "a file that was only read",
-            |tree| drop(read(tree, "b.txt")),
-            |root| fs::write(root.join("b.txt"), "theirs").unwrap(),
-            false,
-        ),
-    ];
-    for (name, work, act, conflicts) in cases {
+    for (name, work, act, conflicts) in INTERFERENCES {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
         populate(root);
@@ -384,7 +385,7 @@ fn an_undo_brings_everything_back() {
     let root = directory.path();
     populate(root);
     let workspace = open(root);
-    // The host's own directory changes the time of the workspace once.
+    // Creating the host's own directory changes the time of the workspace.
     workspace.own().unwrap();
     let before = tree_with_times(root);
     let history = History::new(Arc::clone(&workspace));
@@ -397,13 +398,13 @@ fn an_undo_brings_everything_back() {
     let undo = |id: Option<&str>| history.undo(begin(&workspace).0, id);
     let (undone, commit) = undo(None).unwrap();
     assert_eq!(tree_with_times(root), before);
-    // An undo is a commit, and can be undone as well.
+    // An undo is a commit, which can be undone as well.
     let commit = commit.unwrap();
     assert_eq!(commit.undoes, Some(undone.id.clone()));
     undo(Some(&commit.id)).unwrap();
     assert_eq!(tree(root), after);
 
-    // One after the other goes back step by step.
+    // Repeated undos go back step by step.
     let (transaction, _) = begin(&workspace);
     write(transaction.overlay(), "a.txt", "later");
     let later = transaction.commit(Purpose::default()).unwrap().unwrap();
@@ -416,7 +417,7 @@ fn an_undo_brings_everything_back() {
     edit(transaction.overlay()).unwrap();
     let undone = transaction.commit(Purpose::default()).unwrap().unwrap();
 
-    // What was changed since is not overwritten.
+    // Changes since the commit are not overwritten.
     fs::write(root.join("a.txt"), "theirs").unwrap();
     fs::remove_file(root.join("link")).unwrap();
     fs::set_permissions(root.join("bin/run"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -478,7 +479,7 @@ fn old_commits_are_dropped() {
     let history = History::new(Arc::clone(&workspace));
     let ids = |history: &History| {
         let list = history.list(10).unwrap();
-        list.into_iter().map(|commit| commit.id).collect::<Vec<_>>()
+        list.into_iter().map(|commit| commit.id.to_string()).collect::<Vec<_>>()
     };
     let all = ids(&history);
     assert_eq!(all.len(), 5);
@@ -486,13 +487,13 @@ fn old_commits_are_dropped() {
     assert_eq!(ids(&history), all);
     history.prune(&Retention { commits: 3, ..Retention::DEFAULT }).unwrap();
     assert_eq!(ids(&history), all[2..]);
-    // Each has two images of 1,000 bytes.
+    // Each commit has two images of 1,000 bytes.
     history.prune(&Retention { bytes: 4_000, ..Retention::DEFAULT }).unwrap();
     assert_eq!(ids(&history), all[3..]);
     let images = || fs::read_dir(directory.path().join(OWN).join("images")).unwrap().count();
-    // The first of all found nothing, and is gone.
+    // The first commit, which had no old file, was removed.
     assert_eq!(images(), 2);
-    // One that can't be read any more goes with its images, too.
+    // A damaged commit is removed with its images, too.
     let mut manifests = fs::read_dir(directory.path().join(OWN).join("history")).unwrap();
     fs::write(manifests.next().unwrap().unwrap().path(), "damaged").unwrap();
     history.prune(&Retention { commits: 0, ..Retention::DEFAULT }).unwrap();
@@ -525,12 +526,15 @@ fn a_cache_stays() {
     assert!(cache.join("kept").exists());
 
     fs::remove_dir_all(root.join(".cofferdam/cache")).unwrap();
-    symlink("/tmp", root.join(".cofferdam/cache")).unwrap();
-    workspace.cache_directory("native-linters_2").unwrap_err();
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), root.join(".cofferdam/cache")).unwrap();
+    workspace.cache_directory("native-linters_2").unwrap();
+    assert!(fs::symlink_metadata(root.join(".cofferdam/cache")).unwrap().is_dir());
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
-/// However a file was changed, the diff of the commit shows it, also when the file is another one
-/// by then; and an undo sees whether it is.
+/// The diff of a commit shows each kind of change, even after the file has changed again, and an undo
+/// detects that change.
 #[test]
 fn what_a_commit_placed_is_known_afterwards() {
     let lines = |from: usize, to: usize| (from..to).map(|n| format!("line {n}\n")).collect();
@@ -566,7 +570,7 @@ fn what_a_commit_placed_is_known_afterwards() {
         assert_eq!(copied, copies, "{what}");
 
         let history = History::new(Arc::clone(&workspace));
-        fs::write(root.join("file"), "somebody else's").unwrap();
+        fs::write(root.join("file"), "theirs").unwrap();
         let shown = history.diff(&commit.id).unwrap();
         assert!(!shown.is_empty() && shown == proposed, "{what}");
         history.undo(begin(&workspace).0, None).unwrap_err();
@@ -580,7 +584,7 @@ fn what_a_commit_placed_is_known_afterwards() {
     }
 }
 
-/// The diff of a commit shows where a link pointed, whatever is there by now.
+/// The diff of a commit shows the target of a link, even if the link has changed since.
 #[test]
 fn a_link_is_known_afterwards() {
     let directory = tempfile::tempdir().unwrap();
@@ -600,7 +604,7 @@ fn a_link_is_known_afterwards() {
     assert!(!directory.path().join("link").is_symlink());
 }
 
-/// Whatever a tool could lead elsewhere counts, however it is reached.
+/// A path is held if a tool could redirect it.
 #[test]
 fn what_leads_through_a_workspace_is_held() {
     let place = tempfile::tempdir().unwrap();

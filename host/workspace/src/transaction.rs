@@ -2,21 +2,22 @@
 //!
 //! The protocol, in `.cofferdam/staging`:
 //!
-//! 1. The workspace is locked, and what another process left unfinished is finished.
-//! 2. Every new file is staged there; all are synced, then the manifest is.
-//! 3. What is to be changed is looked at again; then the manifest gets its name: **the commit**. One
-//!    that could not be read again is refused before that.
-//! 4. Each change is one rename or exchange, and what comes out is looked at. A change that
-//!    can't be made takes all of them back.
-//! 5. The commit is recorded. What was there before, which is in the staging directory by now, moves
-//!    to the history, and at last the manifest.
+//! 1. The workspace is locked, and a commit that another process left unfinished is finished.
+//! 2. Every new file is staged there and synced, then the commit's file (`manifest.json`) is written
+//!    and synced, under a temporary name.
+//! 3. Everything to be changed is compared with what was seen; then the commit's file gets its name:
+//!    this is **the commit**. One whose file could not be read again is refused before that.
+//! 4. Each change is one rename or exchange, and the file that it replaced is checked. If a change
+//!    fails, all are reverted.
+//! 5. The commit is recorded. The old files, which are in the staging directory now, move to the
+//!    history, and last the commit's file.
 //!
-//! A commit of one change needs no manifest on the disk to be whole: its rename is. It syncs the
-//! new file only, as careful programs do.
+//! A commit of one change is atomic without a durable commit file: it is one rename. It syncs only
+//! the new file, as careful programs do.
 //!
-//! Recovery finds no manifest and removes what was staged, or finds one and goes on at 4. Whether a
-//! change was made is seen by what is staged, so recovery may die as well. It takes nothing back, and
-//! a manifest that it can't read stops it: see [`super::store`].
+//! Recovery finds no commit file and removes the staged files, or finds one and continues with step
+//! 4. The staged files tell whether a change was made, so recovery can be interrupted as well. It
+//! reverts nothing, and a commit file that it can't read stops it: see [`crate::store`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,46 +26,50 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::RefusalCode;
+use cofferdam_core::policy::OWN;
 use rustix::fs::FlockOperation;
 
-use super::apply::{carry_out, write_manifest};
-use super::history::Content;
-use super::manifest::{FILE, Manifest, net};
-use super::overlay::{Overlay, Savepoint, Staging};
-use super::plan::plan;
-use super::settle::settle;
-use super::store::Store;
-use super::{DIFF_TIME, ExecutedFile, Workspace, diff, disk, outside, own, sealed, stamp, writers};
-use crate::line::{Client, Turn};
+use crate::apply::{apply_all, write_commit_file};
+use crate::commit::{Commit, CommitId, Image};
+use crate::content::{self, Content, Preview};
+use crate::error::{CommitError, is_full};
+use crate::fair_queue::{Client, Permit};
+use crate::layout::{COMMIT_FILE, RUNS};
+use crate::overlay::{ExecutedFile, Overlay, Savepoint, Staging};
+use crate::plan::plan;
+use crate::store::Store;
+use crate::sync_staged::sync_staged;
+use crate::workspace::Workspace;
+use crate::{commit_file, disk, own, run_dir, write_queue};
 
-/// How often a locked workspace is tried again.
+/// The time between two attempts to lock the workspace.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Staged changes, with the workspace locked for them.
 pub struct Transaction {
     workspace: Arc<Workspace>,
     overlay: Arc<Overlay>,
-    id: String,
+    id: CommitId,
     store: Store,
-    /// Whether the staging is the history's by now, or recovery's.
+    /// Whether the staged files belong to the history now, or to recovery.
     is_handed_over: bool,
     /// Unlocks when it is closed.
     _lock: OwnedFd,
-    /// Ends when the lock is open. None where it was not waited for.
-    _turn: Option<Turn>,
+    /// Released after the lock. `None` in tests, which don't wait for it.
+    _permit: Option<Permit>,
 }
 
-/// A workspace that nobody else changes now.
+/// A workspace that this process has locked.
 struct Locked {
     store: Store,
-    /// What programs work in.
+    /// The directory of the runs of native programs, if it exists.
     runs: Option<OwnedFd>,
     /// Unlocks when it is closed.
     lock: OwnedFd,
 }
 
 impl Locked {
-    /// Locks a workspace; none where somebody else has.
+    /// Locks a workspace. Returns `None` if another process has locked it.
     fn try_new(workspace: &Workspace) -> io::Result<Option<Self>> {
         let own = workspace.own()?;
         let lock = own::lock(&own)?;
@@ -72,15 +77,15 @@ impl Locked {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,
         }
-        // It may have been set aside before it was locked.
+        // Another process may have set the lock file aside before it was locked.
         if !own::is_lock(&own, &lock)? {
             return Ok(None);
         }
-        let runs = own::existing_directory(&own, outside::DIRECTORY)?;
+        let runs = own::existing_directory(&own, RUNS)?;
         Ok(Some(Self { store: Store::open(own)?, runs, lock }))
     }
 
-    /// Whether nothing is left of anybody.
+    /// Whether no process has left anything to recover or remove.
     fn is_clean(&self) -> io::Result<bool> {
         Ok(disk::is_empty(&*self.store.staging)?
             && self.runs.as_ref().map_or(Ok(true), disk::is_empty)?)
@@ -90,13 +95,14 @@ impl Locked {
 /// Why a transaction was not begun.
 #[derive(Debug, thiserror::Error)]
 pub enum BeginError {
-    /// Somebody else has one.
+    /// Another process or call has one.
     #[error(
-        "somebody else has been changing the workspace for {:.1} s; one changes it at a time",
+        "another process or call has been changing the workspace for {:.1} s; only one can change \
+         it at a time",
         .0.as_secs_f32()
     )]
     Busy(Duration),
-    /// The system said no.
+    /// I/O error before or during recovery.
     #[error("the workspace can't be changed: {0}")]
     Io(#[from] io::Error),
 }
@@ -105,103 +111,57 @@ impl From<&BeginError> for RefusalCode {
     fn from(error: &BeginError) -> Self {
         match error {
             BeginError::Busy(_) => Self::WorkspaceBusy,
-            BeginError::Io(error) if super::is_full(error) => Self::DiskFull,
+            BeginError::Io(error) if is_full(error) => Self::DiskFull,
             BeginError::Io(_) => Self::WorkspaceError,
         }
     }
 }
 
-/// Why a transaction was not committed. But for [`CommitError::Unfinished`], the workspace is as
-/// it was.
-#[derive(Debug, thiserror::Error)]
-pub enum CommitError {
-    /// Somebody else changed what the transaction has read or wanted to change.
-    #[error("changed by somebody else meanwhile: {}", .0.join(", "))]
-    Conflict(Vec<String>),
-    /// A place that no call may change.
-    #[error("{place} is protected: {why}")]
-    Protected {
-        /// Where.
-        place: String,
-        /// Which rule says so.
-        why: String,
-    },
-    /// The system said no.
-    #[error("{place}: {source}")]
-    Io {
-        /// Where.
-        place: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// What it changes can't be written down so that a host could read it again.
-    #[error(
-        "a commit of {changes} changes would need more than the {} MiB that can be written down of \
-         one; make the changes in several parts",
-        .most >> 20
-    )]
-    TooLarge {
-        /// How many changes it has.
-        changes: usize,
-        /// How much can be written down, in bytes.
-        most: usize,
-    },
-    /// The system said no, and again when what was done by then should have been taken back.
-    #[error(
-        "{place}: {source}; the commit is half done, and the next call that changes something \
-         finishes it"
-    )]
-    Unfinished {
-        /// Where.
-        place: String,
-        /// Why it could not be taken back.
-        source: io::Error,
-    },
-}
-
-/// What a commit is told about itself.
+/// Why a commit is made.
 #[derive(Debug, Default)]
 pub struct Purpose {
-    /// The calls whose changes it holds.
+    /// The calls whose changes it contains.
     pub calls: Vec<String>,
     /// The commit that it undoes.
-    pub(super) undoes: Option<String>,
-    /// The times that directories get, in nanoseconds since the epoch; others get the present.
-    pub(super) directories: BTreeMap<String, i64>,
+    pub(crate) undoes: Option<CommitId>,
+    /// The modification times to set on directories, in nanoseconds since the epoch; others get the
+    /// current time.
+    pub(crate) directories: BTreeMap<String, i64>,
 }
 
 impl Purpose {
-    /// The changes of calls.
+    /// The purpose of a commit that contains the changes of calls.
     pub fn of(calls: Vec<String>) -> Self {
         Self { calls, ..Self::default() }
     }
 }
 
 impl Transaction {
-    /// Begins a transaction, after recovering what another process left: that commit is answered
-    /// as well. Waits within a tokio runtime while somebody else has one.
+    /// Begins a transaction, after recovery of a commit that another process left unfinished, which
+    /// is returned as well. Waits for at most `patience` while another process has a transaction;
+    /// needs a tokio runtime.
     ///
     /// # Errors
-    /// A workspace that can't be written, whose recovery fails, or that is not free in time.
+    /// A workspace that can't be written, whose recovery fails, or that is locked for too long.
     pub async fn begin(
         workspace: &Arc<Workspace>,
         patience: Duration,
-    ) -> Result<(Self, Option<Manifest>), BeginError> {
+    ) -> Result<(Self, Option<Commit>), BeginError> {
         Self::begin_for(workspace, Client::default(), patience).await
     }
 
-    /// Begins a transaction for one of several clients of this process, which take turns: `patience`
-    /// is how long a turn of another one may last.
+    /// Begins a transaction for one of several clients of this process, which take turns. `patience`
+    /// limits the duration of each transaction before this one.
     ///
     /// # Errors
-    /// As of [`Transaction::begin`].
+    /// As for [`Transaction::begin`].
     pub async fn begin_for(
         workspace: &Arc<Workspace>,
         client: Client,
         patience: Duration,
-    ) -> Result<(Self, Option<Manifest>), BeginError> {
-        let turn = writers::turn(&workspace.writers, client, patience).await;
-        let turn = turn.ok_or(BeginError::Busy(patience))?;
+    ) -> Result<(Self, Option<Commit>), BeginError> {
+        let permit = write_queue::acquire(&workspace.writers, client, patience).await;
+        let permit = permit.ok_or(BeginError::Busy(patience))?;
         let deadline = Instant::now() + patience;
         let locked = loop {
             match Locked::try_new(workspace)? {
@@ -218,15 +178,15 @@ impl Transaction {
                 tokio::task::spawn_blocking(move || Self::after_recovery(&workspace, locked));
             recovered.await.map_err(io::Error::from)??
         };
-        transaction._turn = Some(turn);
+        transaction._permit = Some(permit);
         Ok((transaction, recovered))
     }
 
-    /// Begins a transaction on this thread, if nobody else has one.
+    /// Begins a transaction on this thread, unless another process has one.
     #[cfg(test)]
-    pub(super) fn try_begin(
+    pub(crate) fn try_begin(
         workspace: &Arc<Workspace>,
-    ) -> io::Result<Option<(Self, Option<Manifest>)>> {
+    ) -> io::Result<Option<(Self, Option<Commit>)>> {
         let locked = Locked::try_new(workspace)?;
         locked.map(|locked| Self::after_recovery(workspace, locked)).transpose()
     }
@@ -234,76 +194,73 @@ impl Transaction {
     fn after_recovery(
         workspace: &Arc<Workspace>,
         mut locked: Locked,
-    ) -> io::Result<(Self, Option<Manifest>)> {
+    ) -> io::Result<(Self, Option<Commit>)> {
         let recovered = locked.store.recover(workspace)?;
         if let Some(runs) = &locked.runs {
-            outside::sweep(runs);
+            run_dir::sweep(runs);
         }
         Ok((Self::new(workspace, locked), recovered))
     }
 
     fn new(workspace: &Arc<Workspace>, Locked { store, lock, .. }: Locked) -> Self {
-        let id = stamp::new_id();
+        let id = CommitId::new();
         let staging = Arc::clone(&store.staging);
         let make = move || Staging::new(Arc::clone(&staging), None);
-        let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.clone(), make)
+        let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.to_string(), make)
             .at(workspace.path().to_owned());
         let (workspace, overlay) = (Arc::clone(workspace), Arc::new(overlay));
-        Self { workspace, overlay, id, store, is_handed_over: false, _lock: lock, _turn: None }
+        Self { workspace, overlay, id, store, is_handed_over: false, _lock: lock, _permit: None }
     }
 
-    /// The workspace with the changes.
+    /// The workspace with the changes on top.
     pub fn overlay(&self) -> &Arc<Overlay> {
         &self.overlay
     }
 
-    /// A moment to go back to.
+    /// Returns a savepoint, to roll back to.
     pub fn savepoint(&self) -> Savepoint {
         self.overlay.savepoint()
     }
 
-    /// Drops what was changed since.
+    /// Discards all changes since the savepoint.
     pub fn roll_back(&self, savepoint: Savepoint) {
         self.overlay.roll_back(savepoint);
     }
 
-    /// What was written, since the savepoint if there is one, that other programs execute by its
-    /// name.
+    /// Returns the files written since the savepoint (without one: all of the transaction) that
+    /// other programs execute by their names.
     pub fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
         self.overlay.executed(since)
     }
 
-    /// What would be committed, as a unified diff.
+    /// Returns the changes as a unified diff.
     ///
     /// # Errors
-    /// Files that can't be read; changes by somebody else.
+    /// As for [`Transaction::preview`].
     pub fn diff(&self) -> Result<Vec<u8>, CommitError> {
-        let (changes, _) = plan(&self.overlay)?;
-        if changes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
-        let stage = self.overlay.stage().map_err(io)?;
-        let deadline = Instant::now() + DIFF_TIME;
-        let mut out = Vec::new();
-        for (path, (before, after)) in net(&changes) {
-            let nothing = || Ok(Content::Nothing);
-            let before = before
-                .map_or_else(nothing, |image| Content::read(self.overlay.disk(), path, image));
-            let after =
-                after.map_or_else(nothing, |image| Content::read(stage, &image.name, image));
-            let (before, after) = (before.map_err(io)?, after.map_err(io)?);
-            diff::render(path, before.side(), after.side(), deadline, &mut out);
-        }
-        Ok(out)
+        self.preview().map(|preview| preview.diff)
     }
 
-    /// Commits everything that was changed, or nothing. None where nothing was.
+    /// Returns the changes, to be shown and to be compared later.
+    ///
+    /// # Errors
+    /// Files that can't be read; conflicts with changes by other processes.
+    pub fn preview(&self) -> Result<Preview, CommitError> {
+        let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
+        let (changes, _) = plan(&self.overlay)?;
+        let read_new = |_: Option<&Image>, image: &Image| {
+            Content::read(self.overlay.stage()?, &image.name, image)
+        };
+        let read_old = |path: &str, image: &Image| Content::read(self.overlay.disk(), path, image);
+        content::preview(&changes, read_old, read_new).map_err(io)
+    }
+
+    /// Commits all changes, or none of them. Returns `None` if there are no changes.
     ///
     /// # Errors
     /// See [`CommitError`].
-    pub fn commit(mut self, purpose: Purpose) -> Result<Option<Manifest>, CommitError> {
-        let own = |source| CommitError::Io { place: super::OWN.to_owned(), source };
+    pub fn commit(mut self, purpose: Purpose) -> Result<Option<Commit>, CommitError> {
+        let own = |source| CommitError::Io { place: OWN.to_owned(), source };
         let (mut changes, mut directories) = plan(&self.overlay)?;
         if changes.is_empty() {
             return Ok(None);
@@ -314,36 +271,37 @@ impl Transaction {
             return Err(CommitError::Protected { place, why });
         }
         let stage = self.overlay.stage().map_err(own)?;
-        settle(self.overlay.disk(), stage, &mut changes)?;
+        sync_staged(self.overlay.disk(), stage, &mut changes)?;
         for directory in &mut directories {
             directory.after =
                 purpose.directories.get(&directory.path).copied().unwrap_or(directory.after);
         }
         let Purpose { calls, undoes, .. } = purpose;
-        let mut manifest = Manifest::new(self.id.clone(), calls, undoes, changes, directories);
-        self.store.number(&self.workspace, &mut manifest).map_err(own)?;
-        let encoded = sealed::encode(&manifest, self.store.key())?;
-        let is_durable = manifest.changes.len() > 1;
-        // The last moment at which there is nothing to take back.
-        write_manifest(stage, &encoded, is_durable, || plan(&self.overlay).map(drop))?;
-        let carried_out = carry_out(self.overlay.disk(), stage, &manifest);
-        // Where the manifest stays, what it says is not over.
-        self.is_handed_over = carried_out.is_ok() || !matches!(disk::look(stage, FILE), Ok(None));
-        carried_out?;
-        self.workspace.record(&manifest, false);
-        let placed = manifest.changes.iter().filter(|change| change.after.is_some()).count();
+        let mut commit = Commit::new(self.id.clone(), calls, undoes, changes, directories);
+        self.store.number(&self.workspace, &mut commit).map_err(own)?;
+        let encoded = commit_file::encode(&commit, self.store.key())?;
+        let is_durable = commit.changes.len() > 1;
+        // The last check before there is something to revert.
+        write_commit_file(stage, &encoded, is_durable, || plan(&self.overlay).map(drop))?;
+        let applied = apply_all(self.overlay.disk(), stage, &commit);
+        // As long as the commit's file exists, recovery needs the staged files.
+        self.is_handed_over =
+            applied.is_ok() || !matches!(disk::look(stage, COMMIT_FILE), Ok(None));
+        applied?;
+        self.workspace.record(&commit, false);
+        let placed = commit.changes.iter().filter(|change| change.after.is_some()).count();
         let is_tidy = placed == self.overlay.staged_inodes();
-        if let Err(error) = self.store.keep(&manifest, is_tidy) {
-            // What was committed stays so; recovery moves it to the history.
+        if let Err(error) = self.store.keep(&commit, is_tidy) {
+            // The commit stays valid; recovery moves it to the history.
             tracing::warn!("the commit {} is not in the history yet: {error}", self.id);
         }
-        self.store.note(&self.workspace, &manifest);
-        Ok(Some(manifest))
+        self.store.note(&self.workspace, &commit);
+        Ok(Some(commit))
     }
 }
 
 impl Drop for Transaction {
-    /// Removes what was staged and not committed.
+    /// Removes the staged files, unless they were committed.
     fn drop(&mut self) {
         self.overlay.close();
         if !self.overlay.is_staged() || self.is_handed_over {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::ConfigError;
 use cofferdam_core::contract::Contract;
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 /// The contracts in a directory, by their files' names: each `*.toml`.
 ///
@@ -31,7 +31,8 @@ pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
 /// A file that can't be read, or that is not a contract.
 pub fn contract(file: &Path) -> Result<Contract, ConfigError> {
     let path = || file.to_owned();
-    let text = text::read(file).map_err(|source| ConfigError::Io { path: path(), source })?;
+    let text =
+        bounded_text::read(file).map_err(|source| ConfigError::Io { path: path(), source })?;
     let contract = Contract::from_toml(&text)
         .map_err(|error| ConfigError::Invalid { path: path(), message: error.to_string() })?;
     let name = contract.file_name();

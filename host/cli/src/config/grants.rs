@@ -12,7 +12,7 @@ use toml_edit::{
 
 use super::ConfigError;
 use cofferdam_core::policy::{Capabilities, Files, GrantSettings, RegistrySettings, Settings};
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
 const GRANTS: &str = "grants";
 
@@ -204,7 +204,7 @@ pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, Con
 }
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {
-    match text::read(path) {
+    match bounded_text::read(path) {
         Ok(text) => Settings::parse(&text)
             .map_err(|source| ConfigError::Malformed { path: path.to_owned(), source }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Settings::default()),
@@ -226,7 +226,7 @@ pub fn set_grant(
 ) -> Result<(), ConfigError> {
     let io = |source| ConfigError::Io { path: path.to_owned(), source };
     let malformed = |source| ConfigError::Malformed { path: path.to_owned(), source };
-    let old = match text::read(path) {
+    let old = match bounded_text::read(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(io(error)),

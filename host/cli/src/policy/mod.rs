@@ -45,7 +45,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
     let roles: Vec<Value> = policy
         .roles()
         .map(|role| {
-            let tools: Vec<String> = host.registry().tools(Some(role)).map(|tool| tool.qualified_name()).collect();
+            let tools: Vec<String> = host.registry().tools(Some(role)).map(|tool| tool.qualified_name().into()).collect();
             json!({"role": role.name(), "description": role.description(), "tools": tools, "contract": role.contract(), "scope": if role.scope().is_everything() { "everything".into() } else { json!(role.scope()) }})
         })
         .collect();

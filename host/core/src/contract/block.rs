@@ -1,9 +1,9 @@
-//! Finds the block of a contract in a response.
+//! Finds the output block of a contract in a response.
 //!
-//! S1 takes what is between the first `---OUTPUT---` and the first `---END---`, wherever they
-//! stand. Here a marker is a line of its own, so that prose can speak of it; the last block
-//! counts, since the ones before are drafts or the prompt's own; what stands within reasoning
-//! does not count; and the end of the text ends a block as well.
+//! The output contracts take the text between the first `---OUTPUT---` and the first `---END---`,
+//! anywhere. This parser is stricter and more lenient: a marker is a line of its own, so that prose
+//! can mention it; the last block counts, since earlier ones are drafts or copies of the prompt;
+//! blocks within reasoning do not count; and the end of the text ends a block as well.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::response::{Marker, Reasoning};
 /// A line of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub(super) number: usize,
-    /// Without the end of the line.
+    /// The text without the end of the line.
     pub(super) text: &'a str,
-    /// Where it begins in the response.
+    /// The offset of the line in the response.
     start: usize,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Block<'a> {
     pub(super) repairs: Vec<String>,
 }
 
-/// The lines of `text`, and its parts that are reasoning.
+/// The lines, blocks and reasoning of a response.
 pub(super) struct Response<'a> {
     lines: Vec<Line<'a>>,
-    /// The lines of the blocks: from the one after the marker to the one that ends it.
+    /// The lines of the blocks: from the one after the opening marker to the closing one.
     blocks: Vec<Range<usize>>,
     reasoning: Reasoning,
 }
@@ -48,7 +48,7 @@ impl<'a> Response<'a> {
             let end = lines.get(block.end).map_or(text.len(), |line| line.start + line.text.len());
             start..end.max(start)
         };
-        // Tags within a value are its own content.
+        // Tags within a value belong to the value.
         let places: Vec<Range<usize>> = blocks.iter().map(place).collect();
         let reasoning = Reasoning::find(text, &places);
         let mut place = places.iter();
@@ -56,7 +56,7 @@ impl<'a> Response<'a> {
         Self { lines, blocks, reasoning }
     }
 
-    /// The last block that has a field, or the last one.
+    /// The last block that has a field, or else the last one.
     pub(super) fn last_block(&self) -> Option<Block<'a>> {
         let has_fields = |block: &&Range<usize>| {
             self.lines[(*block).clone()].iter().any(|line| line.text.contains([':', '\u{ff1a}']))
@@ -89,7 +89,7 @@ impl<'a> Response<'a> {
         Some(Block { lines, repairs })
     }
 
-    /// All lines but those of the reasoning.
+    /// All lines outside of the reasoning.
     pub(super) fn answer(&self) -> impl Iterator<Item = Line<'a>> {
         self.lines
             .iter()
@@ -109,7 +109,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// The blocks that begin after a line that `opens`.
+/// The blocks that begin after a line for which `opens` is true.
 fn blocks(lines: &[Line<'_>], opens: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let mut open = None;
@@ -126,8 +126,8 @@ fn blocks(lines: &[Line<'_>], opens: impl Fn(&str) -> bool) -> Vec<Range<usize>>
     blocks
 }
 
-/// The blocks whose opening marker stands at the end of a line of prose. Only where no marker
-/// is a line of its own, and a field follows.
+/// The blocks whose opening marker is at the end of a line of prose. Used only if no marker is a
+/// line of its own, and a field must follow.
 fn blocks_after_prose(lines: &[Line<'_>]) -> Vec<Range<usize>> {
     let marker = Marker::Output.as_str();
     let mut blocks = blocks(lines, |line| line.trim_end().ends_with(marker));

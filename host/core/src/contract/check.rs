@@ -1,4 +1,4 @@
-//! Proves a contract: that its prompt, its example and its rules are about the same fields.
+//! Checks a contract: its prompt, its example and its rules must be about the same fields.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::field::{Field, Kind, Written};
 use super::next::Condition;
 use super::{Action, Contract};
 
-/// How many records are tried to find out whether a rule is ever reached.
+/// The number of records that are tried to find unreachable rules.
 const MAX_RECORDS: usize = 100_000;
 
-/// Everything that is wrong with a contract that could be read.
+/// Returns everything that is wrong with a contract that could be read.
 pub(super) fn check(contract: &Contract) -> Vec<String> {
     let mut problems = Vec::new();
     for field in &contract.fields {
@@ -23,7 +23,7 @@ pub(super) fn check(contract: &Contract) -> Vec<String> {
     problems
 }
 
-/// The prompt tells the agent what its value may be.
+/// The prompt must tell the agent the possible values.
 fn hint(field: &Field, problems: &mut Vec<String>) {
     let words: BTreeSet<&str> = field
         .hint
@@ -46,7 +46,7 @@ fn hint(field: &Field, problems: &mut Vec<String>) {
     }
 }
 
-/// Each choice is read as itself.
+/// Each choice must be read as itself.
 fn choices(field: &Field, problems: &mut Vec<String>) {
     for choice in &field.choices {
         let read = field.read(&Written::Inline(choice.clone()));
@@ -57,7 +57,7 @@ fn choices(field: &Field, problems: &mut Vec<String>) {
     }
 }
 
-/// The example keeps the contract, without anything to mend, and the prompt alone does not.
+/// The example must satisfy the contract without repairs, and the prompt alone must not.
 fn example(contract: &Contract, problems: &mut Vec<String>) {
     let parsed = contract.parse(&contract.example());
     problems.extend(parsed.problems.iter().map(|problem| format!("the example: {problem}")));
@@ -73,7 +73,7 @@ fn example(contract: &Contract, problems: &mut Vec<String>) {
     }
 }
 
-/// Each rule is the first that holds for some record.
+/// Each rule must be the first that holds for some record.
 fn rules(contract: &Contract, problems: &mut Vec<String>) {
     let fields: Vec<&Field> = contract
         .fields
@@ -109,7 +109,7 @@ fn rules(contract: &Contract, problems: &mut Vec<String>) {
     }
 }
 
-/// Values of a field such that every condition on it is met by one and missed by another.
+/// Values of a field such that every condition on it is met by one and not met by another.
 fn samples(contract: &Contract, field: &Field) -> Vec<Value> {
     let conditions: Vec<&Condition> =
         contract.next.iter().filter_map(|rule| rule.when.get(&field.name)).collect();

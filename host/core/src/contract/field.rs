@@ -1,7 +1,8 @@
-//! One field of a contract: what its value may be, and how it is read.
+//! One field of a contract: its possible values, and how they are read.
 //!
-//! The rules are S1's `parse_value`; where that is ambiguous, the field's kind decides: `none`
-//! is null where the field may be none, and one of the choices where it is a choice.
+//! The rules are those of `parse_value` in the output contracts; where that is ambiguous, the
+//! field's kind decides: `none` is null if the field may be none, and a choice if it is one of the
+//! choices.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,62 +13,62 @@ use super::problem::Code;
 use crate::schema::nearest;
 use cofferdam_text::shorten;
 
-/// What a field's value is.
+/// The type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Anything that fits on a line; it stays as it is.
+    /// Anything on one line; it is not changed.
     Text,
-    /// `true` or `false`.
+    /// The word `true` or `false`.
     Boolean,
-    /// A whole number.
+    /// An integer in decimal digits.
     Integer,
-    /// One of some words.
+    /// One of a list of words.
     Choice,
-    /// `[one, two]`; its items are texts.
+    /// `[one, two]`; its items are strings.
     List,
-    /// `2/3`: a part and how many there are. It stays text.
+    /// `2/3`: a part and the number of parts. It stays a string.
     Progress,
 }
 
 /// A field of a contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// Its name, as it stands before the colon.
+    /// The name before the colon.
     pub name: String,
-    /// What its value is.
+    /// The type of its value.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whether a block without it is broken.
+    /// Whether a block without it is invalid.
     pub required: bool,
-    /// Whether its value may be `none`, which is null in the record.
+    /// Whether its value may be `none`, which becomes null in the record.
     pub none: bool,
-    /// The least that an integer may be.
+    /// The smallest allowed integer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<i64>,
-    /// The most that an integer may be.
+    /// The largest allowed integer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<i64>,
     /// The words of a choice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// What the prompt says in the place of the value.
+    /// The description in the prompt, in place of the value.
     pub hint: String,
-    /// The value in the example; only an optional field may be without.
+    /// The value in the example; required for a required field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }
 
-/// A value as it stands in a response.
+/// A value as written in a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Written {
-    /// What follows the colon.
+    /// The text after the colon.
     Inline(String),
-    /// What follows the bullets below it.
+    /// The texts of the bullets below it.
     Bullets(Vec<String>),
 }
 
-/// A value that was read, and what was mended for it.
+/// A parsed value, and how it was repaired.
 #[derive(Debug, PartialEq)]
 pub(super) struct Accepted {
     pub(super) value: Value,
@@ -79,12 +80,12 @@ impl Accepted {
         Self { value: value.into(), repair: None }
     }
 
-    fn mended(value: impl Into<Value>, repair: impl Into<String>) -> Self {
+    fn repaired(value: impl Into<Value>, repair: impl Into<String>) -> Self {
         Self { value: value.into(), repair: Some(repair.into()) }
     }
 }
 
-/// A value that the field does not take.
+/// A value that is invalid for the field.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rejected {
     pub(super) code: Code,
@@ -93,7 +94,7 @@ pub(super) struct Rejected {
 }
 
 impl Field {
-    /// What the field's value has to be, in words.
+    /// Describes the expected value in words.
     pub fn expectation(&self) -> String {
         let expected = match self.kind {
             Kind::Text => "text".to_owned(),
@@ -111,11 +112,11 @@ impl Field {
         if self.none { format!("{expected}; or none") } else { expected }
     }
 
-    /// Reads a value.
+    /// Parses a value of the field.
     pub(super) fn read(&self, written: &Written) -> Result<Accepted, Rejected> {
         let text = match written {
             Written::Bullets(items) if self.kind == Kind::List => {
-                return Ok(Accepted::mended(
+                return Ok(Accepted::repaired(
                     items.clone(),
                     "read the bullets below it as its list",
                 ));
@@ -156,7 +157,7 @@ impl Field {
         }
     }
 
-    /// Reads a value of a kind that knows nothing but plain words.
+    /// Parses a value that consists of one word.
     fn read_bare(&self, text: &str) -> Result<Accepted, Rejected> {
         match self.kind {
             Kind::Boolean if text.eq_ignore_ascii_case("true") => Ok(Accepted::exactly(true)),
@@ -177,7 +178,7 @@ impl Field {
                 }
                 let same = self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
                 if let Some(choice) = same {
-                    return Ok(Accepted::mended(
+                    return Ok(Accepted::repaired(
                         choice.as_str(),
                         format!("read {text} as {choice}"),
                     ));
@@ -205,7 +206,7 @@ impl Field {
     }
 }
 
-/// What a value that says that there is nothing means: S1's `none`, or what models make of it.
+/// Parses the value `none` of the output contracts, and the variants that models write.
 fn none(text: &str, kind: Kind) -> Option<Accepted> {
     if text.eq_ignore_ascii_case("none") {
         return Some(Accepted::exactly(Value::Null));
@@ -217,10 +218,10 @@ fn none(text: &str, kind: Kind) -> Option<Accepted> {
         || inside(text).is_some_and(|item| {
             item.eq_ignore_ascii_case("none") || (item.is_empty() && kind != Kind::List)
         });
-    is_none.then(|| Accepted::mended(Value::Null, format!("read {text} as none")))
+    is_none.then(|| Accepted::repaired(Value::Null, format!("read {text} as none")))
 }
 
-/// `text` without the quotes or the emphasis around all of it.
+/// Removes quotes or emphasis around the whole text.
 fn bare(text: &str) -> &str {
     for (open, close) in
         [("**", "**"), ("\"", "\""), ("'", "'"), ("`", "`"), ("\u{201c}", "\u{201d}")]

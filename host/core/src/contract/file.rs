@@ -1,4 +1,4 @@
-//! A contract's file: TOML, read strictly.
+//! The file of a contract: TOML, parsed strictly.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,16 +12,16 @@ use super::next::{Action, Condition, MAX_ROUNDS, Rule};
 use super::{Contract, ContractError};
 use crate::schema::nearest;
 
-/// How S1's prompts begin.
+/// The first line of the prompts in the output contracts.
 const OPENING: &str = "CRITICAL - End your response with:";
 
-/// A contract: what an agent's response has to end with, and what is done about it.
+/// A contract: how an agent's response must end, and what is done with it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "A contract's file")]
 pub struct ContractFile {
-    /// The agent's name, such as `code-reviewer` or `pr-review-toolkit:code-reviewer`. The file
-    /// is named after it, with `.` for `:`.
+    /// The agent's name, such as `code-reviewer` or `pr-review-toolkit:code-reviewer`. The file is
+    /// named after it, with `.` for `:`.
     #[schemars(with = "String")]
     agent: Spanned<String>,
     /// One line on what the agent is for.
@@ -29,7 +29,7 @@ pub struct ContractFile {
     /// The line of the prompt before the block.
     #[serde(default = "opening")]
     opening: String,
-    /// For reviews: how many rounds there are before work that is not done blocks, 1 to 3.
+    /// For reviews: the number of rounds after which unfinished work blocks, 1 to 3.
     #[schemars(with = "Option<u32>")]
     rounds: Option<Spanned<u32>>,
     /// The fields, in the order of the block.
@@ -46,25 +46,25 @@ pub struct ContractFile {
 pub struct FieldFile {
     /// Its name: letters, digits, `_` and `-`.
     name: String,
-    /// What its value is.
+    /// The type of its value.
     #[serde(rename = "type")]
     kind: Kind,
-    /// Whether a block without it is broken.
+    /// Whether a block without it is invalid.
     #[serde(default = "yes")]
     required: bool,
     /// Whether its value may be `none`.
     #[serde(default)]
     none: bool,
-    /// The least that an integer may be.
+    /// The smallest allowed integer.
     minimum: Option<i64>,
-    /// The most that an integer may be.
+    /// The largest allowed integer.
     maximum: Option<i64>,
     /// The words of a choice.
     #[serde(default)]
     choices: Vec<String>,
-    /// What the prompt says in the place of the value.
+    /// The description in the prompt, in place of the value.
     hint: String,
-    /// The value in the example; only an optional field may be without.
+    /// The value in the example; required for a required field.
     example: Option<String>,
 }
 
@@ -72,13 +72,13 @@ pub struct FieldFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleFile {
-    /// Conditions by field: a value that it has to be, or a table with `present`, `at-least`,
-    /// `at-most` or `one-of`. All have to hold.
+    /// Conditions by field: the required value, or a table with `present`, `at-least`, `at-most` or
+    /// `one-of`. All must hold.
     #[serde(default)]
     when: BTreeMap<String, Condition>,
-    /// What is done then.
+    /// The action if they hold.
     then: Action,
-    /// Why, and with what.
+    /// The reason, and the data that the action needs.
     reason: String,
 }
 
@@ -90,7 +90,7 @@ fn yes() -> bool {
     true
 }
 
-/// Reads the text of a contract's file.
+/// Parses the text of a contract's file.
 pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     let at = |span: Range<usize>, message: String| ContractError {
         line: line(text, span.start),
@@ -119,44 +119,52 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     if file.fields.get_ref().is_empty() {
         return Err(at(file.fields.span(), "fields: expected at least one".to_owned()));
     }
-    let mut fields: Vec<Field> = Vec::new();
-    for spanned in file.fields.into_inner() {
-        let span = spanned.span();
-        let field = field(spanned.into_inner()).map_err(|message| at(span.clone(), message))?;
-        if fields.iter().any(|other| other.name == field.name) {
-            return Err(at(span, format!("fields: '{}' stands here twice", field.name)));
-        }
-        fields.push(field);
-    }
-    let span = file.next.span();
-    let rules: Vec<(Range<usize>, Rule)> = file
-        .next
-        .into_inner()
-        .into_iter()
-        .map(|spanned| {
-            let span = spanned.span();
-            let RuleFile { when, then, reason } = spanned.into_inner();
-            (span, Rule { when, then, reason })
-        })
-        .collect();
-    for (span, rule) in &rules {
-        conditions(rule, &fields).map_err(|message| at(span.clone(), message))?;
-    }
-    if !rules.last().is_some_and(|(_, rule)| rule.when.is_empty()) {
-        let message = "next: expected a last rule without `when`, for everything else".to_owned();
-        return Err(at(rules.last().map_or(span, |(span, _)| span.clone()), message));
-    }
+    let fields = fields(file.fields.into_inner()).map_err(|(span, message)| at(span, message))?;
+    let next = rules(file.next, &fields).map_err(|(span, message)| at(span, message))?;
     Ok(Contract {
         agent: file.agent.into_inner(),
         purpose: file.purpose,
         opening: file.opening,
         rounds: file.rounds.map(Spanned::into_inner),
         fields,
-        next: rules.into_iter().map(|(_, rule)| rule).collect(),
+        next,
     })
 }
 
-/// A field that makes sense.
+/// A message and the part of the file that it is about.
+type Misplaced = (Range<usize>, String);
+
+fn fields(files: Vec<Spanned<FieldFile>>) -> Result<Vec<Field>, Misplaced> {
+    let mut fields: Vec<Field> = Vec::new();
+    for spanned in files {
+        let span = spanned.span();
+        let field = field(spanned.into_inner()).map_err(|message| (span.clone(), message))?;
+        if fields.iter().any(|other| other.name == field.name) {
+            return Err((span, format!("fields: '{}' stands here twice", field.name)));
+        }
+        fields.push(field);
+    }
+    Ok(fields)
+}
+
+fn rules(files: Spanned<Vec<Spanned<RuleFile>>>, fields: &[Field]) -> Result<Vec<Rule>, Misplaced> {
+    let mut last = files.span();
+    let mut rules: Vec<Rule> = Vec::new();
+    for spanned in files.into_inner() {
+        last = spanned.span();
+        let RuleFile { when, then, reason } = spanned.into_inner();
+        let rule = Rule { when, then, reason };
+        conditions(&rule, fields).map_err(|message| (last.clone(), message))?;
+        rules.push(rule);
+    }
+    if !rules.last().is_some_and(|rule| rule.when.is_empty()) {
+        let message = "next: expected a last rule without `when`, for everything else".to_owned();
+        return Err((last, message));
+    }
+    Ok(rules)
+}
+
+/// Converts and checks a field.
 fn field(file: FieldFile) -> Result<Field, String> {
     let name = file.name;
     let wrong = |message: &str| Err(format!("field '{name}': {message}"));
@@ -203,7 +211,7 @@ fn field(file: FieldFile) -> Result<Field, String> {
     })
 }
 
-/// Checks that the conditions of a rule are about fields that are there.
+/// Checks that the conditions of a rule are about existing fields.
 fn conditions(rule: &Rule, fields: &[Field]) -> Result<(), String> {
     for (name, condition) in &rule.when {
         let Some(field) = fields.iter().find(|field| field.name == *name) else {
@@ -212,14 +220,14 @@ fn conditions(rule: &Rule, fields: &[Field]) -> Result<(), String> {
             let hint = hint.unwrap_or_default();
             return Err(format!("next: there is no field '{name}'{hint}"));
         };
-        if let Some(problem) = condition.misfit(field) {
+        if let Some(problem) = condition.incompatibility(field) {
             return Err(format!("next: field '{name}': {problem}"));
         }
     }
     Ok(())
 }
 
-/// What keeps a text from being one line of a prompt.
+/// Why a text can't be a line of a prompt.
 fn no_line(text: &str) -> Option<&'static str> {
     if text.is_empty() || text.trim() != text {
         Some("expected a text without spaces around it, and not an empty one")

@@ -1,28 +1,29 @@
-//! S1's lists: `[one, two]`.
+//! Parses lists of the output contracts: `[one, two]`.
 //!
-//! S1 splits at every comma with a space after it. Here a comma within brackets or quotes belongs
-//! to its item, and one without a space separates as well, except between two digits.
+//! The output contracts split at every comma that is followed by a space. Here a comma within
+//! brackets or quotes belongs to its item, and one without a space separates as well, except
+//! between two digits.
 
 use std::ops::Range;
 
-/// How long an item in quotes may be, in characters.
-const MAX_QUOTED: usize = 500;
+/// The longest quoted item in characters.
+const MAX_QUOTED_CHARS: usize = 500;
 
-/// A list that was read.
+/// The items of a parsed list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) items: Vec<String>,
-    /// What was done beyond S1's rules.
+    /// The deviation from the rules of the output contracts.
     pub(super) repair: Option<&'static str>,
 }
 
-/// The quotes that may stand around an item.
+/// The quotes that may surround an item.
 const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('\u{201c}', '\u{201d}')];
 
-/// Reads a list. None: the text is no list in brackets.
+/// Parses a list. Returns `None` if the text is not a list in brackets.
 pub(super) fn split(text: &str) -> Option<List> {
     let inside = text.strip_prefix('[')?.strip_suffix(']')?;
-    // `[a], [b]` begins and ends as a list does, and is two.
+    // `[a], [b]` begins and ends like a list, but is two lists.
     let pairs = pairs(text);
     let closes = |at: usize| pairs.iter().find(|pair| pair.start == at).map(|pair| pair.end);
     let opens = |at: usize| pairs.iter().find(|pair| pair.end == at).map(|pair| pair.start);
@@ -55,7 +56,7 @@ pub(super) fn split(text: &str) -> Option<List> {
     Some(List { items, repair })
 }
 
-/// The text between the commas that separate, and whether one of them has no space after it.
+/// The text between separating commas, and whether one of them has no space after it.
 fn parts(text: &str) -> (Vec<&str>, bool) {
     let pairs = pairs(text);
     let bytes = text.as_bytes();
@@ -91,11 +92,11 @@ fn parts(text: &str) -> (Vec<&str>, bool) {
     (parts, is_tight)
 }
 
-/// How long the quotation is that `text` begins with, if it is a whole item.
+/// The length of the quotation at the beginning of `text`, if it is a whole item.
 fn quoted(text: &str) -> Option<usize> {
     let first = text.chars().next()?;
     let (open, close) = QUOTES.into_iter().find(|(open, _)| *open == first)?;
-    let mut characters = text[open.len_utf8()..].chars().take(MAX_QUOTED);
+    let mut characters = text[open.len_utf8()..].chars().take(MAX_QUOTED_CHARS);
     let mut length = open.len_utf8();
     while let Some(character) = characters.next() {
         length += character.len_utf8();
@@ -109,7 +110,7 @@ fn quoted(text: &str) -> Option<usize> {
     None
 }
 
-/// What is between the quotes, if they are around all of the item.
+/// The text between the quotes, if they surround the whole item.
 fn unquoted(item: &str) -> Option<String> {
     if quoted(item)? != item.len() {
         return None;
@@ -117,7 +118,7 @@ fn unquoted(item: &str) -> Option<String> {
     let close = item.chars().next_back()?;
     let open = item.chars().next()?;
     let inside = &item[open.len_utf8()..item.len() - close.len_utf8()];
-    // Of escapes only what the quotes themselves need.
+    // Only escapes of quotes and backslashes are resolved.
     let (mut text, mut characters) =
         (String::with_capacity(inside.len()), inside.chars().peekable());
     while let Some(character) = characters.next() {
@@ -128,8 +129,8 @@ fn unquoted(item: &str) -> Option<String> {
     Some(text)
 }
 
-/// The outermost brackets that have a partner, from each opening to its closing one, in order.
-/// A bracket without a partner is a character as any other.
+/// The outermost pairs of brackets, from the opening to the closing one, in order. A bracket
+/// without a partner is an ordinary character.
 fn pairs(text: &str) -> Vec<Range<usize>> {
     let (mut open, mut pairs) = (Vec::<(usize, usize)>::new(), Vec::<Range<usize>>::new());
     let mut waiting = [0_usize; 3];
@@ -142,7 +143,7 @@ fn pairs(text: &str) -> Vec<Range<usize>> {
         if waiting[kind] == 0 {
             continue;
         }
-        // What was opened since then has no partner.
+        // Brackets that were opened since then have no partner.
         while let Some((opened, start)) = open.pop() {
             waiting[opened] -= 1;
             if opened == kind {
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_what_is_between_the_commas_that_separate() {
+    fn items_are_split_at_separating_commas() {
         for (text, wanted) in [
             ("[]", &[][..]),
             ("[ ]", &[]),
@@ -191,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_list_in_brackets_is_none() {
+    fn other_text_is_not_a_list() {
         for text in ["", "[", "]", "a, b", "[a], [b]", "[a", "a]", "[a] b"] {
             assert_eq!(split(text), None, "{text}");
         }
     }
 
     #[test]
-    fn many_brackets_cost_little() {
+    fn many_brackets_are_parsed_fast() {
         for text in ["[".repeat(1 << 16), "[(".repeat(1 << 15), "[\"".repeat(1 << 15)] {
             split(&format!("[{text}]"));
         }

@@ -1,4 +1,4 @@
-//! Output contracts: what an agent's response has to end with, and what is done about it.
+//! Output contracts: how an agent's response must end, and what is done with it.
 //!
 //! ```text
 //! ---OUTPUT---
@@ -7,13 +7,13 @@
 //! ---END---
 //! ```
 //!
-//! A contract is a data file. From it come the text that is added to the agent's prompt
+//! A contract is a data file. It defines the text that is added to the agent's prompt
 //! ([`Contract::prompt`]), the checks of the response ([`Contract::parse`]), the next action
-//! ([`Contract::next`]), and the words for another try ([`Contract::reminder`]). Those of S1
-//! are built in. Pure: nothing here runs an agent or opens a file.
+//! ([`Contract::next`]), and the reminder for a retry ([`Contract::reminder`]). Those of the
+//! document "Sub-Agent Output Contracts" are built in. This module runs no agent and opens no file.
 //!
 //! ```
-//! use cofferdam::contract::{Action, Contracts, Turn};
+//! use cofferdam_core::contract::{Action, Contracts, Turn};
 //!
 //! let contracts = Contracts::built_in()?;
 //! let contract = contracts.get("code-reviewer")?;
@@ -45,9 +45,9 @@ pub use field::{Field, Kind};
 pub use file::ContractFile;
 pub use next::{Action, Condition, MAX_RETRIES, MAX_ROUNDS, Next, Rule, Test, Turn};
 pub use parse::Parsed;
-pub use problem::{Code, Problem};
+pub use problem::{Code, ContractProblem};
 
-/// The files of S1's contracts.
+/// The files of the built-in contracts.
 const BUILT_IN: [(&str, &str); 7] = {
     macro_rules! files {
         ($($name:literal),*) => {
@@ -65,16 +65,16 @@ const BUILT_IN: [(&str, &str); 7] = {
     ]
 };
 
-/// What an agent's response has to end with, and what is done about it.
+/// How an agent's response must end, and what is done with it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Contract {
-    /// The agent's name.
+    /// The name of the agent.
     pub agent: String,
     /// One line on what the agent is for.
     pub purpose: String,
     /// The line of the prompt before the block.
     pub opening: String,
-    /// For reviews: how many rounds there are before work that is not done blocks.
+    /// For reviews: the number of rounds after which unfinished work blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
     /// The fields, in the order of the block.
@@ -83,33 +83,33 @@ pub struct Contract {
     pub next: Vec<Rule>,
 }
 
-/// A contract's file that can't be used.
+/// A contract's file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ContractError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong there, and what would be right.
+    /// What is wrong there, and what is expected.
     pub message: String,
 }
 
-/// A name that no contract has, or more than one.
+/// No contract has the name, or more than one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownAgent {
-    /// No contract has it.
+    /// No contract has the name.
     #[error("there is no contract for '{name}'{}", hint(.nearest))]
     Unknown {
-        /// The name.
+        /// The name of the agent.
         name: String,
-        /// The nearest name that there is.
+        /// The most similar name of an agent.
         nearest: Option<String>,
     },
-    /// It is short for more than one.
+    /// The short name of several agents.
     #[error("'{name}' could be {}", .agents.join(" or "))]
     Ambiguous {
-        /// The name.
+        /// The name of the agent.
         name: String,
-        /// The agents that it could mean.
+        /// The agents with that short name.
         agents: Vec<String>,
     },
 }
@@ -119,10 +119,10 @@ fn hint(nearest: &Option<String>) -> String {
 }
 
 impl Contract {
-    /// Reads the text of a contract's file. Unknown keys are errors.
+    /// Parses the text of a contract's file. Unknown keys are errors.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// Returns the first error, with its line.
     pub fn from_toml(text: &str) -> Result<Self, ContractError> {
         file::read(text)
     }
@@ -132,14 +132,14 @@ impl Contract {
         format!("{}.toml", self.agent.replace(':', "."))
     }
 
-    /// The text that is added to the agent's prompt (S1, "Input Prompt Suffix"), with a newline
-    /// at its end.
+    /// The text that is added to the agent's prompt (the output contracts, "Input Prompt Suffix"),
+    /// with a newline at its end.
     pub fn prompt(&self) -> String {
         let fields = self.fields.iter().map(|field| (field.name.as_str(), field.hint.as_str()));
         format!("{}\n{}", self.opening, block(fields))
     }
 
-    /// The block of a response as it ought to be (S1, "Expected Output"), with a newline at its
+    /// An example of a valid block (the output contracts, "Expected Output"), with a newline at its
     /// end.
     pub fn example(&self) -> String {
         block(
@@ -149,13 +149,13 @@ impl Contract {
         )
     }
 
-    /// Reads a response: any text, of which the last block counts.
+    /// Parses the last block of a response.
     ///
-    /// Where there is no block, the fields are taken from the lines of the text, and the log
-    /// has a warning with the agent's name (S1, "Contract Violations").
+    /// Without a block, the fields are taken from the lines of the text, and a warning with the
+    /// agent's name is logged (the output contracts, "Contract Violations").
     pub fn parse(&self, response: &str) -> Parsed {
         let parsed = parse::parse(self, response);
-        if let [Problem { code: Code::MissingBlock, .. }, ..] = parsed.problems.as_slice() {
+        if let [ContractProblem { code: Code::MissingBlock, .. }, ..] = parsed.problems.as_slice() {
             tracing::warn!(
                 "{}: the response has no ---OUTPUT--- block; {} of {} fields could be extracted",
                 self.agent,
@@ -166,11 +166,11 @@ impl Contract {
         parsed
     }
 
-    /// What the orchestrator does with a response that was read.
+    /// Decides what the orchestrator does with a parsed response.
     ///
-    /// A record that is not whole is asked for again, at most [`MAX_RETRIES`] times, then it
-    /// blocks. For a whole one the contract's rules decide; in the last round of a review, what
-    /// would lead to another one blocks.
+    /// An incomplete record is retried at most [`MAX_RETRIES`] times, then it blocks. For a
+    /// complete one the contract's rules decide; in the last round of a review, another round is
+    /// replaced by blocking.
     pub fn next(&self, parsed: &Parsed, turn: Turn) -> Next {
         if !parsed.is_complete() {
             let count = parsed.problems.len();
@@ -189,7 +189,7 @@ impl Contract {
             };
         }
         let Some(rule) = self.next.iter().find(|rule| rule.holds(&parsed.record)) else {
-            // The last rule has no condition: a contract is not read without one.
+            // The last rule has no condition: a contract without one is refused.
             return Next { action: Action::Blocked, reason: "no rule holds".to_owned() };
         };
         match self.rounds {
@@ -203,8 +203,8 @@ impl Contract {
         }
     }
 
-    /// What the agent is told when it is run again: what was wrong, and the contract. None: the
-    /// response kept it.
+    /// The text for the agent's retry: the problems, and the contract. `None` if the response
+    /// satisfied it.
     pub fn reminder(&self, parsed: &Parsed) -> Option<String> {
         if parsed.problems.is_empty() {
             return None;
@@ -217,8 +217,9 @@ impl Contract {
         ))
     }
 
-    /// Proves the contract: its example keeps it, its prompt says what each field may be, and
-    /// each of its choices and rules can be reached. Says everything that is wrong.
+    /// Checks the contract: its example must satisfy it, its prompt must describe the values of
+    /// each field, and each of its choices and rules must be reachable. Returns everything that is
+    /// wrong.
     pub fn check(&self) -> Vec<String> {
         check::check(self)
     }
@@ -229,17 +230,17 @@ fn block<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     format!("{}\n{fields}{}\n", Marker::Output.as_str(), Marker::End.as_str())
 }
 
-/// The contracts that there are, by agent.
+/// All contracts by agent.
 #[derive(Debug, Clone, Default)]
 pub struct Contracts {
     by_agent: BTreeMap<String, Contract>,
 }
 
 impl Contracts {
-    /// The contracts of S1.
+    /// The contracts of the document "Sub-Agent Output Contracts".
     ///
     /// # Errors
-    /// A file that came with the host is broken, which its tests rule out.
+    /// Returns an error if a built-in file is invalid, which its tests exclude.
     pub fn built_in() -> Result<Self, ContractError> {
         let mut contracts = Self::default();
         for (_, text) in BUILT_IN {
@@ -248,21 +249,21 @@ impl Contracts {
         Ok(contracts)
     }
 
-    /// Adds a contract; it replaces one for the same agent.
+    /// Adds a contract; it replaces that of the same agent.
     pub fn add(&mut self, contract: Contract) {
         self.by_agent.insert(contract.agent.clone(), contract);
     }
 
-    /// The contracts, by agent.
+    /// The contracts by agent.
     pub fn iter(&self) -> impl Iterator<Item = &Contract> {
         self.by_agent.values()
     }
 
-    /// The contract of an agent. What follows the `:` of a name will do where only one agent
-    /// has it.
+    /// The contract of an agent. The part of the name after `:` is sufficient if only one agent has
+    /// it.
     ///
     /// # Errors
-    /// A name that no contract has, or more than one.
+    /// Those of [`UnknownAgent`].
     pub fn get(&self, name: &str) -> Result<&Contract, UnknownAgent> {
         if let Some(contract) = self.by_agent.get(name) {
             return Ok(contract);

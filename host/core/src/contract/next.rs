@@ -1,5 +1,5 @@
-//! What the orchestrator does after a response: the contract's own rules where the record is
-//! whole, another try or a blocker where it is not.
+//! What the orchestrator does after a response: the contract's rules if the record is complete,
+//! otherwise a retry or a blocker.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, Kind};
 
-/// How often an agent is run again because its response breaks the contract (S1, "Contract
-/// Violations", step 4).
+/// The number of retries after a response that violates the contract (the output contracts,
+/// "Contract Violations", step 4).
 pub const MAX_RETRIES: u32 = 2;
 
-/// How many rounds of review and mending there are at most (S1, "Track iteration count").
+/// The largest number of rounds of review and fixes (the output contracts, "Track iteration
+/// count").
 pub const MAX_ROUNDS: u32 = 3;
 
 /// What the orchestrator does next.
@@ -22,21 +23,21 @@ pub const MAX_ROUNDS: u32 = 3;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Goes on to the next step.
+    /// Continue with the next step.
     Proceed,
-    /// Has the work reviewed.
+    /// Have the work reviewed.
     Review,
-    /// Has the work mended, or gone on with.
+    /// Have the work fixed or continued.
     Fix,
-    /// Stops and asks a person.
+    /// Stop and ask the user.
     Blocked,
-    /// Runs the agent again, with a reminder of the contract. No contract says this itself.
+    /// Run the agent again, with a reminder of the contract. Rules of contracts can't use it.
     #[serde(skip_deserializing)]
     Retry,
 }
 
 impl Action {
-    /// The word, as it stands in documents.
+    /// The action's name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Proceed => "proceed",
@@ -51,20 +52,19 @@ impl Action {
 /// What the orchestrator does next, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Next {
-    /// What it does.
+    /// The next action itself.
     pub action: Action,
-    /// Why, and with what.
+    /// The reason, and the data that the action needs.
     pub reason: String,
 }
 
-/// Where the orchestrator is with an agent.
+/// The position of the orchestrator in its loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// How often the agent was run again for this response: 0 is its first try. At
-    /// [`MAX_RETRIES`] a broken response blocks.
+    /// The number of retries of the agent for this response, from 0. At [`MAX_RETRIES`] an invalid
+    /// response blocks.
     pub attempt: u32,
-    /// Which round of review this is, from 1. At the contract's last one, work that is not
-    /// done blocks.
+    /// The round of the review, from 1. In the contract's last round, unfinished work blocks.
     pub round: u32,
 }
 
@@ -74,15 +74,15 @@ impl Default for Turn {
     }
 }
 
-/// One rule: what is done if all of its conditions hold.
+/// One rule: the action if all of its conditions hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rule {
-    /// By field; empty: always.
+    /// Conditions by field; without any, the rule always holds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, Condition>,
-    /// What is done.
+    /// The action of the rule.
     pub then: Action,
-    /// Why, and with what.
+    /// The reason, and the data that the action needs.
     pub reason: String,
 }
 
@@ -102,30 +102,30 @@ impl Rule {
     expecting = "expected true, false, a whole number, a text, or a table with `present`, `at-least`, `at-most` or `one-of`"
 )]
 pub enum Condition {
-    /// The field is exactly this.
+    /// The field is this boolean.
     Boolean(bool),
-    /// The field is exactly this.
+    /// The field is this integer.
     Integer(i64),
-    /// The field is exactly this.
+    /// The field is this text.
     Text(String),
-    /// What the field has to be.
+    /// The field passes this test.
     Test(Test),
 }
 
-/// What a field has to be; everything that is said has to hold.
+/// A test of a field; all given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Test {
-    /// Whether there is anything: neither left out, nor none, nor an empty list.
+    /// Whether the field is present: neither omitted, nor none, nor an empty list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<bool>,
-    /// The least that a number is.
+    /// The smallest value of a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<i64>,
-    /// The most that a number is.
+    /// The largest value of a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<i64>,
-    /// The words of which it is one.
+    /// The words among which it must be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_of: Option<Vec<String>>,
 }
@@ -140,8 +140,8 @@ impl Condition {
         }
     }
 
-    /// What keeps the condition from being one on `field`.
-    pub(super) fn misfit(&self, field: &Field) -> Option<String> {
+    /// Why the condition can't be one on `field`.
+    pub(super) fn incompatibility(&self, field: &Field) -> Option<String> {
         let is_word = matches!(field.kind, Kind::Text | Kind::Choice | Kind::Progress);
         let no_choice = |word: &String| {
             (field.kind == Kind::Choice && !field.choices.contains(word))

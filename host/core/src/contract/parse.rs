@@ -1,4 +1,4 @@
-//! A response to a record: the fields of its block, read and checked.
+//! Parses a response into a record: the fields of its block, parsed and checked.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +7,49 @@ use serde_json::{Map, Value};
 use super::Contract;
 use super::block::{Line, Response};
 use super::field::{Field, Written};
-use super::problem::{Code, Problem};
+use super::problem::{Code, ContractProblem};
 use crate::schema::nearest;
 use cofferdam_text::shorten;
 
-/// How many unknown or repeated fields are reported.
+/// The number of unknown or repeated fields that are reported.
 const MAX_PROBLEMS: usize = 20;
 
-/// How many repairs are told.
+/// The number of repairs that are reported.
 const MAX_REPAIRS: usize = 1_000;
 
-/// How long the name of a field may be, in bytes.
-const MAX_NAME: usize = 64;
+/// The longest name of a field in bytes.
+const MAX_NAME_BYTES: usize = 64;
 
-/// What a response says by a contract.
+/// The result of parsing a response.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    /// The fields that could be read, in the contract's order. `none` is null.
+    /// The fields that could be parsed, in the contract's order. `none` is null.
     pub record: Map<String, Value>,
-    /// Everything that is wrong; empty: the contract is kept.
-    pub problems: Vec<Problem>,
-    /// What was mended on the way.
+    /// Everything that is wrong; empty if the response satisfies the contract.
+    pub problems: Vec<ContractProblem>,
+    /// How the response was repaired.
     pub repairs: Vec<String>,
-    /// The fields of `record` that stood outside of a block, where there is no block.
+    /// The fields of `record` that were found in the text because there is no block.
     pub extracted: Vec<String>,
 }
 
 impl Parsed {
-    /// Whether the record is whole: nothing is wrong, or nothing but that the markers are
-    /// missing around fields that are all there (S1, "Contract Violations", step 3).
+    /// Whether the record is complete: there are no problems, except that the markers around all
+    /// fields may be missing (the output contracts, "Contract Violations", step 3).
     pub fn is_complete(&self) -> bool {
         self.problems.iter().all(|problem| problem.code == Code::MissingBlock)
     }
 }
 
-/// A value with the line that it begins in.
+/// A value with its first line.
 #[derive(Debug, PartialEq)]
 struct Entry {
     line: usize,
     value: Written,
 }
 
-/// Reads a response by the rules of S1, and says everything that is wrong with it.
+/// Parses a response by the rules of the output contracts, and reports everything that is wrong
+/// with it.
 pub(super) fn parse(contract: &Contract, text: &str) -> Parsed {
     let response = Response::new(text);
     let mut reader = Reader::new(contract);
@@ -64,7 +65,7 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Parsed {
             parsed.extracted = parsed.record.keys().cloned().collect();
             parsed.problems.insert(
                 0,
-                Problem {
+                ContractProblem {
                     code: Code::MissingBlock,
                     line: None,
                     field: None,
@@ -81,23 +82,23 @@ pub(super) fn parse(contract: &Contract, text: &str) -> Parsed {
 
 struct Reader<'a> {
     contract: &'a Contract,
-    /// By the field's place in the contract.
+    /// Values by the index of the field in the contract.
     entries: BTreeMap<usize, Entry>,
-    problems: Vec<Problem>,
+    problems: Vec<ContractProblem>,
     repairs: Vec<String>,
 }
 
-/// What the lines below a field can add to its value.
+/// How the lines after a field can continue its value.
 #[derive(Clone, Copy, PartialEq)]
 enum Open {
     Nothing,
-    /// More of a text.
+    /// More lines of a text.
     Text,
-    /// More of a list, up to its closing bracket.
+    /// More items of a list, up to its closing bracket.
     Brackets,
     /// Bullets, or a list that begins on the next line.
     Empty,
-    /// More bullets.
+    /// More bullets of a list.
     Bullets,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Reader<'a> {
             }
             let name = name.filter(Name::is_plain);
             match (open, name) {
-                // A name below a text is the text's next line if it is indented.
+                // A name after a text is its next line if it is indented.
                 (Open::Text, None) => self.append(current, text, "\n"),
                 (Open::Text, Some(_)) if width > indent => self.append(current, text, "\n"),
                 (Open::Brackets, _) => open = self.more(current, open, text),
@@ -161,8 +162,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the fields that stand anywhere in the text, each on a line of its own. One that stands
-    /// there with several values is not taken: nothing says which of them counts.
+    /// Takes fields from anywhere in the text, each on a line of its own. One with several
+    /// different values is ambiguous, and not taken.
     fn extract<'t>(&mut self, lines: impl Iterator<Item = Line<'t>>) {
         let mut ambiguous = Vec::new();
         for line in lines {
@@ -182,13 +183,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes in a field; returns what the lines below can add to it.
+    /// Records a field; returns how the next lines can continue it.
     fn enter(&mut self, index: usize, line: usize, value: &str) -> Open {
         let contract = self.contract;
         let field = &contract.fields[index];
         let entry = Entry { line, value: Written::Inline(value.to_owned()) };
         if let Some(before) = self.entries.insert(index, entry) {
-            self.report(Problem {
+            self.report(ContractProblem {
                 code: Code::DuplicateField,
                 line: Some(line),
                 field: Some(field.name.clone()),
@@ -205,7 +206,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds a line to the list that is open.
+    /// Adds a line to the current list.
     fn more(&mut self, current: usize, open: Open, text: &str) -> Open {
         match (open, bullet(text)) {
             (Open::Empty, _) if text.starts_with('[') => self.append(current, text, ""),
@@ -222,7 +223,7 @@ impl<'a> Reader<'a> {
         if text.ends_with(']') { Open::Nothing } else { Open::Brackets }
     }
 
-    /// Adds a line to a value.
+    /// Appends a line to a value.
     fn append(&mut self, current: usize, text: &str, between: &str) {
         let contract = self.contract;
         let Some(Entry { value: Written::Inline(value), .. }) = self.entries.get_mut(&current)
@@ -245,7 +246,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The field that a name means, and whether it is written as the contract has it.
+    /// The field of a name, and whether it is written exactly as in the contract.
     fn known(&self, name: &Name<'_>) -> Option<(usize, bool)> {
         let fields = &self.contract.fields;
         let same = |field: &Field| {
@@ -265,27 +266,27 @@ impl<'a> Reader<'a> {
             return;
         }
         let names = self.contract.fields.iter().map(|field| field.name.as_str());
-        self.report(Problem {
+        self.report(ContractProblem {
             code: Code::UnknownField,
             line: Some(line),
-            field: Some(shorten(name, MAX_NAME)),
+            field: Some(shorten(name, MAX_NAME_BYTES)),
             expected: format!("one of the fields {}", names.clone().collect::<Vec<_>>().join(", ")),
             found: Some("an unknown field".to_owned()),
             did_you_mean: nearest(name, names),
         });
     }
 
-    fn report(&mut self, problem: Problem) {
+    fn report(&mut self, problem: ContractProblem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
         }
     }
 
-    /// Reads the values, and says what is missing.
+    /// Parses the values, and reports missing fields.
     fn finish(mut self) -> Parsed {
         let mut record = Map::new();
         for (index, field) in self.contract.fields.iter().enumerate() {
-            let problem = |code, line, found: Option<String>, did_you_mean| Problem {
+            let problem = |code, line, found: Option<String>, did_you_mean| ContractProblem {
                 code,
                 line,
                 field: Some(field.name.clone()),
@@ -315,17 +316,17 @@ impl<'a> Reader<'a> {
                 },
             }
         }
-        // By line; what stands nowhere comes last.
+        // By line; problems without a line come last.
         self.problems.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         Parsed { record, problems: self.problems, repairs: self.repairs, extracted: Vec::new() }
     }
 }
 
-/// The beginning of a line up to its colon, and what follows.
+/// The beginning of a line up to its colon, and the value after it.
 struct Name<'a> {
     name: &'a str,
     value: &'a str,
-    /// Nothing stood around it.
+    /// Whether it has no decoration.
     is_exact: bool,
 }
 
@@ -341,7 +342,7 @@ impl<'a> Name<'a> {
         let value = value.trim();
         let value =
             if is_emphasis { value.strip_prefix("**").unwrap_or(value).trim() } else { value };
-        if name.is_empty() || name.len() > MAX_NAME {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return None;
         }
         let is_exact =
@@ -358,7 +359,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What follows a bullet.
+/// The text after a bullet.
 fn bullet(text: &str) -> Option<&str> {
     ["- ", "* ", "+ ", "\u{2022} "]
         .iter()

@@ -1,50 +1,50 @@
-//! What can be wrong with a response, in a form for programs and in words.
+//! Problems of a response, for programs and as text.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What sort of problem it is.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Code {
     /// The response has no `---OUTPUT---` block.
     MissingBlock,
-    /// A required field is not there.
+    /// A required field is missing.
     MissingField,
-    /// A field that the contract does not know.
+    /// The contract has no such field.
     UnknownField,
-    /// A field that stands in the block more than once.
+    /// A field is in the block more than once.
     DuplicateField,
-    /// A value of another type.
+    /// The value has another type.
     WrongType,
     /// A number out of its range, or a word that is none of the choices.
     OutOfRange,
-    /// The words of the prompt instead of a value.
+    /// The value is the description in the prompt.
     Placeholder,
 }
 
-/// One thing that is wrong with a response.
+/// One problem of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// What sort of problem it is.
+pub struct ContractProblem {
+    /// The kind of the problem.
     pub code: Code,
     /// The line of the response, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The field, as the response has it.
+    /// The field, as written in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// What was expected there.
     pub expected: String,
-    /// What was there instead, shortened.
+    /// What was found instead, shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// The nearest name of a field, or word of a choice.
+    /// The most similar name of a field or word of a choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ContractProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match (self.line, &self.field) {
             (Some(line), Some(field)) => format!("line {line}, {field}: "),

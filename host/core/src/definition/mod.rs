@@ -1,9 +1,9 @@
-//! Agent definitions: a role, and the prompt that its agent begins with, in one YAML file (S2,
+//! Agent definitions: a role and the agent's initial prompt in one YAML file (the lint agent,
 //! `lint_subagent.yaml`). docs/agents.md describes the format.
 //!
-//! A definition names tools, maps its own words to them, may narrow their arguments, and is bound
-//! to one file, its target, when it is used. Like every role it narrows and never widens. Pure:
-//! reading the file and running context providers are others' business.
+//! A definition names tools, defines its own names for them, may restrict their arguments, and is
+//! bound to one file, its target, when it is used. Like every role it can only restrict. This
+//! module does not read the file and does not run context providers.
 
 mod prompt;
 mod size;
@@ -17,39 +17,40 @@ use serde_json::{Map, Value};
 
 pub use prompt::Prompt;
 
+use crate::name::ToolNameError;
 use crate::policy::{PolicyError, Role, RoleSettings};
 use crate::schema::Schema;
 
-/// The variable of the templates that holds the target, relative to the workspace (S2: the file
-/// is determined from the `node_id` that the runner injects).
+/// The template variable with the target, relative to the workspace (the lint agent: the runner
+/// injects the `node_id`, which determines the file).
 pub const NODE_ID: &str = "node_id";
 
-/// An agent definition as it is written.
+/// An agent definition as written in the file.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "Agent definition")]
+#[schemars(title = "CheckedDefinition definition")]
 pub struct Definition {
-    /// The agent's name, and that of its role: letters, digits, `_` and `-`, at most 64.
+    /// The name of the agent and of its role: letters, digits, `_` and `-`, at most 64.
     pub name: String,
     /// What the agent is for.
     #[serde(default)]
     pub description: String,
-    /// The model that it is made for; handed on as it is.
+    /// The model that it is made for; passed on unchanged.
     #[serde(default)]
     pub model: Option<String>,
-    /// How often the model may answer; handed on as it is.
+    /// The largest number of model turns; passed on unchanged.
     #[serde(default)]
     pub max_turns: Option<NonZeroU32>,
-    /// The files and directories that it may touch, relative to the workspace, as templates with
-    /// the variable `node_id`. The first is what tools bound to one file work on.
+    /// The files and directories that it may access, relative to the workspace, as templates with
+    /// the variable `node_id`. Tools bound to one file work on the first.
     #[serde(default = "the_target")]
     pub scope: Vec<String>,
-    /// What the agent is told first.
+    /// The initial prompt of the agent.
     pub initial_context: InitialContext,
-    /// What templates can show beside `node_id`: the answers of tools that only read.
+    /// Template variables besides `node_id`: the answers of read-only tools.
     #[serde(default)]
     pub context_providers: BTreeMap<String, Provider>,
-    /// The tools that it has.
+    /// The tools of the agent.
     pub tools: Vec<AgentTool>,
 }
 
@@ -57,28 +58,28 @@ fn the_target() -> Vec<String> {
     vec!["{{ node_id }}".to_owned()]
 }
 
-/// What an agent is told first. Templates in Jinja's syntax; their variables are `node_id` and the
+/// The initial prompt of an agent. Templates in Jinja's syntax with the variables `node_id` and the
 /// context providers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitialContext {
-    /// How it is to work.
+    /// How the agent should work.
     pub system_prompt: String,
-    /// What it is to work on.
+    /// What the agent should work on.
     #[serde(default)]
     pub node_context: String,
 }
 
-/// Where a variable of the templates comes from.
+/// The source of a template variable.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
-    /// The tool that is called, by its qualified name.
+    /// The qualified name of the tool that is called.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     #[serde(default)]
     pub args: Map<String, Value>,
-    /// The field of its answer that is wanted; the whole answer where this is missing.
+    /// The field of its answer that is used; by default the whole answer.
     #[serde(default)]
     pub field: Option<String>,
 }
@@ -87,30 +88,30 @@ pub struct Provider {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTool {
-    /// What the agent calls it.
+    /// The agent's name for the tool.
     pub name: String,
-    /// The tool that is meant, by its qualified name.
+    /// The qualified name of the tool.
     pub tool: String,
-    /// A JSON Schema that arguments have to fit beside the tool's own.
+    /// A JSON Schema that arguments must match in addition to the tool's own.
     #[serde(default)]
     pub parameters: Option<Value>,
-    /// The context providers whose values whoever runs the agent shows with each answer.
+    /// The context providers whose values the agent's runner shows with each answer.
     #[serde(default)]
     pub context_providers: Vec<String>,
 }
 
-/// An agent definition that can't be used.
+/// The agent definition is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// No YAML, or not the fields of a definition.
+pub enum DefinitionError {
+    /// Not YAML, or with other fields.
     #[error("{0}")]
     Malformed(String),
-    /// A field that makes no sense.
+    /// A field has an invalid value.
     #[error("{place}: {message}")]
     Invalid {
-        /// Which one, such as `tools.submit_result.tool`.
+        /// The field, such as `tools.submit_result.tool`.
         place: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is expected.
         message: String,
     },
     /// It does not make a valid role.
@@ -118,34 +119,34 @@ pub enum AgentError {
     Role(#[from] PolicyError),
 }
 
-fn invalid(place: impl Into<String>, message: impl Into<String>) -> AgentError {
-    AgentError::Invalid { place: place.into(), message: message.into() }
+fn invalid(place: impl Into<String>, message: impl Into<String>) -> DefinitionError {
+    DefinitionError::Invalid { place: place.into(), message: message.into() }
 }
 
-/// A definition in which everything was checked that can be without knowing the tools.
+/// A definition that was checked as far as possible without knowing the tools.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Agent(Definition);
+pub struct CheckedDefinition(Definition);
 
-impl Agent {
-    /// Reads the text of a definition.
+impl CheckedDefinition {
+    /// Parses the text of a definition.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line or its place.
-    pub fn parse(yaml: &str) -> Result<Self, AgentError> {
-        let malformed = |error: serde_norway::Error| AgentError::Malformed(error.to_string());
+    /// Returns the first error, with its line or field.
+    pub fn parse(yaml: &str) -> Result<Self, DefinitionError> {
+        let malformed = |error: serde_norway::Error| DefinitionError::Malformed(error.to_string());
         size::check(yaml).map_err(malformed)?;
-        // As plain YAML first: there a key that stands twice is an error at any depth.
+        // Parsed as plain YAML first, which refuses duplicate keys at any depth.
         serde_norway::from_str::<serde_norway::Value>(yaml).map_err(malformed)?;
         let definition: Definition = serde_norway::from_str(yaml).map_err(malformed)?;
         check(&definition)?;
-        // What a role has to be is checked here as well.
+        // The rules of roles are checked here as well.
         let agent = Self(definition);
         agent.role(None)?;
         agent.provider_role(None)?;
         Ok(agent)
     }
 
-    /// What was written.
+    /// The definition as it was written.
     pub fn definition(&self) -> &Definition {
         &self.0
     }
@@ -159,27 +160,33 @@ impl Agent {
         self.0.scope.iter().chain(templates).any(uses)
     }
 
-    /// The role of an agent on this target. Without one its scope is the templates as they were
-    /// written, which no file fits.
+    /// The role of an agent on this target. Without a target, its scope is the unrendered
+    /// templates, which match no file.
     ///
     /// # Errors
-    /// A target, or a scope, that leaves the workspace.
-    pub fn role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+    /// Returns an error if the target or the scope leaves the workspace.
+    pub fn role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = &self.0.tools;
-        let parameters = tools
-            .iter()
-            .filter_map(|tool| Some((tool.tool.clone(), tool.parameters.clone()?)))
-            .collect();
         let names = tools.iter().map(|tool| (tool.name.clone(), tool.tool.clone())).collect();
         let included = tools.iter().map(|tool| tool.tool.clone()).collect();
-        Ok(self.role_with(&self.0.name, included, names, target)?.with_parameters(parameters))
+        let role = self.role_with(&self.0.name, included, names, target)?;
+        let mut all = BTreeMap::new();
+        for AgentTool { tool, parameters, .. } in tools {
+            if let Some(parameters) = parameters {
+                let tool = tool
+                    .parse()
+                    .map_err(|error: ToolNameError| invalid("tools", error.to_string()))?;
+                all.insert(tool, parameters.clone());
+            }
+        }
+        Ok(role.with_parameters(all))
     }
 
-    /// The role under which its context providers are called: their tools and nothing else.
+    /// The role for calls of its context providers: only their tools.
     ///
     /// # Errors
-    /// As [`Self::role`].
-    pub fn provider_role(&self, target: Option<&str>) -> Result<Role, AgentError> {
+    /// Those of [`Self::role`].
+    pub fn provider_role(&self, target: Option<&str>) -> Result<Role, DefinitionError> {
         let tools = self.0.context_providers.values().map(|provider| provider.tool.clone());
         let name = format!("{} (context)", self.0.name);
         self.role_with(&name, tools.collect(), BTreeMap::new(), target)
@@ -191,7 +198,7 @@ impl Agent {
         tools: Vec<String>,
         names: BTreeMap<String, String>,
         target: Option<&str>,
-    ) -> Result<Role, AgentError> {
+    ) -> Result<Role, DefinitionError> {
         let scope = match target {
             None => self.0.scope.clone(),
             Some(target) => {
@@ -202,7 +209,7 @@ impl Agent {
                     .collect::<Result<_, _>>()?
             }
         };
-        // An empty scope would be everything.
+        // An empty scope would mean everything.
         if scope.is_empty() || scope.iter().any(|path| path.trim_matches(['/', '.']).is_empty()) {
             return Err(invalid(
                 "scope",
@@ -222,15 +229,15 @@ impl Agent {
         Ok(Role::new(name, &settings)?)
     }
 
-    /// What the agent is told first; `values` are those of the context providers.
+    /// The initial prompt of the agent; `values` are those of the context providers.
     ///
     /// # Errors
-    /// A template that can't be rendered.
+    /// Returns an error if a template can't be rendered.
     pub fn prompt(
         &self,
         target: &str,
         values: &BTreeMap<String, String>,
-    ) -> Result<Prompt, AgentError> {
+    ) -> Result<Prompt, DefinitionError> {
         let mut variables = values.clone();
         variables.insert(NODE_ID.to_owned(), target.to_owned());
         let context = &self.0.initial_context;
@@ -241,7 +248,7 @@ impl Agent {
     }
 }
 
-fn check(definition: &Definition) -> Result<(), AgentError> {
+fn check(definition: &Definition) -> Result<(), DefinitionError> {
     check_name("name", &definition.name)?;
     let providers = &definition.context_providers;
     for (name, provider) in providers {
@@ -249,7 +256,7 @@ fn check(definition: &Definition) -> Result<(), AgentError> {
         let is_variable = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(|c: char| c.is_ascii_digit());
         if !is_variable || name.is_empty() || name == NODE_ID {
-            return Err(invalid(place, "is no name of a variable, or one that is taken"));
+            return Err(invalid(place, "is not a valid name of a variable, or it is reserved"));
         }
         check_tool(&place, &provider.tool)?;
     }
@@ -262,7 +269,10 @@ fn check(definition: &Definition) -> Result<(), AgentError> {
         check_name(&place, &tool.name)?;
         check_tool(&format!("{place}.tool"), &tool.tool)?;
         if !names.insert(&tool.name) || !targets.insert(&tool.tool) {
-            return Err(invalid(place, format!("'{}' or '{}' stands twice", tool.name, tool.tool)));
+            return Err(invalid(
+                place,
+                format!("'{}' or '{}' is there twice", tool.name, tool.tool),
+            ));
         }
         if let Some(parameters) = &tool.parameters {
             let place = format!("{place}.parameters");
@@ -298,7 +308,7 @@ fn check(definition: &Definition) -> Result<(), AgentError> {
     Ok(())
 }
 
-fn check_name(place: &str, name: &str) -> Result<(), AgentError> {
+fn check_name(place: &str, name: &str) -> Result<(), DefinitionError> {
     let right = (1..=64).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if right {
@@ -307,7 +317,7 @@ fn check_name(place: &str, name: &str) -> Result<(), AgentError> {
     Err(invalid(place, format!("'{name}' is not 1 to 64 letters, digits, '_' and '-'")))
 }
 
-fn check_tool(place: &str, name: &str) -> Result<(), AgentError> {
+fn check_tool(place: &str, name: &str) -> Result<(), DefinitionError> {
     match name.split_once('.') {
         Some((plugin, tool)) if !plugin.is_empty() && !tool.is_empty() && tool != "*" => Ok(()),
         _ => Err(invalid(place, format!("'{name}' is no tool; write 'plugin.tool'"))),

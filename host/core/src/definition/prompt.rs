@@ -1,47 +1,47 @@
-//! The templates of an agent definition, in Jinja's syntax. What is put in is text and is never
-//! looked at as a template itself; a variable that is not there is an error.
+//! The templates of an agent definition, in Jinja's syntax. Values are inserted as text and not
+//! expanded again; an unknown variable is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use minijinja::{Environment, UndefinedBehavior};
 
-use super::{AgentError, invalid};
+use super::{DefinitionError, invalid};
 
-/// What an agent is told first.
+/// The initial prompt of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// How it is to work.
+    /// How the agent should work.
     pub system: String,
-    /// What it is to work on; may be empty.
+    /// What the agent should work on; may be empty.
     pub user: String,
 }
 
 /// The variables that a template uses.
 ///
 /// # Errors
-/// What is wrong with the template, and in which of its lines.
+/// Returns what is wrong with the template, with the line.
 pub fn variables(template: &str) -> Result<BTreeSet<String>, String> {
     let environment = environment();
     let template = environment.template_from_str(template).map_err(|error| error.to_string())?;
     Ok(template.undeclared_variables(false).into_iter().collect())
 }
 
-/// The text that a template becomes; `place` is where it was written.
+/// Renders a template; `place` is its field in the definition.
 ///
 /// # Errors
-/// An invalid template, or one that uses a variable that is not there.
+/// Returns an error if the template is invalid, or uses an unknown variable.
 pub fn render(
     place: &str,
     template: &str,
     variables: &BTreeMap<String, String>,
-) -> Result<String, AgentError> {
+) -> Result<String, DefinitionError> {
     environment()
         .template_from_str(template)
         .and_then(|template| template.render(variables))
         .map_err(|error| invalid(place, error.to_string()))
 }
 
-/// No filters, tests or functions: a template shows variables, with `if` and `for` around them.
+/// An environment without filters, tests or functions: templates have variables, `if` and `for`.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

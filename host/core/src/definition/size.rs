@@ -1,37 +1,37 @@
-//! How large a definition is as a tree. An alias stands for all of what it names, so a short text may
-//! mean more than any memory holds.
+//! Limits the size of a definition as a tree. An alias stands for everything that it names, so a
+//! short text can expand to more than the available memory.
 
 use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// How many values there may be, aliases written out.
-const VALUES: usize = 50_000;
+/// The largest number of values, with aliases expanded.
+const MAX_VALUES: usize = 50_000;
 
-/// Goes through a text without keeping anything of it.
+/// Parses a text without keeping its values.
 ///
 /// # Errors
-/// Text that is no YAML, or has too many values.
+/// Returns an error if the text is not YAML, or has too many values.
 pub(super) fn check(yaml: &str) -> Result<(), serde_norway::Error> {
-    Count(&Cell::new(VALUES)).deserialize(serde_norway::Deserializer::from_str(yaml))
+    ValueCounter(&Cell::new(MAX_VALUES)).deserialize(serde_norway::Deserializer::from_str(yaml))
 }
 
 #[derive(Clone, Copy)]
-struct Count<'a>(&'a Cell<usize>);
+struct ValueCounter<'a>(&'a Cell<usize>);
 
-impl<'de> DeserializeSeed<'de> for Count<'_> {
+impl<'de> DeserializeSeed<'de> for ValueCounter<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         let left = self.0.get().checked_sub(1).ok_or_else(|| {
-            D::Error::custom(format_args!("more than {VALUES} values, aliases written out"))
+            D::Error::custom(format_args!("more than {MAX_VALUES} values, aliases written out"))
         })?;
         self.0.set(left);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Count<'_> {
+impl<'de> Visitor<'de> for ValueCounter<'_> {
     type Value = ();
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for Count<'_> {
         Ok(())
     }
     fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<(), A::Error> {
-        Err(A::Error::custom("a tag has no place here"))
+        Err(A::Error::custom("tags are not allowed here"))
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aliases_count_as_what_they_mean() {
+    fn aliases_count_as_their_expansion() {
         let items = |item: &str, count: usize| vec![item; count].join(",");
         let text = format!("a: &a [{}]\nb: [{}]\n", items("1", 9_000), items("*a", 9_000));
         let begun = std::time::Instant::now();

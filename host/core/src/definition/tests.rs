@@ -1,12 +1,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::*;
 
-/// S2's definition, as it is shipped.
+/// The shipped definition of the lint agent.
 const LINT: &str = include_str!("../../../../examples/agents/lint/lint_subagent.yaml");
 
 #[test]
-fn the_lint_agent_is_what_its_source_says() {
-    let agent = Agent::parse(LINT).unwrap();
+fn the_lint_agent_matches_its_source() {
+    let agent = CheckedDefinition::parse(LINT).unwrap();
     let definition = agent.definition();
     assert_eq!(definition.name, "lint_agent");
     assert!(definition.model.is_some() && definition.max_turns.is_some());
@@ -26,13 +26,13 @@ fn the_lint_agent_is_what_its_source_says() {
     let role = agent.role(Some("src/app.py")).unwrap();
     assert_eq!(role.scope().paths(), ["src/app.py", ".ruff.toml", "ruff.toml", "pyproject.toml"]);
     assert!(role.allows("lint_agent", "submit") && !role.allows("lint_agent", "ruff_config"));
-    assert_eq!(role.qualified("submit_result"), Some("lint_agent.submit"));
+    assert_eq!(role.qualified("submit_result").map(|name| &**name), Some("lint_agent.submit"));
     let providers = agent.provider_role(Some("src/app.py")).unwrap();
     assert!(
         providers.allows("lint_agent", "ruff_config") && !providers.allows("lint_agent", "submit")
     );
 
-    // S2, "System Prompt Guidance", point by point.
+    // The lint agent, "System Prompt Guidance", point by point.
     let values = ["ruff_config", "node_text"].map(|name| (name.to_owned(), format!("<{name}>")));
     let prompt = agent.prompt("src/app.py", &values.into()).unwrap();
     let system = prompt.system.replace('\n', " ");
@@ -56,7 +56,7 @@ fn the_lint_agent_is_what_its_source_says() {
 
 #[test]
 fn what_is_put_into_a_template_is_none() {
-    let agent = Agent::parse(
+    let agent = CheckedDefinition::parse(
         "name: a\ninitial_context: {system_prompt: s, node_context: '{{ text }}'}\ncontext_providers: {text: {tool: a.b}}\ntools: [{name: x, tool: a.b}]\n",
     )
     .unwrap();
@@ -67,8 +67,8 @@ fn what_is_put_into_a_template_is_none() {
 }
 
 #[test]
-fn without_a_target_nothing_is_in_scope() {
-    let agent = Agent::parse(LINT).unwrap();
+fn without_a_target_the_scope_is_empty() {
+    let agent = CheckedDefinition::parse(LINT).unwrap();
     let role = agent.role(None).unwrap();
     assert!(!role.scope().is_everything());
     assert!(!role.scope().allows("src/app.py"));
@@ -78,9 +78,9 @@ fn without_a_target_nothing_is_in_scope() {
 }
 
 #[test]
-fn definitions_that_make_no_sense_are_refused() {
+fn invalid_definitions_are_refused() {
     let base = "name: a\ninitial_context: {system_prompt: s}\ntools: [{name: x, tool: a.b}]\n";
-    Agent::parse(base).unwrap();
+    CheckedDefinition::parse(base).unwrap();
     let with = |from: &str, to: &str| {
         assert!(base.contains(from), "{from}");
         base.replace(from, to)
@@ -106,8 +106,8 @@ fn definitions_that_make_no_sense_are_refused() {
             with("tool: a.b", "tool: a.b, parameters: {type: object, type: object}"),
             "duplicate entry with key \"type\"",
         ),
-        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "stands twice"),
-        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "stands twice"),
+        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "is there twice"),
+        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "is there twice"),
         (
             with("tool: a.b", "tool: a.b, parameters: {type: string}"),
             "tools.x.parameters: describe no object",
@@ -122,9 +122,12 @@ fn definitions_that_make_no_sense_are_refused() {
         ),
         (
             and("context_providers: {node_id: {tool: a.b}}\n"),
-            "context_providers.node_id: is no name",
+            "context_providers.node_id: is not a valid name",
         ),
-        (and("context_providers: {a-b: {tool: a.b}}\n"), "context_providers.a-b: is no name"),
+        (
+            and("context_providers: {a-b: {tool: a.b}}\n"),
+            "context_providers.a-b: is not a valid name",
+        ),
         (and("context_providers: {c: {tool: b}}\n"), "context_providers.c: 'b' is no tool"),
         (
             with("system_prompt: s", "system_prompt: '{{ nobody }}'"),
@@ -147,7 +150,7 @@ fn definitions_that_make_no_sense_are_refused() {
             "scope: 'c' is no variable",
         ),
     ] {
-        let error = Agent::parse(&yaml).unwrap_err().to_string();
+        let error = CheckedDefinition::parse(&yaml).unwrap_err().to_string();
         assert!(error.contains(wanted), "{yaml}\n{error}");
     }
 }
@@ -160,5 +163,5 @@ fn a_definition_that_grows_without_measure_is_refused() {
         let before = format!("*a{}", level - 1);
         yaml += &format!("l{level}: &a{level} [{}]\n", [before.as_str(); 9].join(", "));
     }
-    assert!(Agent::parse(&yaml).is_err());
+    assert!(CheckedDefinition::parse(&yaml).is_err());
 }

@@ -1,6 +1,6 @@
 //! The dialect `actions`: `{"actions": [{"type": "read_file", "path": "..."}], "notes": "..."}`.
 //!
-//! Source: S3, "Action Envelope Format" and "Action Results".
+//! Source: the actions reference, "Action Envelope Format" and "Action Results".
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::schema::{Problem, escape, nearest};
 /// The field by which the dialect is recognised.
 pub(super) const KEY: &str = "actions";
 
-/// S3's "Common Errors": the message that stands for a code.
+/// The messages for error codes in "Common Errors" of the actions reference.
 const COMMON_ERRORS: &[(&str, &str)] = &[
     ("BeadCreatorNotConfigured", "bead creator not configured"),
     ("CommandExecutionFailed", "command execution failed"),

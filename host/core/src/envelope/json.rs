@@ -1,6 +1,6 @@
-//! JSON text to a value, more strictly than usual: a repeated key is an error, since one of
-//! its values would be lost silently. And there is a bound on how many values it has: a text of
-//! `[[],[],` would take 70 times its own size as a tree.
+//! Parses JSON more strictly than usual: a repeated key is an error, since one of its values would
+//! be lost silently. The number of values is limited: a text of `[[],[],` would take 70 times its
+//! own size as a tree.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,52 +9,53 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
-/// How many values a document may have that an agent or a client sends; the name of a field counts
-/// as one. Each takes up to 160 bytes as a part of a tree, however few bytes of text it is.
-pub const VALUES: usize = 200_000;
+/// The largest number of values in a document of an agent or a client, including the names of
+/// fields. Each takes up to 160 bytes as a part of a tree, however short its text is.
+pub const MAX_VALUES: usize = 200_000;
 
-/// How many values a plugin's answer may have: a tool may have searched all of a large workspace.
-pub const ANSWER_VALUES: usize = 1_000_000;
+/// The largest number of values in a plugin's answer, which may be the result of a search in a
+/// large workspace.
+pub const MAX_ANSWER_VALUES: usize = 1_000_000;
 
-/// Parses a text that holds exactly one JSON document of at most [`VALUES`] values.
+/// Parses a text that holds exactly one JSON document of at most [`MAX_VALUES`] values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    parse_counted(text, VALUES).map(|(value, _)| value)
+    parse_counted(text, MAX_VALUES).map(|(value, _)| value)
 }
 
-/// Parses a document of at most `most` values; returns how many there are, too.
+/// Parses a document of at most `most` values; also returns the number of its values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse_counted(text: &str, most: usize) -> Result<(Value, usize), serde_json::Error> {
     let left = Cell::new(most);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { left: &left, most, from: From::Agent };
+    let value = Strict { left: &left, most, from: DocumentSource::Agent };
     let value = value.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, most - left.get()))
 }
 
-/// Parses the answer of a plugin as serde_json does, with a bound on its values.
+/// Parses the answer of a plugin like serde_json, with a limit on the number of values.
 ///
 /// # Errors
-/// The first error, with line and column.
+/// Returns the first error, with line and column.
 pub fn parse_answer(text: &str) -> Result<Value, serde_json::Error> {
-    let left = Cell::new(ANSWER_VALUES);
+    let left = Cell::new(MAX_ANSWER_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { left: &left, most: ANSWER_VALUES, from: From::Plugin };
+    let value = Strict { left: &left, most: MAX_ANSWER_VALUES, from: DocumentSource::Plugin };
     let value = value.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
 }
 
-/// How long the document is that starts at the beginning of `text`, in bytes. It is not kept, so
-/// this takes little time and no memory; whether its keys differ is not looked at.
+/// The length in bytes of the document at the beginning of `text`. It is not kept, so this takes
+/// little time and no memory; duplicate keys are not detected.
 ///
 /// # Errors
-/// About how many bytes were looked at, where no document starts there.
+/// If no document starts there, returns approximately how many bytes were read.
 pub fn skip(text: &str) -> Result<usize, usize> {
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match documents.next() {
@@ -64,17 +65,17 @@ pub fn skip(text: &str) -> Result<usize, usize> {
     }
 }
 
-/// Up to where a parser has read a text, in bytes.
+/// The offset up to which a parser has read a text, in bytes.
 fn looked_at(text: &str, error: &serde_json::Error) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     (lines.map(str::len).sum::<usize>() + error.column()).min(text.len())
 }
 
-/// How long a document is as JSON, in bytes.
+/// The length of a document as JSON in bytes.
 pub fn size(document: &Value) -> usize {
     use std::io;
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCounter(usize);
+    impl io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -83,13 +84,13 @@ pub fn size(document: &Value) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCounter(0);
     // Neither a value nor the counter can fail.
     let _ = serde_json::to_writer(&mut count, document);
     count.0
 }
 
-/// How many values a document has, names of fields included.
+/// The number of values in a document, including the names of fields.
 pub fn count(document: &Value) -> usize {
     1 + match document {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -101,21 +102,21 @@ pub fn count(document: &Value) -> usize {
 /// A text that does not begin with a document.
 #[derive(Debug)]
 pub struct NoDocument {
-    /// What serde_json says, without a place.
+    /// The message of serde_json without line and column.
     pub message: String,
-    /// About how many bytes were looked at; the last one is at fault.
+    /// Approximately how many bytes were read; the last one is the cause.
     pub looked_at: usize,
-    /// It is JSON so far, but goes beyond what is read.
+    /// Whether it is JSON so far, but exceeds a limit.
     pub beyond: bool,
 }
 
-/// The value that the text of this one would be parsed as.
+/// Converts a value to the one that parsing its text would give.
 pub fn normal(mut value: Value) -> Value {
     normalise(&mut value);
     value
 }
 
-/// No deeper than what a parser has taken.
+/// The recursion is not deeper than what a parser has accepted.
 fn normalise(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -129,15 +130,14 @@ fn normalise(value: &mut Value) {
     }
 }
 
-/// Parses the one JSON document that starts at the beginning of `text`; returns it with its
-/// length in bytes.
+/// Parses the JSON document at the beginning of `text`; returns it with its length in bytes.
 ///
 /// # Errors
-/// No document starts there.
+/// Returns an error if no document starts there.
 pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
-    let left = Cell::new(VALUES);
+    let left = Cell::new(MAX_VALUES);
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let strict = Strict { left: &left, most: VALUES, from: From::Agent };
+    let strict = Strict { left: &left, most: MAX_VALUES, from: DocumentSource::Agent };
     match strict.deserialize(&mut deserializer) {
         Ok(value) => {
             let end = deserializer.into_iter::<IgnoredAny>().byte_offset();
@@ -152,13 +152,13 @@ pub fn parse_prefix(text: &str) -> Result<(Value, usize), NoDocument> {
     }
 }
 
-/// What serde_json says of what nests deeper than 128 levels. It has no code for it.
+/// The message of serde_json for nesting deeper than 128 levels, which has no error code.
 pub const TOO_DEEP: &str = "recursion limit exceeded";
 
-/// What is said of a document with too many values begins so.
+/// The beginning of the message for a document with too many values.
 const TOO_MANY: &str = "more than ";
 
-/// Whether a text may be JSON, but has more values or nests deeper than what is read.
+/// Whether a text may be JSON, but exceeds the limit of values or nesting.
 pub fn is_beyond(error: &serde_json::Error) -> bool {
     let message = || error.to_string();
     match error.classify() {
@@ -168,30 +168,30 @@ pub fn is_beyond(error: &serde_json::Error) -> bool {
     }
 }
 
-/// Up to here every integer has a double of its own.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// The largest integer up to which doubles are exact.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
-/// The integer that a number is. JSON knows one kind of number: 50.0 is the integer 50 (JSON
-/// Schema, section 6.1.1).
+/// The integer of a number. JSON has one kind of number: 50.0 is the integer 50 (JSON Schema,
+/// section 6.1.1).
 fn whole(value: f64) -> Option<i64> {
-    (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64)
+    (value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER).then_some(value as i64)
 }
 
-/// Whose document it is.
+/// The author of a document.
 #[derive(Clone, Copy, PartialEq)]
-enum From {
-    /// An agent's: a key that stands twice is an error, and whole numbers are integers.
+enum DocumentSource {
+    /// An agent: a duplicate key is an error, and whole numbers become integers.
     Agent,
-    /// A plugin's: taken as serde_json takes it.
+    /// A plugin: parsed like serde_json does.
     Plugin,
 }
 
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    /// How many more values there may be.
+    /// The number of further values that are allowed.
     left: &'a Cell<usize>,
     most: usize,
-    from: From,
+    from: DocumentSource,
 }
 
 impl Strict<'_> {
@@ -227,7 +227,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         Ok(value.into())
     }
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        if let Some(whole) = whole(value).filter(|_| self.from == From::Agent) {
+        if let Some(whole) = whole(value).filter(|_| self.from == DocumentSource::Agent) {
             return Ok(whole.into());
         }
         Number::from_f64(value)
@@ -254,7 +254,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             self.count()?;
-            if self.from == From::Agent && object.contains_key(&name) {
+            if self.from == DocumentSource::Agent && object.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("the key '{name}' stands here twice")));
             }
             object.insert(name, fields.next_value_seed(self)?);
@@ -269,15 +269,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_taken_as_it_is_if_it_has_not_too_many_values() {
+    fn answers_are_not_normalised_and_their_values_are_limited() {
         let text = r#"{"a":1,"b":[2.0,-1e300],"a":{"c":null}}"#;
         assert_eq!(parse_answer(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
-        let many = format!("[{}]", vec!["[]"; ANSWER_VALUES].join(","));
+        let many = format!("[{}]", vec!["[]"; MAX_ANSWER_VALUES].join(","));
         assert!(is_beyond(&parse_answer(&many).unwrap_err()));
     }
 
     #[test]
-    fn a_parsed_value_becomes_what_its_text_would_be() {
+    fn normalising_equals_parsing_the_text() {
         for text in
             ["null", "[1.0, -2.0, 3.5, 1e300, 18446744073709551615]", r#"{"a": {"b": [1.0]}}"#]
         {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_serde_json_takes_comes_out_the_same() {
+    fn strict_parsing_accepts_what_serde_json_does() {
         for text in
             ["null", "[1, -2, 3.5, 18446744073709551615]", r#"{"a": {"b": [true, "x\n"]}}"#, "\"\""]
         {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_something_is_refused() {
+    fn duplicate_keys_are_refused() {
         for (text, wanted) in [
             ("{\n \"a\": 1,\n \"a\": 2}", "the key 'a' stands here twice at line 3 column 4"),
             ("{} {}", "trailing characters at line 1 column 4"),

@@ -1,9 +1,10 @@
-//! Finds the document in what a model wrote around it: code fences, prose, reasoning.
+//! Finds the document in the text of a model: code fences, prose, reasoning.
 //!
-//! The last complete object that is wanted counts, since reasoning often holds drafts before the
-//! answer. Nothing within the object is touched: a tag or a fence inside one of its strings is its
-//! own content. A text in which a wanted one was begun that is not JSON is refused: to take an
-//! earlier one, or a part of it, would run what nobody meant.
+//! The last complete object with one of the wanted fields counts, since reasoning often contains
+//! drafts before the answer. The object itself is not changed: a tag or a fence inside one of its
+//! strings belongs to the string. A text with an incomplete or invalid object that has a wanted
+//! field is refused: taking an earlier object, or a part of it, would run calls that the agent did
+//! not intend.
 
 use std::ops::Range;
 
@@ -13,33 +14,32 @@ use super::json::{self, NoDocument};
 use super::{CONTRACT, DecodeError, Document, mistakes};
 use crate::response::{Marker, Reasoning};
 
-/// How much text may be looked at in the search for documents, in bytes: unclosed brackets make
-/// every attempt run to the end. A text that is longer than an eighth of it gets eight times its own
-/// length.
-const EFFORT: usize = 64 << 20;
+/// How much text may be scanned in the search for documents, in bytes: with unclosed brackets,
+/// every attempt reads to the end. The limit for a text longer than an eighth of it is eight times
+/// its length.
+const MAX_EFFORT_BYTES: usize = 64 << 20;
 
-/// What each attempt counts besides the text that it looks at, in bytes.
-const ATTEMPT: usize = 64;
+/// The cost of each attempt besides the scanned text, in bytes.
+const ATTEMPT_COST_BYTES: usize = 64;
 
-/// What reading a text into a tree in vain counts, as a multiple of looking at it.
-const IN_VAIN: usize = 4;
+/// The cost of parsing a text into a tree without success, as a multiple of scanning it.
+const FAILED_PARSE_FACTOR: usize = 4;
 
-/// How many documents there may be that are wanted, or were begun as wanted ones.
-const CANDIDATES: usize = 10_000;
+/// The largest number of documents with a wanted field, complete or not.
+const MAX_CANDIDATES: usize = 10_000;
 
-/// How much of a document that is not JSON, or of the line around a document, is looked at, in
-/// bytes.
-const NEAR: usize = 400;
+/// How much of an invalid document, or of the line around a document, is examined, in bytes.
+const NEAR_BYTES: usize = 400;
 
-/// A document that is wanted, or was begun as one.
+/// A document with a wanted field, complete or not.
 struct Candidate {
     range: Range<usize>,
-    /// What keeps it from being JSON.
+    /// Why it is not JSON.
     mistake: Option<NoDocument>,
 }
 
-/// The last object of `text` with one of the fields `keys`; `otherwise` is the error where nothing
-/// looks like one.
+/// Finds the last object of `text` with one of the fields `keys`; `otherwise` is the error if there
+/// is none.
 pub(super) fn find(
     text: &str,
     keys: &[&str],
@@ -53,12 +53,12 @@ pub(super) fn find(
     for document in documents {
         if reasoning.hides(&document.range) {
             is_draft = true;
-            // What follows an opening that is never closed may as well be an answer.
+            // Text after an opening tag that is never closed can still be an answer.
             earlier += usize::from(!reasoning.contains(document.range.start));
             continue;
         }
         match document.mistake {
-            // What comes after one that ends with its line is no part of it.
+            // Text after a document that ends with its line is not a part of it.
             Some(error) if ends_with_its_line(&text[document.range.clone()]) => {
                 mistake = Some((document.range, error));
             }
@@ -96,7 +96,7 @@ pub(super) fn find(
             "an envelope only as an example within a sentence",
         ));
     }
-    // All candidates at once as trees could be large, so that of the answer is made again.
+    // Trees of all candidates could be large, so the answer is parsed again.
     let value = json::parse_prefix(&text[range.start..])
         .map_err(|error| mistakes::explain(text, range.start, &error))?;
     let repairs = repairs(text, &range, &reasoning.parts, earlier);
@@ -108,20 +108,20 @@ pub(super) fn has_contract_block(text: &str) -> bool {
     text.lines().any(|line| Marker::of_line(line) == Some(Marker::Output))
 }
 
-/// All documents that are, or were begun as, wanted ones or lists of them, and the places of all
-/// complete documents. A part of a document is not one.
+/// Returns all documents with a wanted field, complete or not, and lists of them, and the ranges of
+/// all complete documents. Parts of a document are not included.
 fn documents(
     text: &str,
     keys: &[&str],
 ) -> Result<(Vec<Candidate>, Vec<Range<usize>>), DecodeError> {
     let (mut documents, mut ranges) = (Vec::new(), Vec::new());
-    let mut effort = EFFORT.max(text.len().saturating_mul(8));
+    let mut effort = MAX_EFFORT_BYTES.max(text.len().saturating_mul(8));
     let mut start = 0;
     while let Some(offset) = text[start..].find(['{', '[']) {
         let bracket = start + offset;
         let rest = &text[bracket..];
         start = bracket + 1;
-        // Of lists only those of objects: prose is full of brackets.
+        // Only lists of objects: prose is full of brackets.
         if rest.starts_with('[') && !rest[1..].trim_start().starts_with('{') {
             continue;
         }
@@ -136,36 +136,36 @@ fn documents(
                 }
             }
             Found::Mistake(error) => {
-                // Further than that it does not matter where its line ends.
+                // Beyond that, the end of the line does not matter.
                 let end = beginning(rest).find('\n').unwrap_or(rest.len());
                 let range = bracket..bracket + end;
                 documents.push(Candidate { range, mistake: Some(error) });
             }
             Found::Nothing => {}
         }
-        // A document that comes later would be the answer.
-        effort = effort.checked_sub(looked_at + ATTEMPT).ok_or_else(too_much)?;
-        if documents.len() > CANDIDATES {
+        // A later document would be the answer.
+        effort = effort.checked_sub(looked_at + ATTEMPT_COST_BYTES).ok_or_else(too_much)?;
+        if documents.len() > MAX_CANDIDATES {
             return Err(too_much());
         }
     }
     Ok((documents, ranges))
 }
 
-/// What stands at a bracket.
+/// The result of parsing at a bracket.
 enum Found {
-    /// A document of this length; whether it is wanted.
+    /// A document of this length, and whether it has a wanted field.
     Document(usize, bool),
-    /// What was begun as one that is wanted.
+    /// An invalid document with a wanted field.
     Mistake(NoDocument),
-    /// What is more than a document may be.
+    /// A document that exceeds a limit.
     Beyond(NoDocument),
     Nothing,
 }
 
-/// What stands at the bracket that a text begins with, and how much it cost to see that.
+/// Parses the text at a bracket; also returns the cost in bytes.
 fn look(text: &str, keys: &[&str]) -> (usize, Found) {
-    // Most brackets begin nothing, which costs little to see where no tree is made.
+    // Most brackets begin no document, which is cheap to find out without building a tree.
     let skipped = json::skip(text);
     let (Ok(looked_at) | Err(looked_at)) = skipped;
     if skipped.is_err() && !begins_as_wanted(text, keys) {
@@ -180,10 +180,10 @@ fn look(text: &str, keys: &[&str]) -> (usize, Found) {
         Err(error) if begins_as_wanted(text, keys) => Found::Mistake(error),
         Err(_) => Found::Nothing,
     };
-    (looked_at.saturating_mul(IN_VAIN), found)
+    (looked_at.saturating_mul(FAILED_PARSE_FACTOR), found)
 }
 
-/// A text whose documents are not looked for to its end.
+/// The error for a text that exceeds the limit of the search.
 fn too_much() -> DecodeError {
     DecodeError::one(
         "one JSON document, with little around it",
@@ -191,15 +191,15 @@ fn too_much() -> DecodeError {
     )
 }
 
-/// The beginning of a text, up to [`NEAR`] bytes.
+/// The beginning of a text, up to [`NEAR_BYTES`] bytes.
 fn beginning(text: &str) -> &str {
-    let end = (0..=NEAR.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    let end = (0..=NEAR_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// What stands before `at` on its line, up to [`NEAR`] bytes.
+/// The text before `at` on its line, up to [`NEAR_BYTES`] bytes.
 fn line_before(text: &str, at: usize) -> &str {
-    let start = (at.saturating_sub(NEAR)..=at).find(|&start| text.is_char_boundary(start));
+    let start = (at.saturating_sub(NEAR_BYTES)..=at).find(|&start| text.is_char_boundary(start));
     let near = &text[start.unwrap_or(at)..at];
     near.rsplit('\n').next().unwrap_or_default()
 }
@@ -213,17 +213,17 @@ pub(super) fn is_wanted(value: &Value, keys: &[&str]) -> bool {
     keys.iter().any(|key| value.get(key).is_some())
 }
 
-/// Whether it is a list in which one that is wanted stands.
+/// Whether it is a list with such an object.
 pub(super) fn is_list(value: &Value, keys: &[&str]) -> bool {
     value.as_array().is_some_and(|items| items.iter().any(|item| is_wanted(item, keys)))
 }
 
-/// Whether what is not JSON was begun as a document that is wanted: one of the fields `keys` stands
-/// near its beginning, in whatever quotes.
+/// Whether an invalid document has one of the fields `keys` near its beginning, in any kind of
+/// quotes.
 fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
     let text = beginning(text);
     let is_quote = |character: char| "\"'\\\u{2018}\u{2019}\u{201c}\u{201d}".contains(character);
-    // Most brackets are not even followed by a name or a comment.
+    // Most brackets are not followed by a name or a comment.
     let first = text.strip_prefix('[').unwrap_or(text).trim_start();
     let first = first.strip_prefix('{').unwrap_or(first).trim_start();
     let is_name = |first: char| is_quote(first) || first.is_alphabetic() || "/#".contains(first);
@@ -233,7 +233,7 @@ fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
     let is_key_at = |start: usize, key: &str| {
         let before = text[..start].trim_end_matches(is_quote).trim_end();
         let is_quoted = text[..start].ends_with(is_quote);
-        // After a comment a key stands on a line of its own.
+        // After a comment a key is on a line of its own.
         let is_key = before.ends_with(['{', ',']) || (is_quoted && text[..start].contains('\n'));
         let after = text[start + key.len()..].trim_start_matches(is_quote).trim_start();
         is_key && after.starts_with(':')
@@ -241,15 +241,15 @@ fn begins_as_wanted(text: &str, keys: &[&str]) -> bool {
     keys.iter().any(|key| text.match_indices(key).any(|(start, _)| is_key_at(start, key)))
 }
 
-/// Whether a document that is not JSON, given up to the end of its line, seems to end there: its
-/// brackets are closed, and so are its strings.
+/// Whether an invalid document, up to the end of its line, seems to end there: its brackets and
+/// strings are closed.
 fn ends_with_its_line(line: &str) -> bool {
     let count = |characters: [char; 2]| line.matches(characters).count();
-    line.len() <= NEAR && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
+    line.len() <= NEAR_BYTES && count(['{', '[']) == count(['}', ']']) && count(['"', '"']) % 2 == 0
 }
 
-/// Whether the document at `range` is a word of a sentence: words stand before it on its line,
-/// and the sentence goes on after it.
+/// Whether the document at `range` is part of a sentence: words precede it on its line, and the
+/// sentence continues after it.
 fn is_mentioned(text: &str, range: &Range<usize>, reasoning: &Reasoning) -> bool {
     let line = range.start - line_before(text, range.start).len();
     let thought = reasoning.parts.iter().map(|part| part.end).filter(|end| *end <= range.start);
@@ -262,7 +262,7 @@ fn is_mentioned(text: &str, range: &Range<usize>, reasoning: &Reasoning) -> bool
     has_words && after.starts_with(char::is_lowercase)
 }
 
-/// What was removed around the document at `range`, in words.
+/// Describes what was removed around the document at `range`.
 fn repairs(
     text: &str,
     range: &Range<usize>,

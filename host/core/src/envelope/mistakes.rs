@@ -1,17 +1,16 @@
-//! What keeps a text from being JSON, in words that help whoever wrote it: where, what stands
-//! there, and what would be right. Models make a few mistakes again and again; those have messages
-//! of their own.
+//! Explains why a text is not JSON to its author: where, what was found, and what is expected.
+//! Common mistakes of models have messages of their own.
 
 use super::DecodeError;
 use super::json::{NoDocument, TOO_DEEP};
 use cofferdam_text::shorten;
 
-/// Explains why no document stands at `start` of `text`.
+/// Explains why there is no document at `start` of `text`.
 pub(super) fn explain(text: &str, start: usize, error: &NoDocument) -> DecodeError {
     let end = start + error.looked_at;
-    // The last byte that was looked at, at a character.
+    // The start of the last character that was read.
     let fault = (start..end).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(start);
-    // The comma is at fault, not the bracket after it.
+    // The comma is the mistake, not the bracket after it.
     let comma = text[start..fault].trim_end().strip_suffix(',').map(|before| start + before.len());
     let fault = comma.filter(|_| error.message == "trailing comma").unwrap_or(fault);
     let rest = &text[fault..];
@@ -35,7 +34,7 @@ pub(super) fn explain(text: &str, start: usize, error: &NoDocument) -> DecodeErr
     DecodeError::one(expected, shorten(&found, 300))
 }
 
-/// What is expected and what was found, for a mistake that is often made.
+/// What is expected and what was found, for a common mistake.
 fn mistake(message: &str, rest: &str) -> Option<(&'static str, &'static str)> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|begin| rest.starts_with(begin));
     let is_name = rest.starts_with(|first: char| first.is_alphabetic() || first == '_');
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_named_with_their_place_and_what_would_be_right() {
+    fn common_mistakes_are_explained_with_their_place() {
         for (text, wanted) in [
             (
                 "{\"a\": [1,\n2,]}",

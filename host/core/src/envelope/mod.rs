@@ -1,9 +1,8 @@
-//! Text to calls and answers back to text: the formats in which agents submit calls.
+//! Converts text to calls and answers to text: the formats in which agents submit calls.
 //!
-//! Each dialect has a file of its own with the way in and the way out. This module knows
-//! which one a document is; [`lenient`] finds the document in what a model wrote around it.
-//! Nothing here knows which tools exist: that, and their argument schemas, come later
-//! ([`cofferdam_engine::dispatch`]).
+//! Each dialect has a file for both directions. This module recognises the dialect of a document;
+//! [`lenient`] finds the document in the text of a model. It does not know which tools exist:
+//! [`cofferdam_engine::dispatch`] checks names and arguments.
 
 mod actions;
 mod json;
@@ -15,19 +14,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use json::VALUES;
+pub use json::MAX_VALUES;
 pub use json::parse;
 pub use json::{count, parse_answer, parse_counted, size};
 
 use crate::outcome::{Failure, Outcome};
 use crate::schema::{Problem, nearest};
 
-/// How much around the document is forgiven.
+/// How strictly the text around the document is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Exactly one JSON document.
+    /// The text is exactly one JSON document.
     Strict,
-    /// A JSON document within prose, code fences and reasoning. What remains must be strict.
+    /// The text is a JSON document within prose, code fences and reasoning. The document itself
+    /// must be strict JSON.
     Lenient,
 }
 
@@ -35,9 +35,9 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
-    /// `{"actions": [{"type": ...}], "notes": ...}`
+    /// The actions reference: `{"actions": [{"type": ...}], "notes": ...}`.
     Actions,
-    /// `{"tool": ..., ...arguments}`
+    /// The tool schemas: `{"tool": ..., ...arguments}`.
     #[default]
     Tool,
 }
@@ -45,45 +45,45 @@ pub enum Dialect {
 /// The calls of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
-    /// Which format it came in, and which its answer takes.
+    /// The format of the envelope and of its answer.
     pub dialect: Dialect,
-    /// At least one.
+    /// The calls, at least one.
     pub calls: Vec<Call>,
-    /// The agent's own words about its calls.
+    /// The agent's remarks about its calls.
     pub notes: Option<String>,
     /// What lenient decoding removed.
     pub repairs: Vec<String>,
 }
 
-/// One tool invocation as it was written: nothing is checked yet but its shape.
+/// One tool call as written: only its shape is checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// JSON Pointer to the call in its envelope; empty: the envelope is the call.
+    /// JSON Pointer to the call in its envelope; empty if the envelope is the call.
     pub pointer: String,
     /// The tool's name as the agent wrote it.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub args: Value,
 }
 
-/// The answer to one call, on its way back.
+/// The answer to one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The tool's name as the agent wrote it.
     pub tool: String,
-    /// S3's message for a success, such as `file read`.
+    /// The message for a success in the actions reference, such as `file read`.
     pub done: String,
     /// How the call ended.
     pub outcome: Outcome,
-    /// What the host has to say of a call that succeeded.
+    /// Warnings of the host about a successful call.
     pub warnings: Vec<String>,
 }
 
-/// A text that is not an envelope.
+/// The text is not an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct DecodeError {
-    /// What is wrong with it.
+    /// Everything that is wrong with it.
     pub problems: Vec<Problem>,
 }
 
@@ -102,39 +102,39 @@ impl DecodeError {
 /// A JSON document that was found in text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The document.
+    /// The document as a value.
     pub value: Value,
     /// What lenient decoding removed around it.
     pub repairs: Vec<String>,
 }
 
-/// What is found where a response by a contract (S1) comes instead of an envelope. It has no
-/// calls, so nothing runs.
+/// The description of a response with an output contract in place of an envelope. It has no calls,
+/// so nothing runs.
 const CONTRACT: &str = "a response with an ---OUTPUT--- block, of the dialect `contract`: `cofferdam contract parse AGENT` reads it";
 
-/// The fields by which an envelope is recognised. Also that of a document of a pipeline, so that no
-/// draft before it is taken in its place.
+/// The fields by which an envelope is recognised, and that of a pipeline's document, so that no
+/// draft before it is used instead.
 const KEYS: [&str; 3] = [actions::KEY, tool::KEY, "commands"];
 
-/// Turns text into an envelope.
+/// Decodes an envelope from text.
 ///
 /// # Errors
-/// Text without a document, a document that is not JSON or of no known dialect, or one that does
-/// not have its dialect's shape.
+/// Returns an error if the text has no document, or if the document is not JSON, has no known
+/// dialect, or does not have its dialect's shape.
 pub fn decode(text: &str, mode: Mode) -> Result<Envelope, DecodeError> {
     let Document { value, repairs } = document(text, mode, &KEYS)?;
     Ok(Envelope { repairs, ..from_value(value)? })
 }
 
-/// Finds the document in text. Strict, that is all of the text, whatever it holds; lenient, it
-/// may also be the last complete object in it with one of the fields `keys`.
+/// Finds the document in text. In strict mode it is the whole text; in lenient mode it may also be
+/// the last complete object with one of the fields `keys`.
 ///
 /// # Errors
-/// Text without one.
+/// Returns an error if the text has none.
 pub fn document(text: &str, mode: Mode, keys: &[&str]) -> Result<Document, DecodeError> {
     let strict = match parse(text) {
         Ok(value) => return Ok(Document { value, repairs: Vec::new() }),
-        // What it begins with is more than any part of it may be.
+        // The text begins with a document that exceeds a limit.
         Err(error) if json::is_beyond(&error) => return Err(not_json(text, &error)),
         Err(error) => not_json(text, &error),
     };
@@ -147,10 +147,10 @@ pub fn document(text: &str, mode: Mode, keys: &[&str]) -> Result<Document, Decod
     }
 }
 
-/// Turns a JSON document into an envelope.
+/// Converts a JSON document to an envelope.
 ///
 /// # Errors
-/// A document of no known dialect, or one that does not have its dialect's shape.
+/// Returns an error if it has no known dialect, or not its dialect's shape.
 pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     let Value::Object(object) = value else {
         return Err(no_object(&value));
@@ -184,7 +184,7 @@ pub fn from_value(value: Value) -> Result<Envelope, DecodeError> {
     }
 }
 
-/// What is wrong with a text that is not one JSON document.
+/// Explains why a text is not one JSON document.
 fn not_json(text: &str, error: &serde_json::Error) -> DecodeError {
     let document = text.trim_start();
     let start = text.len() - document.len();
@@ -194,7 +194,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> DecodeError {
     }
 }
 
-/// What is wrong with a document that is not an object.
+/// Explains why a document is not an object.
 fn no_object(value: &Value) -> DecodeError {
     match value {
         Value::Array(items) if lenient::is_list(value, &KEYS) => DecodeError::one(
@@ -209,10 +209,10 @@ fn no_object(value: &Value) -> DecodeError {
     }
 }
 
-/// The arguments of a call that comes without an envelope.
+/// Parses the arguments of a call without an envelope.
 ///
 /// # Errors
-/// Text that is not one JSON object.
+/// Returns an error if the text is not one JSON object.
 pub fn arguments(text: &str) -> Result<Value, DecodeError> {
     match parse(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -223,7 +223,7 @@ pub fn arguments(text: &str) -> Result<Value, DecodeError> {
     }
 }
 
-/// The same of arguments that have been parsed. What read them sees to keys that stand twice.
+/// Converts arguments that were parsed elsewhere. The other parser has to handle duplicate keys.
 pub fn parsed_arguments(args: Map<String, Value>) -> Value {
     json::normal(Value::Object(args))
 }
@@ -238,8 +238,9 @@ fn dialect(object: &Map<String, Value>) -> Option<Dialect> {
     }
 }
 
-/// What a document of a pipeline is: one of the dialects `commands` and `decision`, which name
-/// calls, but run only together and after their checks ([`cofferdam_engine::pipeline`]). Source: S0.
+/// Recognises a document of a pipeline, in the dialects `commands` and `decision`: its calls run
+/// only together and after their checks ([`cofferdam_engine::pipeline`]). Source: the pipeline
+/// commands.
 fn pipeline_document(object: &Map<String, Value>) -> Option<&'static str> {
     object.get("commands").filter(|commands| commands.is_array())?;
     Some(if object.contains_key("decision") {
@@ -261,8 +262,8 @@ pub fn results(envelope: &Envelope, answers: &[Answer]) -> Value {
     Value::Object(document)
 }
 
-/// The answer to a call that came without an envelope: the tool's own document, success or
-/// failure, or the failure shape of `dialect` where the tool's contract has none.
+/// The answer to a call without an envelope: the tool's own document for success or failure, or the
+/// failure format of `dialect` if the tool has no failure document.
 pub fn single(dialect: Dialect, has_failure_document: bool, answer: &Answer) -> Value {
     match &answer.outcome {
         Outcome::Executed(output) => output.clone(),
@@ -276,7 +277,7 @@ pub fn single(dialect: Dialect, has_failure_document: bool, answer: &Answer) -> 
     }
 }
 
-/// What a JSON value is, in words.
+/// Describes the type of a JSON value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -288,7 +289,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Takes a required field that must be a string with something in it.
+/// Removes and returns a required field that must be a non-empty string.
 fn take_name(object: &mut Map<String, Value>, key: &str, at: &str) -> Result<String, Problem> {
     let wrong = |found: String| Problem {
         pointer: format!("{at}/{key}"),
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_takes_one_document_of_a_known_shape() {
+    fn strict_mode_accepts_one_document_of_a_known_dialect() {
         for (text, wanted) in [
             (r#"{"actions":[{"type":"a","x":1},{"type":"b"}],"notes":"n"}"#, vec!["a", "b"]),
             (r#" {"tool":"grep","pattern":"x"} "#, vec!["grep"]),
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_removes_what_models_put_around() {
+    fn lenient_mode_removes_surrounding_text() {
         let call = r#"{"tool":"a","text":"} </think> ``` {"}"#;
         for (text, repairs) in [
             (call.to_owned(), vec![]),
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_neither_invents_nor_falls_back_to_a_draft() {
+    fn lenient_mode_never_falls_back_to_a_draft() {
         for text in [
             "just prose",
             "{\"tool\": \"a\", ",
@@ -415,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_a_pipeline_run_only_there() {
+    fn pipeline_documents_are_no_envelopes() {
         let designer = r#"{"touched_files":[],"commands":[],"changed_signatures":[]}"#;
         let qa = r#"{"decision":"REJECTED","commands":[],"verification":null}"#;
         for (text, what) in [
@@ -428,7 +429,7 @@ mod tests {
             assert!(error.contains(what), "{text}: {error}");
             assert!(error.contains("cofferdam pipeline --work-order FILE"), "{error}");
         }
-        // A tool's arguments may have any name.
+        // The arguments of a tool may have any name.
         assert_eq!(tools(r#"{"tool":"a","commands":[]}"#, Mode::Strict).unwrap(), ["a"]);
     }
 
@@ -444,8 +445,8 @@ mod tests {
         }
     }
 
-    /// As large as an envelope may be. Before there was a bound, the first ones took 20 s each, and
-    /// the tree of the lists 2.3 GB.
+    /// The largest allowed envelopes. Without limits, the first ones took 20 s each, and the tree
+    /// of the lists 2.3 GB.
     #[test]
     fn no_text_takes_long_to_be_refused() {
         const SIZE: usize = 16 << 20;
@@ -455,7 +456,7 @@ mod tests {
         };
         let deep = format!("{}x ", "{\"tool\":".repeat(120));
         let closed = format!("so: {}1{}", "{\"a\":".repeat(1 << 20), "}".repeat(1 << 20));
-        // However fast this machine is.
+        // Independent of the speed of this machine.
         let begun = std::time::Instant::now();
         assert!(json::skip(&fill("[", "{},")).is_err());
         let most = begun.elapsed() * 50 + std::time::Duration::from_secs(1);
@@ -488,33 +489,33 @@ mod tests {
     }
 
     #[test]
-    fn a_document_has_a_bound_in_its_values_and_its_depth() {
+    fn values_and_depth_of_documents_are_limited() {
         let list =
             |items: usize| format!(r#"{{"tool":"a","b":[{}]}}"#, vec!["[]"; items].join(","));
         // The object, two names, a string and the list itself.
-        assert!(decode(&list(VALUES - 5), Mode::Strict).is_ok());
+        assert!(decode(&list(MAX_VALUES - 5), Mode::Strict).is_ok());
         for mode in [Mode::Strict, Mode::Lenient] {
-            let error = decode(&list(VALUES - 4), mode).unwrap_err().to_string();
+            let error = decode(&list(MAX_VALUES - 4), mode).unwrap_err().to_string();
             assert!(error.contains("more than 200000 values"), "{error}");
             let deep = format!(r#"{{"tool":"a","b":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
             let error = decode(&deep, mode).unwrap_err().to_string();
             assert!(error.contains("at most 127 levels"), "{error}");
         }
-        // A large text has few values.
+        // A large text with few values.
         let text = format!(r#"so: {{"tool":"a","b":"{}"}}"#, "x".repeat(15 << 20));
         assert!(decode(&text, Mode::Lenient).is_ok());
     }
 
     #[test]
-    fn an_answer_is_not_looked_for_in_vain() {
-        // What comes last would be the answer, so no earlier one is taken in its place.
+    fn the_search_for_a_document_is_limited() {
+        // The last document would be the answer, so no earlier one is used instead.
         let text = format!("{{\"tool\":\"draft\"}}\n{}", "{\"a\":[".repeat(1 << 20));
         let error = tools(&text, Mode::Lenient).unwrap_err();
         assert!(error.contains("too many beginnings"), "{error}");
     }
 
     #[test]
-    fn results_take_the_dialects_shape() {
+    fn results_have_the_format_of_the_dialect() {
         let failure = Failure::of_tool(Status::Error, "FileNotFoundError", "file not found: x");
         let answers = [
             Answer {

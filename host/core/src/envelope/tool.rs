@@ -1,7 +1,7 @@
 //! The dialect `tool`: `{"tool": "grep", "pattern": "..."}`, one call with its arguments beside
 //! the name.
 //!
-//! Source: S4's examples; `status` as in S4's "Log Format".
+//! Source: the examples in the tool schemas; `status` as in their "Log Format".
 
 use serde_json::{Map, Value, json};
 

@@ -1,51 +1,52 @@
-//! Agents that can be asked: programs of the person's own, named in the settings.
+//! Agents that can be given tasks: programs that the user names in the settings.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::{AgentSettings, PolicyError};
+use crate::name::RoleName;
 
-/// How long an agent may take where nothing is said.
+/// The default timeout of an agent.
 pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The variable that names the role of an agent.
+/// The environment variable with the role of an agent.
 pub const ROLE_VARIABLE: &str = "COFFERDAM_ROLE";
 
-/// The variable that says how many turns an agent may take.
+/// The environment variable with the largest number of turns of an agent.
 const TURNS_VARIABLE: &str = "COFFERDAM_MAX_TURNS";
 
-/// The most that an agent may be given, in seconds: a day.
-const MOST_SECONDS: u32 = 24 * 60 * 60;
+/// The longest timeout of an agent in seconds: a day.
+const MAX_TIMEOUT_SECONDS: u32 = 24 * 60 * 60;
 
-/// How long the name of an agent may be, in bytes.
-const NAME: usize = 64;
+/// The longest name of an agent in bytes.
+const MAX_NAME_BYTES: usize = 64;
 
-/// A program and its arguments. No shell is between: each argument is passed as it is.
+/// A program and its arguments, which are passed without a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     program: String,
     arguments: Vec<String>,
 }
 
-/// Words that are not a command.
+/// The words are not a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentCommandError {
-    /// There is no program.
+    /// No program is named.
     #[error("no program is named; write a program and its arguments")]
     Empty,
-    /// A relative path means another program in another directory.
+    /// A relative path depends on the working directory.
     #[error("'{0}' is a relative path; write a name that is found in PATH, or an absolute path")]
     Relative(String),
-    /// No system passes a NUL.
+    /// No operating system passes a NUL.
     #[error("the command holds a NUL character")]
     Nul,
 }
 
 impl AgentCommand {
-    /// A command from its words: the program's name, or its absolute path, and its arguments.
+    /// Creates a command from its words: the program's name or absolute path, and its arguments.
     ///
     /// # Errors
-    /// See [`AgentCommandError`].
+    /// Those of [`AgentCommandError`].
     pub fn new(words: &[String]) -> Result<Self, AgentCommandError> {
         let Some((program, arguments)) = words.split_first().filter(|(name, _)| !name.is_empty())
         else {
@@ -61,12 +62,12 @@ impl AgentCommand {
         Ok(Self { program: program.clone(), arguments: arguments.to_vec() })
     }
 
-    /// A name that is looked up in `PATH`, or an absolute path.
+    /// A name that is searched in `PATH`, or an absolute path.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// What the program is given.
+    /// The arguments of the program.
     pub fn arguments(&self) -> &[String] {
         &self.arguments
     }
@@ -77,17 +78,18 @@ impl AgentCommand {
 pub struct Agent {
     name: String,
     command: AgentCommand,
-    role: Option<String>,
+    role: Option<RoleName>,
     contract: Option<String>,
     max_turns: Option<NonZeroU32>,
     timeout: Duration,
 }
 
 impl Agent {
-    /// An agent from its settings. Whether its role exists is known only when all settings are.
+    /// Creates an agent from its settings. Whether its role exists is checked when all settings are
+    /// known.
     ///
     /// # Errors
-    /// A name, a command or a time that can't be one.
+    /// Returns an error if the name, the command or the timeout is invalid.
     pub(super) fn new(name: &str, settings: &AgentSettings) -> Result<Self, PolicyError> {
         let wrong = |key: &str, message: String| PolicyError {
             place: format!("agents.{name}{key}"),
@@ -103,8 +105,8 @@ impl Agent {
                 let message = "0 is too little; leave the key out for the default".to_owned();
                 return Err(wrong(".timeout-s", message));
             }
-            Some(seconds) if seconds > MOST_SECONDS => {
-                let message = format!("{seconds} is more than the most, {MOST_SECONDS}");
+            Some(seconds) if seconds > MAX_TIMEOUT_SECONDS => {
+                let message = format!("{seconds} is more than the most, {MAX_TIMEOUT_SECONDS}");
                 return Err(wrong(".timeout-s", message));
             }
             Some(seconds) => Duration::from_secs(seconds.into()),
@@ -113,56 +115,56 @@ impl Agent {
             name: name.to_owned(),
             command: AgentCommand::new(&settings.command)
                 .map_err(|error| wrong(".command", error.to_string()))?,
-            role: settings.role.clone(),
+            role: settings.role.as_deref().map(RoleName::from),
             contract: settings.contract.clone(),
             max_turns: settings.max_turns,
             timeout,
         })
     }
 
-    /// What the settings call it.
+    /// The agent's name in the settings.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The program that is asked.
+    /// The program that is run.
     pub fn command(&self) -> &AgentCommand {
         &self.command
     }
 
-    /// The role that its own calls are made under.
-    pub fn role(&self) -> Option<&str> {
-        self.role.as_deref()
+    /// The role for the agent's own calls.
+    pub fn role(&self) -> Option<&RoleName> {
+        self.role.as_ref()
     }
 
-    /// The contract that its answers keep to, where its role's is another one.
+    /// The contract of its answers, if it differs from that of its role.
     pub fn contract(&self) -> Option<&str> {
         self.contract.as_deref()
     }
 
-    /// How many turns it is told to take at most.
+    /// The largest number of turns that it is told.
     pub fn max_turns(&self) -> Option<NonZeroU32> {
         self.max_turns
     }
 
-    /// The variables that tell it so: `COFFERDAM_ROLE`, under which `cofferdam` then makes its
-    /// calls, and `COFFERDAM_MAX_TURNS`.
+    /// The environment variables for it: `COFFERDAM_ROLE`, the role that `cofferdam` then uses for
+    /// its calls, and `COFFERDAM_MAX_TURNS`.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role));
+        let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role.into()));
         let turns = self.max_turns.map(|n| (TURNS_VARIABLE.to_owned(), n.to_string()));
         role.into_iter().chain(turns).collect()
     }
 
-    /// How long it may take to answer.
+    /// The timeout of an answer.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 }
 
-/// Whether an agent can be called so.
+/// Whether this is a valid name of an agent.
 pub fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !name.is_empty() && name.len() <= NAME && name.chars().all(fits)
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(fits)
 }
 
 #[cfg(test)]
@@ -196,12 +198,12 @@ mod tests {
         assert_eq!(designer.variables(), [turns]);
         let qa = policy.agent("qa").unwrap();
         assert_eq!(qa.variables(), [("COFFERDAM_ROLE".to_owned(), "mine".to_owned())]);
-        assert_eq!((qa.role(), qa.timeout()), (Some("mine"), AGENT_TIMEOUT));
+        assert_eq!((qa.role(), qa.timeout()), (Some(&"mine".into()), AGENT_TIMEOUT));
         assert!(policy.agent("main").is_none());
     }
 
     #[test]
-    fn what_can_not_be_an_agent_is_refused() {
+    fn invalid_agents_are_refused() {
         for (toml, wanted) in [
             ("[agents.a]", "missing field `command`"),
             ("[agents.a]\ncommand = 'sh -c x'", "expected a sequence"),

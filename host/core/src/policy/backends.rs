@@ -1,11 +1,11 @@
-//! Which backends answer, and where native programs are.
+//! Which backends are used, and where native programs are.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::{PolicyError, ProgramSettings, Settings};
 
-/// The linters that answer where nothing is configured.
+/// The default linters by language.
 const LINTERS: &[(&str, &str)] = &[
     ("go", "golangci-lint"),
     ("javascript", "deno_lint"),
@@ -32,7 +32,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// These choices with what the operator says.
+    /// Overrides these choices with the operator's settings.
     #[must_use]
     pub(super) fn with(mut self, settings: &Settings) -> Self {
         let linters = settings.linters.clone().into_iter();
@@ -47,21 +47,21 @@ impl Choices {
         &self.linters
     }
 
-    /// The test runners to use, in their order; none: all.
+    /// The test runners to use, in order; `None` for all.
     pub fn test_runners(&self) -> Option<&[String]> {
         self.test_runners.as_deref()
     }
 
-    /// The builders to use, in their order; none: all.
+    /// The builders to use, in order; `None` for all.
     pub fn builders(&self) -> Option<&[String]> {
         self.builders.as_deref()
     }
 }
 
-/// The settings of a later layer in front of those of an earlier one.
+/// Puts the settings of a later layer before those of an earlier one.
 ///
 /// # Errors
-/// A path that is not absolute.
+/// Returns an error if a path is not absolute.
 pub(super) fn with_programs(
     earlier: ProgramSettings,
     later: &ProgramSettings,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn program_directories_add_up_and_are_absolute() {
+    fn program_directories_are_merged_and_absolute() {
         let policy_of = policy(&[
             "[programs]\npath = ['/opt/a/bin']\ntier = 'B'",
             "test-runners = ['pytest']\n[programs]\npath = ['/opt/b/bin']\nreadable = ['/opt/b']",

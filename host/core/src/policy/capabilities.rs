@@ -1,4 +1,4 @@
-//! What an instance can be linked with, and the meet of two sets of it.
+//! The capabilities that an instance can be linked with, and the intersection of two sets of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,12 +25,12 @@ use super::Origin;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// No directory at all.
+    /// No access to any directory.
     #[default]
     None,
-    /// Reading only.
+    /// Read access to the workspace.
     Read,
-    /// Reading and changing.
+    /// Read and write access to the workspace.
     Write,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Files {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum BackendKind {
-    /// Finds what is wrong in source files.
+    /// Finds problems in source files.
     Linter,
     /// Runs the tests of a project.
     TestRunner,
-    /// Builds a project.
+    /// Builds a project, such as with a compiler.
     Builder,
 }
 
@@ -84,24 +84,24 @@ pub struct Capabilities {
     /// The kinds of backends that may be used through `cofferdam:backend`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub backends: BTreeSet<BackendKind>,
-    /// Whether something may be kept from call to call through `cofferdam:host/cache`.
+    /// Whether data may be kept between calls through `cofferdam:host/cache`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cache: bool,
     /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
-    /// settings; `*`: all of them.
+    /// settings; `*` for all of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub agents: BTreeSet<String>,
-    /// Origins that may be asked through `wasi:http`, such as `https://context7.com`.
+    /// Origins that may be accessed through `wasi:http`, such as `https://context7.com`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub http: BTreeSet<Origin>,
-    /// Whether a plugin asks for origins that it can't name, since it has no manifest of its own:
-    /// those that a person grants it by name. Nobody is granted this itself.
+    /// Whether a plugin requests origins that it can't name, since its manifest is derived: it gets
+    /// those that the user grants by name. This itself is never granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_origin: bool,
 }
 
 impl Capabilities {
-    /// Nothing but what every plugin has: messages and progress.
+    /// No capabilities except those of every plugin: messages and progress.
     pub const NONE: Self = Self {
         files: Files::None,
         scan: false,
@@ -113,7 +113,7 @@ impl Capabilities {
         any_origin: false,
     };
 
-    /// What both sets hold.
+    /// The intersection of both sets.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         let files = self.files.min(other.files);
@@ -137,9 +137,9 @@ impl Capabilities {
         }
     }
 
-    /// What a plugin that came with the host gets of its requests where the operator says
-    /// nothing: no shell, which could run whatever else there is, no agent, which can do all that
-    /// the operator can, and no network.
+    /// What a built-in plugin gets of its requests if the settings have no entry for it: no shell,
+    /// which could run any other program, no agent, which can do everything that the operator can,
+    /// and no network.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
         let Self { files, scan, process, backends, cache, agents: _, http: _, any_origin: _ } =
@@ -164,7 +164,7 @@ impl Capabilities {
     }
 }
 
-/// What stands in place of names for all agents of the settings.
+/// Stands for all agents of the settings.
 pub(super) const EVERY_AGENT: &str = "*";
 
 /// Programs whose arguments are programs.
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meet_is_the_lesser_of_each() {
+    fn meet_is_the_intersection() {
         let set = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
         for (left, right, wanted) in [
             (set(Files::Write, true), set(Files::Write, true), set(Files::Write, true)),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_met_by_name_and_shells_are_asked_for() {
+    fn programs_intersect_by_name_and_shells_need_a_grant() {
         let set = |names: &[&str]| Capabilities {
             process: names.iter().map(|&name| name.to_owned()).collect(),
             ..Capabilities::NONE
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_are_met_by_name_and_asked_for() {
+    fn agents_intersect_by_name_and_need_a_grant() {
         let set = |names: &[&str]| Capabilities {
             agents: names.iter().map(|&name| name.to_owned()).collect(),
             ..Capabilities::NONE
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_met_exactly_and_never_granted_unasked() {
+    fn origins_intersect_exactly_and_need_a_grant() {
         let set = |origins: &[&str]| Capabilities {
             http: origins.iter().filter_map(|origin| origin.parse().ok()).collect(),
             ..Capabilities::NONE

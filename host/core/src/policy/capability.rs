@@ -1,5 +1,5 @@
-//! One capability at a time: how it is written on a command line, and said to a person who
-//! decides about it.
+//! A single capability: its form on the command line, and its description for the user who decides
+//! about it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,28 +7,29 @@ use std::str::FromStr;
 use super::capabilities::EVERY_AGENT;
 use super::{BackendKind, Capabilities, Files, Origin, OriginError, is_agent_name};
 
-/// One thing that can be granted.
+/// A capability that can be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
-    /// `files=read`, `files=write`
+    /// Written as `files=read` or `files=write`.
     Files(Files),
-    /// `scan`
+    /// Written as the word `scan`.
     Scan,
-    /// `process=git`
+    /// Written as `process=git` and the like.
     Process(String),
-    /// `backends=linter`
+    /// Written as `backends=linter` and the like.
     Backends(BackendKind),
-    /// `cache`
+    /// Written as the word `cache`.
     Cache,
-    /// `agents=code-implementer`; `agents=*`: every agent of the settings.
+    /// Written as `agents=code-implementer`; `agents=*` for every agent of the settings.
     Agent(String),
-    /// `http=https://example.org`
+    /// Written as `http=https://example.org` and the like.
     Http(Origin),
-    /// `http=*`: asked for by plugins that can't name their origins, and never granted itself.
+    /// Written as `http=*`: requested by plugins that can't name their origins, and never granted
+    /// itself.
     AnyOrigin,
 }
 
-/// Text that is not a capability.
+/// The text is not a capability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
     /// It has none of the known forms.
@@ -85,7 +86,7 @@ impl FromStr for Capability {
 }
 
 impl Capability {
-    /// The key of `[grants.NAME]` in which it stands.
+    /// Its key in `[grants.NAME]`.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Files(_) => "files",
@@ -98,8 +99,7 @@ impl Capability {
         }
     }
 
-    /// How a person writes it who grants it. Where a plugin asks without a name, it is granted by
-    /// one.
+    /// The form in which a user grants it. A request without a name is granted with one.
     pub fn to_grant(&self) -> String {
         match self {
             Self::AnyOrigin => "http=https://HOST".to_owned(),
@@ -108,7 +108,7 @@ impl Capability {
         }
     }
 
-    /// What it allows, for a person who decides about it.
+    /// Describes what it allows, for the user who decides about it.
     pub fn in_words(&self) -> String {
         match self {
             Self::Files(Files::None) => "no access to files".to_owned(),
@@ -144,10 +144,10 @@ impl Capability {
     }
 }
 
-// A field that is left out here is one that nobody is told of, and that nobody can take back. So
-// each set is taken apart by all of its fields: one more does not compile until it is here.
+// A field that is missing here could neither be shown to the user nor revoked. So each set is
+// destructured by all of its fields: a new field does not compile until it is handled here.
 impl Capabilities {
-    /// Each capability of the set.
+    /// The capabilities of the set, one by one.
     pub fn each(&self) -> impl Iterator<Item = Capability> + '_ {
         let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         (*files > Files::None)
@@ -162,7 +162,7 @@ impl Capabilities {
             .chain(any_origin.then_some(Capability::AnyOrigin))
     }
 
-    /// Whether the set holds a capability, or more of its kind.
+    /// Whether the set includes a capability, or more of its kind.
     pub fn holds(&self, capability: &Capability) -> bool {
         let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
@@ -177,20 +177,20 @@ impl Capabilities {
         }
     }
 
-    /// The capabilities of this set that another does not hold.
+    /// The capabilities of this set that are not in the other one.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         self.each().filter(|capability| !other.holds(capability)).collect()
     }
 
-    /// What either set holds.
+    /// The union of both sets.
     #[must_use]
     pub fn join(&self, other: &Self) -> Self {
         self.each().chain(other.each()).collect()
     }
 
-    /// The set without a capability. Without writing, reading is left; without reading, nothing.
-    /// One agent can't be taken from a set of all of them: the set then holds it still.
+    /// Removes a capability. Without write access, read access remains; without read access, none.
+    /// A single agent can't be removed from a set of all agents, which still includes it.
     pub fn remove(&mut self, capability: &Capability) {
         let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_written_in_one_way() {
+    fn capabilities_round_trip() {
         let all = [
             "files=write",
             "scan",
@@ -270,7 +270,7 @@ mod tests {
         let words: Vec<String> =
             set(&all).each().map(|capability| capability.to_string()).collect();
         assert_eq!(words, all);
-        // The whole set says them in the same words and order.
+        // The whole set has the same words in the same order.
         assert_eq!(set(&all).to_string(), all.join(" "));
         assert_eq!(set(&["files=write", "files=read"]), set(&["files=write"]));
         for (text, wanted) in [
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_beyond_is_found_and_taken_away() {
+    fn differences_are_found_and_removed() {
         let old = set(&["files=read", "process=git"]);
         for (new, beyond) in [
             (vec!["files=read"], vec![]),
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// A set with something in every field. It names all fields, so a new one has to be put here.
+    /// A set with a value in every field. It names all fields, so a new one must be added here.
     fn full() -> Capabilities {
         Capabilities {
             files: Files::Write,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_set_is_lost() {
+    fn each_lists_every_field() {
         let full = full();
         assert_eq!(full.each().collect::<Capabilities>(), full);
         assert_eq!(full.join(&Capabilities::NONE), full);
@@ -357,11 +357,11 @@ mod tests {
     }
 
     #[test]
-    fn every_agent_is_more_than_one_of_them() {
+    fn all_agents_include_each_agent() {
         let (every, one) = (set(&["agents=*"]), set(&["agents=qa"]));
         assert_eq!(one.beyond(&every), Capabilities::NONE);
         assert_eq!(every.beyond(&one), every);
-        // One of all can't be taken away; the set does not say that it was.
+        // One of all can't be removed; the set still includes it.
         let (mut some, qa) = (every.clone(), Capability::Agent("qa".to_owned()));
         some.remove(&qa);
         assert!(some.holds(&qa));

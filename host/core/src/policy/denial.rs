@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Capabilities, Files};
+use super::{Capabilities, Files, Place};
+use crate::name::RoleName;
 use crate::outcome::DenialCode;
 
 /// Why a call is not allowed, and which rule says so.
@@ -12,7 +13,7 @@ pub enum Denial {
     #[error("the role '{role}' does not include the tool '{plugin}.{tool}'")]
     NotInRole {
         /// The role's name.
-        role: String,
+        role: RoleName,
         /// The plugin's name.
         plugin: String,
         /// The tool's short name.
@@ -59,7 +60,7 @@ pub enum Denial {
         /// The path.
         path: String,
         /// The role's paths.
-        scope: Vec<String>,
+        scope: Vec<Place>,
     },
 }
 

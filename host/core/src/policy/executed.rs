@@ -1,14 +1,14 @@
-//! Files of a tree that programs of the person execute by their names alone: when a directory is
-//! entered or opened, on a commit, or whenever the program is started there. What building or
-//! testing a project runs is not meant: running that is what a person asks for.
-//! `docs/executed-files.md` says what is left out, and why.
+//! Files that other programs of the user execute because of their names alone: when a directory is
+//! entered or opened, on a commit, or when the program is started there. Files that building or
+//! testing a project executes are not included, since the user runs those. `docs/executed-files.md`
+//! lists what is left out, and why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scope::folded;
 
-/// What becomes of a call that writes a file which other programs execute by its name.
+/// What happens to a call that writes a file which other programs execute by its name.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -17,14 +17,14 @@ pub enum Executed {
     /// It is written, and named in the answer and the journal.
     #[default]
     Named,
-    /// A person is asked first, with what the call changes.
+    /// The user is asked first, with the changes of the call.
     Ask,
     /// The call is denied.
     Refused,
 }
 
-/// Names, and which program executes what has them and when. The end of a path, name by name; a
-/// slash at the end: everything in that directory; `*`: anything at that end of a name.
+/// Path suffixes, and which program executes matching files and when. Suffixes match whole names; a
+/// slash at the end means everything in that directory; `*` matches anything within a name.
 const FILES: &[(&str, &str)] = &[
     (".envrc", "direnv runs when the directory is entered"),
     (".autoenv.zsh", "zsh-autoenv runs when the directory is entered"),
@@ -41,6 +41,8 @@ const FILES: &[(&str, &str)] = &[
     (".run/", "JetBrains' IDEs read commands from when the directory is opened"),
     (".fleet/", "JetBrains' IDEs read commands from when the directory is opened"),
     (".zed/", "Zed reads commands from when the directory is opened"),
+    (".theia/", "Theia reads commands from when the directory is opened"),
+    ("*.sublime-project", "Sublime Text reads commands from when it is opened"),
     (".nova/", "Nova reads commands from when the directory is opened"),
     (".helix/", "Helix reads commands from when it is started there"),
     (".exrc", VIM),
@@ -66,8 +68,10 @@ const FILES: &[(&str, &str)] = &[
     (".overcommit.yml", "overcommit runs on a commit"),
     (".lintstagedrc*", "lint-staged runs on a commit"),
     ("lint-staged.config.*", "lint-staged runs on a commit"),
+    (".huskyrc", "husky runs before each hook"),
     (".hg/", "Mercurial reads as settings in each of its commands"),
     (".jj/", "Jujutsu reads as settings in each of its commands"),
+    (".sl/", "Sapling reads as settings in each of its commands"),
     (".claude/", AGENT),
     (".codex/", AGENT),
     (".cursor/", AGENT),
@@ -84,6 +88,11 @@ const FILES: &[(&str, &str)] = &[
     ("opencode.json", AGENT),
     (".cargo/config", "cargo reads as settings in each of its commands"),
     (".cargo/config.toml", "cargo reads as settings in each of its commands"),
+    ("rust-toolchain", "rustup takes the compiler from in each command of cargo"),
+    ("rust-toolchain.toml", "rustup takes the compiler from in each command of cargo"),
+    (".mvn/", "Maven reads as settings in each of its commands"),
+    (".bazelrc", "Bazel reads as settings in each of its commands"),
+    ("tools/bazel", "bazelisk runs in place of Bazel"),
     (".npmrc", "npm, pnpm and Yarn read as settings in each of their commands"),
     (".pnpmfile.cjs", "pnpm runs when it resolves packages"),
     (".yarnrc", "Yarn reads as settings in each of its commands"),
@@ -100,6 +109,7 @@ const FILES: &[(&str, &str)] = &[
     (".pryrc", "Pry runs when it is started there"),
     (".octaverc", "Octave runs when it is started there"),
     (".bashrc", SHELL),
+    (".bash_aliases", SHELL),
     (".bash_login", SHELL),
     (".bash_logout", SHELL),
     (".bash_profile", SHELL),
@@ -107,6 +117,7 @@ const FILES: &[(&str, &str)] = &[
     (".zshenv", SHELL),
     (".zprofile", SHELL),
     (".zlogin", SHELL),
+    (".zlogout", SHELL),
     (".zshrc", SHELL),
     (".config/fish/", SHELL),
     (".config/git/", "git reads as settings in each of its commands, in a home directory"),
@@ -120,10 +131,11 @@ const LEFTHOOK: &str = "lefthook runs on a commit and the like";
 const AGENT: &str = "agents and editors read commands from that they start";
 const SHELL: &str = "a shell runs when it is started, in a home directory";
 
-/// Which program executes a file of this place, and when; a clause that goes on after "which".
+/// Which program executes a file at this path, and when; a clause that follows "which".
 pub fn executed_by(place: &str) -> Option<&'static str> {
     let could = |name: &str| {
-        name.starts_with(|c: char| c == '.' || !c.is_ascii()) || ENDS.iter().any(|end| end(name))
+        name.starts_with(|c: char| c == '.' || !c.is_ascii())
+            || QUICK_CHECKS.iter().any(|end| end(name))
     };
     if !place.split('/').any(could) {
         return None;
@@ -133,9 +145,10 @@ pub fn executed_by(place: &str) -> Option<&'static str> {
     FILES.iter().find(is_it).map(|(_, what)| *what)
 }
 
-/// Quick looks at names that don't begin with a dot.
-const ENDS: [fn(&str) -> bool; 4] = [
-    |name| name.len() > 15 && ends(name, ".code-workspace"),
+/// Cheap checks for names that don't begin with a dot.
+const QUICK_CHECKS: [fn(&str) -> bool; 5] = [
+    |name| ends(name, ".code-workspace") || ends(name, ".sublime-project"),
+    |name| begins(name, "rust-toolchain") || begins(name, "bazel"),
     |name| begins(name, "lefthook") || begins(name, "lint-staged.config"),
     |name| begins(name, "mise.") || begins(name, "mcp.json"),
     |name| begins(name, "opencode.json"),
@@ -162,7 +175,7 @@ fn fits(pattern: &str, names: &[String]) -> bool {
         })
     };
     if pattern.ends_with('/') {
-        // What is itself of that name may be a link to such a directory.
+        // An entry with that name itself may be a link to such a directory.
         names.windows(parts.len()).any(same)
     } else {
         names.len() >= parts.len() && same(&names[names.len() - parts.len()..])
@@ -182,6 +195,9 @@ mod tests {
             ("app/.vscode/settings.json", "VS Code"),
             (".vscode", "VS Code"),
             ("x.code-workspace", "VS Code"),
+            ("x.sublime-project", "Sublime Text"),
+            ("rust-toolchain.toml", "rustup"),
+            ("tools/bazel", "bazelisk"),
             (".idea/runConfigurations/x.xml", "JetBrains"),
             (".husky/pre-commit", "git runs"),
             (".husky/_/husky.sh", "git runs"),
@@ -218,7 +234,7 @@ mod tests {
         }
     }
 
-    /// The page for people lists what is listed here.
+    /// The documentation lists the same names.
     #[test]
     fn every_name_is_documented() {
         let page = include_str!("../../../../docs/executed-files.md");

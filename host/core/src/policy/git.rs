@@ -1,30 +1,30 @@
-//! What git takes for a repository, and what a repository's configuration names: decided by names
-//! and contents, as git's `setup.c` and git-config(1) say. Where git's answer depends on more than
-//! that, this one is yes.
+//! What git considers a repository, and which files a repository's configuration names: decided by
+//! names and contents, following git's `setup.c` and git-config(1). Where git's decision depends on
+//! more than that, the result is true.
 
 use super::scope::folded;
 
-/// How many bytes of `HEAD` git looks at.
-pub const HEAD_SIZE: usize = 255;
+/// How many bytes of `HEAD` git reads.
+pub const HEAD_BYTES: usize = 255;
 
-/// How the file `.git` of a working tree begins that has its repository elsewhere.
-pub const LEADS_TO: &str = "gitdir:";
+/// The beginning of a `.git` file that refers to a repository elsewhere.
+pub const GITFILE_PREFIX: &str = "gitdir:";
 
-/// A name that makes a directory a repository, together with others.
+/// A name that, together with others, makes a directory a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `HEAD`, which also has to be one: [`is_head`].
+    /// The file `HEAD`, whose content is checked by [`is_head`].
     Head,
-    /// The directory `objects`.
+    /// The directory named `objects`.
     Objects,
-    /// The directory `refs`.
+    /// The directory named `refs`.
     Refs,
-    /// `commondir`: `objects` and `refs` are elsewhere.
+    /// The file `commondir`: `objects` and `refs` are elsewhere.
     CommonDirectory,
 }
 
 impl Mark {
-    /// What a name in a directory is, compared as a file system that folds case would.
+    /// Recognises a name in a directory, compared like in a case-insensitive file system.
     pub fn of(name: &str) -> Option<Self> {
         let is_first = |c: char| !c.is_ascii() || "HhOoRrCc".contains(c);
         if !name.starts_with(is_first) {
@@ -40,13 +40,13 @@ impl Mark {
     }
 }
 
-/// Whether git takes a directory with these marks for a repository.
+/// Whether git considers a directory with these marks a repository.
 pub fn is_repository(marks: &[Mark]) -> bool {
     let has = |mark| marks.contains(&mark);
     has(Mark::Head) && (has(Mark::CommonDirectory) || has(Mark::Objects) && has(Mark::Refs))
 }
 
-/// Whether the beginning of a file says that it is a `HEAD`: it names a branch or a commit.
+/// Whether the beginning of a file is that of a `HEAD`: it names a branch or a commit.
 pub fn is_head(content: &[u8]) -> bool {
     if let Some(name) = content.strip_prefix(b"ref:") {
         return name.trim_ascii_start().starts_with(b"refs/");
@@ -54,23 +54,39 @@ pub fn is_head(content: &[u8]) -> bool {
     content.len() >= 40 && content[..40].iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Whether a symbolic link is a `HEAD`, as git made them once.
+/// Whether a symbolic link is a `HEAD`, as early versions of git created it.
 pub fn is_head_link(target: &str) -> bool {
     target.starts_with("refs/")
 }
 
-/// The files and directories that a repository's configuration names, as it writes them.
+/// How many bytes of a file [`may_be_configuration`] looks at.
+pub const CONFIGURATION_HEAD_BYTES: usize = 4 << 10;
+
+/// Whether a file that begins like this could be configuration that git takes: its first line that
+/// is no comment opens a section. So it is where the beginning has comments only and may go on.
+pub fn may_be_configuration(beginning: &[u8]) -> bool {
+    let beginning = beginning.strip_prefix("\u{feff}".as_bytes()).unwrap_or(beginning);
+    let mut lines = beginning.split(|byte| *byte == b'\n').map(|line| line.trim_ascii());
+    let first =
+        lines.find(|line| !line.is_empty() && !line.starts_with(b"#") && !line.starts_with(b";"));
+    match first {
+        Some(line) => line.starts_with(b"["),
+        None => beginning.len() >= CONFIGURATION_HEAD_BYTES - 3,
+    }
+}
+
+/// The files and directories that a repository's configuration names, unchanged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// More configuration, relative to the file itself.
+    /// Further configuration files, relative to the file itself.
     pub includes: Vec<String>,
-    /// Directories of hooks, relative to the working tree's top.
+    /// Directories of hooks, relative to the top of the working tree.
     pub hooks: Vec<String>,
-    /// Words of commands that git runs at the working tree's top; some are files there.
+    /// Words of commands that git runs at the top of the working tree; some are files there.
     pub words: Vec<String>,
 }
 
-/// What a configuration names.
+/// Returns what a configuration names.
 pub fn named_by(config: &str) -> Named {
     let mut named = Named::default();
     for (key, value) in entries(config) {
@@ -79,15 +95,15 @@ pub fn named_by(config: &str) -> Named {
             ("include" | "includeif", "path") => named.includes.push(value),
             ("core", "hookspath") => named.hooks.push(value),
             ("alias" | "pager", _) => named.words.extend(words(&value)),
-            _ if RUN.contains(&name) => named.words.extend(words(&value)),
+            _ if COMMAND_VARIABLES.contains(&name) => named.words.extend(words(&value)),
             _ => {}
         }
     }
     named
 }
 
-/// The last parts of the names of variables whose values git runs.
-const RUN: [&str; 18] = [
+/// The last parts of variables whose values git executes.
+const COMMAND_VARIABLES: [&str; 18] = [
     "alternaterefscommand",
     "askpass",
     "clean",
@@ -127,7 +143,7 @@ fn entries(config: &str) -> Vec<(String, String)> {
     while let Some(line) = lines.next() {
         let mut line = line.trim_start_matches('\u{feff}').trim().to_owned();
         if let Some(header) = line.strip_prefix('[') {
-            // A `]` may stand in the quoted name of a subsection.
+            // The quoted name of a subsection may contain a `]`.
             let mut is_quoted = false;
             let end = header.find(|c| {
                 is_quoted ^= c == '"';
@@ -152,7 +168,7 @@ fn entries(config: &str) -> Vec<(String, String)> {
     entries
 }
 
-/// A value without its quotes, escapes and comment.
+/// A value without quotes, escapes and comments.
 fn plain(value: &str) -> String {
     let mut plain = String::new();
     let mut is_quoted = false;
@@ -192,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_a_head_and_the_rest_here_or_elsewhere() {
+    fn repositories_are_recognised_by_their_marks() {
         use Mark::{CommonDirectory, Head, Objects, Refs};
         for (marks, wanted) in [
             (&[Head, Objects, Refs][..], true),
@@ -227,7 +243,27 @@ mod tests {
     }
 
     #[test]
-    fn what_a_configuration_names_is_found() {
+    fn configuration_begins_with_a_section() {
+        for (text, wanted) in [
+            ("[core]\n", true),
+            ("\u{feff}[core]\n", true),
+            ("# note\r\n; note\n\n\t [core] x = 1", true),
+            ("core = 1\n[core]\n", false),
+            ("# note\n", false),
+            ("", false),
+            ("fn main() {}\n", false),
+        ] {
+            assert_eq!(may_be_configuration(text.as_bytes()), wanted, "{text:?}");
+        }
+        // What comes after the beginning is not known.
+        let comments = "# note\n".repeat(1000);
+        assert!(may_be_configuration(&comments.as_bytes()[..CONFIGURATION_HEAD_BYTES]));
+        let cut = format!("#{}", "x".repeat(CONFIGURATION_HEAD_BYTES - 1));
+        assert!(may_be_configuration(cut.as_bytes()));
+    }
+
+    #[test]
+    fn files_named_by_a_configuration_are_found() {
         let config = r#"
             # path = commented
             [include] path = ../one.inc

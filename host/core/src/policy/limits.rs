@@ -1,4 +1,4 @@
-//! Where calls are stopped. All limits are on by default.
+//! The limits of calls. All limits are on by default.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::outcome::{HostCode, LimitCode, ProgramLimitCode, RefusalCode};
 pub struct Limits {
     /// Wall-clock time of a call.
     pub call: Duration,
-    /// The same for a call that may run native programs.
+    /// Wall-clock time of a call that may run native programs.
     pub program_call: Duration,
-    /// Memory of a native program with all that it starts, in bytes.
+    /// Memory of a native program with its child processes, in bytes.
     pub program_memory: usize,
     /// Processes and threads of a native program at a time.
     pub processes: usize,
-    /// What is kept of a stream of a native program that prints much, for people and clients, in
-    /// bytes; 0: nothing.
+    /// How much of a long output stream of a native program is kept for users and clients, in
+    /// bytes; 0 keeps nothing.
     pub spill: usize,
     /// Linear memory of an instance, all memories together, in bytes.
     pub memory: usize,
@@ -32,15 +32,15 @@ pub struct Limits {
     pub tables: usize,
     /// Calls from the plugin into the host.
     pub host_calls: u64,
-    /// Bytes that one call from the plugin into the host, or one answer, may carry.
+    /// Size of one call from the plugin into the host, or of its answer, in bytes.
     pub transfer: usize,
     /// Handles that an instance may hold: open files, streams, scanners.
     pub handles: usize,
     /// What a call writes to files, in bytes.
     pub write: usize,
-    /// Files, directories and links that a call makes or changes.
+    /// Files, directories and links that a call creates or changes.
     pub files: usize,
-    /// What programs keep in the cache of a plugin, in bytes.
+    /// Size of the cache that the programs of a plugin fill, in bytes.
     pub cache: usize,
     /// The answer of a call, in bytes.
     pub output: usize,
@@ -52,20 +52,20 @@ pub struct Limits {
     pub envelope: usize,
     /// Calls of an envelope.
     pub calls: usize,
-    /// Wall-clock time of compiling a plugin that did not come with the host.
+    /// Wall-clock time of compiling a plugin that is not built in.
     pub compile: Duration,
-    /// Memory of the process that compiles it, in bytes.
+    /// Memory of the process that compiles a plugin, in bytes.
     pub compile_memory: usize,
 }
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// In seconds.
-const DAY: u64 = 24 * 60 * 60;
+/// The length of a day in seconds.
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 impl Limits {
-    /// The limits where nothing is configured.
+    /// The default limits of calls.
     pub const DEFAULT: Self = Self {
         call: Duration::from_secs(30),
         program_call: Duration::from_secs(600),
@@ -92,13 +92,13 @@ impl Limits {
         compile_memory: 2048 * MIB,
     };
 
-    /// The most memory that an instance can be given: the size of a slot in the engine's pool.
+    /// The largest memory of an instance in bytes: the size of a slot in the engine's pool.
     pub const MAX_MEMORY: usize = 1024 * MIB;
 
-    /// These limits with what the operator sets.
+    /// Applies the operator's settings.
     ///
     /// # Errors
-    /// A limit of nothing, or above what the host can keep.
+    /// Returns an error if a limit is 0 or above the host's maximum.
     pub fn with(&self, settings: &LimitSettings) -> Result<Self, PolicyError> {
         for LimitKey { key, most, value, .. } in LimitKey::ALL {
             let message = match value(settings) {
@@ -111,7 +111,7 @@ impl Limits {
         Ok(self.combined(settings, |_, set| set, |_, set| set))
     }
 
-    /// These limits as they would be written.
+    /// The settings that would give these limits.
     pub fn settings(&self) -> LimitSettings {
         let size = |now: usize, unit: usize| Some(u32::try_from(now / unit).unwrap_or(u32::MAX));
         let time = |time: Duration| Some(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
@@ -136,7 +136,7 @@ impl Limits {
         }
     }
 
-    /// These limits, lowered where `settings` are lower.
+    /// Lowers these limits to those of `settings` that are lower.
     #[must_use]
     pub fn lowered(&self, settings: &LimitSettings) -> Self {
         self.combined(settings, Ord::min, Ord::min)
@@ -293,70 +293,75 @@ impl LimitKey {
     }
 }
 
-/// How long commits are kept so that they can be undone. The oldest go first, by number and size
-/// before age.
+/// How long commits are kept for undo. The oldest are removed first, by number and size before age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// At most so many.
+    /// The largest number of commits.
     pub commits: usize,
-    /// None that is older.
+    /// The largest age of a commit.
     pub age: Duration,
-    /// Not more than this in files, in bytes.
+    /// The largest size of all commits' files, in bytes.
     pub bytes: u64,
 }
 
 impl Retention {
-    /// What is kept where nothing is configured.
-    pub const DEFAULT: Self =
-        Self { commits: 1_000, age: Duration::from_secs(30 * DAY), bytes: 1024 * MIB as u64 };
+    /// The default retention of commits.
+    pub const DEFAULT: Self = Self {
+        commits: 1_000,
+        age: Duration::from_secs(30 * DAY_SECONDS),
+        bytes: 1024 * MIB as u64,
+    };
 
-    /// This with what the operator sets.
+    /// Applies the operator's settings.
     #[must_use]
     pub fn with(self, settings: &HistorySettings) -> Self {
         Self {
             commits: settings.commits.map_or(self.commits, |commits| commits as usize),
-            age: settings.days.map_or(self.age, |days| Duration::from_secs(u64::from(days) * DAY)),
+            age: settings
+                .days
+                .map_or(self.age, |days| Duration::from_secs(u64::from(days) * DAY_SECONDS)),
             bytes: settings.mb.map_or(self.bytes, |mb| u64::from(mb) * MIB as u64),
         }
     }
 }
 
-/// How long commits are kept, as it is written in `cofferdam.toml`. 0 commits or 0 MiB keep nothing.
+/// How long commits are kept, as written in `cofferdam.toml`. With 0 commits or 0 MiB, nothing is
+/// kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HistorySettings {
-    /// At most so many commits (default 1,000).
+    /// The largest number of commits (default 1,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commits: Option<u32>,
-    /// None that is older, in days (default 30). The latest ten stay, and another one goes only
-    /// where the clock and each of those ten say that it is too old.
+    /// The largest age in days (default 30). The latest ten are kept, and another one is removed
+    /// only if the clock and each of those ten agree that it is too old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
-    /// Not more than this in files, in MiB (default 1,024); the latest commit stays however large
-    /// it is.
+    /// The largest size of all commits' files, in MiB (default 1,024); the latest commit is kept
+    /// at any size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb: Option<u32>,
 }
 
-/// Limits as they are written in a manifest, a role or `cofferdam.toml`. What is left out stays
-/// as it is; a manifest and a role only lower.
+/// Limits as written in a manifest, a role or `cofferdam.toml`. Omitted limits are not changed; a
+/// manifest and a role can only lower them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LimitSettings {
     /// Wall-clock time of a call, in milliseconds (default 30,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ms: Option<u32>,
-    /// The same for a call that may run native programs (default 600,000).
+    /// Wall-clock time of a call that may run native programs, in milliseconds (default 600,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program_call_ms: Option<u32>,
-    /// Memory of a native program with all that it starts, in MiB (default 4,096).
+    /// Memory of a native program with its child processes, in MiB (default 4,096).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program_memory_mb: Option<u32>,
     /// Processes and threads of a native program at a time (default 1,024).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
-    /// What is kept of a stream of a native program that prints much, for people and clients, in
-    /// MiB (default 64).
+    /// How much of a long output stream of a native program is kept for users and clients, in MiB
+    /// (default 64).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill_mb: Option<u32>,
     /// Linear memory of an instance, in MiB (default 256).
@@ -368,10 +373,10 @@ pub struct LimitSettings {
     /// What a call writes to files, in MiB (default 256).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_mb: Option<u32>,
-    /// Files, directories and links that a call makes or changes (default 20,000).
+    /// Files, directories and links that a call creates or changes (default 20,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
-    /// What native programs keep in the cache of a plugin, in MiB (default 4,096).
+    /// Size of the cache that the native programs of a plugin fill, in MiB (default 4,096).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_mb: Option<u32>,
     /// The answer of a call, in KiB (default 8,192).
@@ -389,12 +394,12 @@ pub struct LimitSettings {
     /// Calls of an envelope (default 10,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
-    /// Wall-clock time of compiling a plugin that did not come with the host, in milliseconds
-    /// (default 120,000). Only `cofferdam.toml` sets it.
+    /// Wall-clock time of compiling a plugin that is not built in, in milliseconds (default
+    /// 120,000). Only `cofferdam.toml` sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_ms: Option<u32>,
-    /// Memory of the process that compiles it, in MiB (default 2,048). Only `cofferdam.toml` sets
-    /// it.
+    /// Memory of the process that compiles a plugin, in MiB (default 2,048). Only `cofferdam.toml`
+    /// sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile_memory_mb: Option<u32>,
 }

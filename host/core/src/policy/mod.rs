@@ -15,12 +15,14 @@ mod limits;
 mod origin;
 mod origin_settings;
 mod pattern;
+pub mod place;
 mod role;
 mod scope;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::name::RoleName;
 use pattern::Pattern;
 
 pub use agents::{
@@ -35,7 +37,9 @@ pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
+pub use place::Place;
 pub use role::Role;
+pub use scope::folded;
 pub use scope::{OWN, Scope, ScopeError, is_own, protected};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
@@ -46,7 +50,7 @@ pub use settings::{
 #[derive(Debug, Clone)]
 pub struct Policy {
     grants: BTreeMap<String, GrantSettings>,
-    roles: BTreeMap<String, Role>,
+    roles: BTreeMap<RoleName, Role>,
     limits: Limits,
     retention: Retention,
     choices: Choices,
@@ -113,7 +117,7 @@ impl Policy {
         if let Some(agent) = policy.agents().find(roles) {
             return Err(PolicyError {
                 place: format!("agents.{}.role", agent.name()),
-                message: format!("there is no role '{}'", agent.role().unwrap_or_default()),
+                message: format!("there is no role '{}'", agent.role().map_or("", |role| role)),
             });
         }
         Ok(policy)
@@ -142,12 +146,12 @@ impl Policy {
         for layer in layers {
             policy.grants.extend(layer.grants.clone());
             for (name, settings) in &layer.roles {
-                policy.roles.insert(name.clone(), Role::new(name, settings)?);
+                policy.roles.insert(name.as_str().into(), Role::new(name, settings)?);
             }
             for text in &layer.ask {
                 policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
                     place: "ask".to_owned(),
-                    message: Pattern::complaint(text),
+                    message: Pattern::invalid_message(text),
                 })?);
             }
             policy.executed = policy.executed.max(layer.executed);
@@ -165,7 +169,7 @@ impl Policy {
     /// Adds a role, which replaces one of its name.
     #[must_use]
     pub fn with_role(mut self, role: Role) -> Self {
-        self.roles.insert(role.name().to_owned(), role);
+        self.roles.insert(role.name().clone(), role);
         self
     }
 
@@ -260,7 +264,7 @@ impl Policy {
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
         let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
         if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool)) {
-            return Err(Denial::NotInRole { role: role.name().to_owned(), plugin, tool });
+            return Err(Denial::NotInRole { role: role.name().clone(), plugin, tool });
         }
         let granted = self.capabilities(&plugin, subject.built_in, subject.requests);
         let wanted = subject.wanted(&granted);

@@ -1,8 +1,8 @@
-//! Where a plugin may send HTTP requests: origins as they are requested and granted.
+//! Origins to which a plugin may send HTTP requests, as requested and granted.
 //!
-//! An origin is a scheme, a host and a port, and nothing else. There is one way to write each: what
-//! could be read in two ways (user names, numbers that some programs take for addresses, names that
-//! end in a dot) is not an origin.
+//! An origin is a scheme, a host and a port, and nothing else. Each has exactly one form: ambiguous
+//! text (user names, numbers that some programs accept as addresses, names that end in a dot) is
+//! not an origin.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use cofferdam_text::shorten;
 
-/// How long the name of a host may be (RFC 1035, section 2.3.4).
-const NAME: usize = 253;
+/// The longest name of a host in bytes (RFC 1035, section 2.3.4).
+const MAX_HOST_BYTES: usize = 253;
 
-/// How long one label of it may be.
-const LABEL: usize = 63;
+/// The longest label of a host's name in bytes.
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The host of an origin.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OriginHost {
     /// A name, in lower case.
     Name(String),
-    /// An address. An IPv4 address that is written as an IPv6 one is an IPv4 address.
+    /// An address. An IPv4 address in the form of an IPv6 one is converted to IPv4.
     Address(IpAddr),
 }
 
@@ -37,7 +37,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// Text that is not an origin.
+/// The text is not an origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is no origin such as https://example.org or https://example.org:8443: {why}")]
 pub struct OriginError {
@@ -46,22 +46,22 @@ pub struct OriginError {
 }
 
 impl Origin {
-    /// Whether it is reached through TLS. Only this machine itself can be an origin without.
+    /// Whether it uses TLS. Only an origin on this machine can be without.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Its host.
+    /// The host of the origin.
     pub fn host(&self) -> &OriginHost {
         &self.host
     }
 
-    /// Its port.
+    /// The port of the origin.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether it is a name for this machine itself.
+    /// Whether it refers to this machine.
     pub fn is_local(&self) -> bool {
         match &self.host {
             OriginHost::Name(name) => name == "localhost",
@@ -69,8 +69,7 @@ impl Origin {
         }
     }
 
-    /// Its host and port as a request's `Host` has them: without the port that the scheme has
-    /// anyway.
+    /// The host and port in the form of the `Host` header: without the default port of the scheme.
     pub fn authority(&self) -> String {
         let port = if self.port == default_port(self.secure) {
             String::new()
@@ -145,7 +144,7 @@ fn parse(text: &str) -> Result<Origin, &'static str> {
         _ => return Err("it has to begin with https://"),
     };
     if rest.contains('@') {
-        return Err("a user name has no place in it");
+        return Err("a user name is not allowed");
     }
     if rest.contains(['/', '\\', '?', '#']) {
         return Err("nothing follows the host and its port, not even a slash");
@@ -186,11 +185,11 @@ fn parse_host(host: &str) -> Result<OriginHost, &'static str> {
     if let Ok(address) = host.parse::<Ipv4Addr>() {
         return Ok(OriginHost::Address(address.into()));
     }
-    if host.is_empty() || host.len() > NAME {
+    if host.is_empty() || host.len() > MAX_HOST_BYTES {
         return Err("a host has a name of 1 to 253 characters");
     }
     let is_label = |label: &str| {
-        (1..=LABEL).contains(&label.len())
+        (1..=MAX_LABEL_BYTES).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
             && !label.starts_with('-')
             && !label.ends_with('-')
@@ -199,7 +198,7 @@ fn parse_host(host: &str) -> Result<OriginHost, &'static str> {
         return Err("a host's name has letters, digits and '-' between its dots, and no dot at \
                     its end; other scripts are written as xn--...");
     }
-    // Some programs take what ends in a number for an address: 2130706433, 0x7f.1, 127.1.
+    // Some programs accept names that end in a number as addresses: 2130706433, 0x7f.1, 127.1.
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_number = last.bytes().all(|b| b.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_origin_is_written_in_one_way() {
+    fn origins_round_trip() {
         for (text, wanted, authority) in [
             ("https://context7.com", "https://context7.com", "context7.com"),
             ("HTTPS://Context7.COM:443", "https://context7.com", "context7.com"),
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_no_origin() {
+    fn ambiguous_origins_are_refused() {
         for (text, why) in [
             ("", "begin with https://"),
             ("context7.com", "begin with https://"),

@@ -1,4 +1,4 @@
-//! What the host has to know about an origin that a plugin is granted.
+//! The host's settings for an origin that a plugin is granted.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,41 +15,41 @@ use super::Origin;
 /// One origin of a grant: its name alone, or a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginSettings {
-    /// Which origin.
+    /// The origin that is granted.
     pub origin: Origin,
-    /// Headers that the host adds to each request, for what the plugin must not know: each
-    /// `${NAME}` in a value stands for that variable of the host's environment.
+    /// Headers that the host adds to each request, for values that the plugin must not know: each
+    /// `${NAME}` in a value stands for that environment variable of the host.
     pub headers: BTreeMap<String, String>,
-    /// Where the origin is reached, whatever its name resolves to; for one behind an address
-    /// that nobody else could be sent to, such as a private one.
+    /// The address of the origin, instead of the one that its name resolves to; for origins with a
+    /// private address, which are refused otherwise.
     pub address: Option<SocketAddr>,
-    /// A PEM file with certificates of authorities that are trusted for this origin, beside
-    /// those that browsers trust.
+    /// A PEM file with certificate authorities that are trusted for this origin, in addition to
+    /// those of browsers.
     pub ca_file: Option<PathBuf>,
-    /// The longest that a request may take, in milliseconds, its whole answer included.
+    /// The timeout of a request with its whole answer, in milliseconds.
     pub timeout_ms: Option<u32>,
 }
 
-/// The same as a table.
+/// An origin in the form of a table.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
     /// A scheme, a host and, where it is another than the scheme's, a port.
     origin: Origin,
-    /// Headers that the host adds to each request, for what the plugin must not know: each
-    /// `${NAME}` in a value stands for that variable of the host's environment.
+    /// Headers that the host adds to each request, for values that the plugin must not know: each
+    /// `${NAME}` in a value stands for that environment variable of the host.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// Where the origin is reached, as `192.0.2.1:443`, whatever its name resolves to; for one
-    /// behind an address that nobody else could be sent to, such as a private one.
+    /// The address of the origin, such as `192.0.2.1:443`, instead of the one that its name
+    /// resolves to; for origins with a private address, which are refused otherwise.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     address: Option<SocketAddr>,
-    /// A PEM file with certificates of authorities that are trusted for this origin, beside
-    /// those that browsers trust. An absolute path.
+    /// A PEM file with certificate authorities that are trusted for this origin, in addition to
+    /// those of browsers. An absolute path.
     #[serde(default)]
     ca_file: Option<PathBuf>,
-    /// The longest that a request may take, in milliseconds, its whole answer included.
+    /// The timeout of a request with its whole answer, in milliseconds.
     #[serde(default)]
     timeout_ms: Option<u32>,
 }
@@ -74,13 +74,13 @@ impl Table {
 }
 
 impl OriginSettings {
-    /// An origin about which the host knows nothing special.
+    /// An origin without special settings.
     pub fn new(origin: Origin) -> Self {
         Self { origin, headers: BTreeMap::new(), address: None, ca_file: None, timeout_ms: None }
     }
 }
 
-/// A header that a request has besides those that say how it is transported.
+/// Whether this is a header other than those of the transport.
 fn is_header_name(name: &str) -> bool {
     const TRANSPORT: [&str; 12] = [
         "connection",
@@ -101,10 +101,10 @@ fn is_header_name(name: &str) -> bool {
         && !TRANSPORT.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// The parts of a header's value: text as it is, and names of variables.
+/// Splits a header's value into text and names of variables.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the value.
 pub fn header_parts(value: &str) -> Result<Vec<HeaderPart<'_>>, &'static str> {
     if value.chars().any(char::is_control) {
         return Err("holds a control character");
@@ -129,9 +129,9 @@ pub fn header_parts(value: &str) -> Result<Vec<HeaderPart<'_>>, &'static str> {
 /// A part of a header's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderPart<'a> {
-    /// As it is.
+    /// Text that is sent unchanged.
     Text(&'a str),
-    /// The name of a variable of the host's environment.
+    /// The name of an environment variable of the host.
     Variable(&'a str),
 }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_line() {
+    fn invalid_settings_are_refused_with_their_line() {
         for (http, why) in [
             ("'https://a.example'", "expected a sequence"),
             ("[1]", "expected an origin such as"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_stand_between_text() {
+    fn header_values_are_split_at_variables() {
         for (value, wanted) in [
             ("", vec![HeaderPart::Text("")]),
             ("plain $5", vec![HeaderPart::Text("plain $5")]),

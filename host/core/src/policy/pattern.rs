@@ -1,47 +1,47 @@
-//! Which tools a setting means.
+//! Patterns that select tools in the settings.
 
 use std::fmt;
 
-/// `*`, `plugin.*` or `plugin.tool`.
+use crate::name::ToolName;
+
+/// A pattern: `*`, `plugin.*` or `plugin.tool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     All,
     Plugin(String),
-    Tool(String, String),
+    Tool(ToolName),
 }
 
 impl Pattern {
-    /// `None` if the text is not a valid pattern.
+    /// Parses a pattern; returns `None` if it is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
         }
-        let (plugin, tool) = text.split_once('.')?;
-        let is_name = |name: &str| !name.is_empty() && !name.contains(['*', '.']);
-        if !is_name(plugin) || !(is_name(tool) || tool == "*") {
-            return None;
+        match text.strip_suffix(".*") {
+            Some(plugin) if !plugin.is_empty() && !plugin.contains(['*', '.']) => {
+                Some(Self::Plugin(plugin.to_owned()))
+            }
+            Some(_) => None,
+            None => text.parse().ok().map(Self::Tool),
         }
-        Some(match tool {
-            "*" => Self::Plugin(plugin.to_owned()),
-            tool => Self::Tool(plugin.to_owned(), tool.to_owned()),
-        })
     }
 
     pub(super) fn matches(&self, plugin: &str, tool: &str) -> bool {
         match self {
             Self::All => true,
             Self::Plugin(name) => name == plugin,
-            Self::Tool(name, short) => name == plugin && short == tool,
+            Self::Tool(name) => name.parts() == (plugin, tool),
         }
     }
 
-    /// What is wrong with a text that is not a valid pattern.
-    pub(super) fn complaint(text: &str) -> String {
+    /// The message for an invalid pattern.
+    pub(super) fn invalid_message(text: &str) -> String {
         format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }
 }
 
-/// Which of the patterns fit none of `tools`, which are plugins and short names.
+/// The patterns that match none of `tools`, which are pairs of plugin and short name.
 pub(super) fn without_tools(patterns: &[Pattern], tools: &[(&str, &str)]) -> Vec<String> {
     let fits_none =
         |pattern: &&Pattern| !tools.iter().any(|(plugin, tool)| pattern.matches(plugin, tool));
@@ -53,7 +53,7 @@ impl fmt::Display for Pattern {
         match self {
             Self::All => write!(f, "*"),
             Self::Plugin(plugin) => write!(f, "{plugin}.*"),
-            Self::Tool(plugin, tool) => write!(f, "{plugin}.{tool}"),
+            Self::Tool(name) => write!(f, "{name}"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A role: the tools, paths and limits that an agent acts under. It narrows, never widens.
+//! A role: the tools, paths and limits that an agent acts under. It can only restrict what is
+//! granted.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,17 @@ use serde_json::Value;
 
 use super::pattern::{Pattern, without_tools};
 use super::{Executed, LimitSettings, PolicyError, RoleSettings, Scope};
+use crate::name::{RoleName, ToolName, ToolNameError};
 
 /// A named set of tools, paths and limits.
 #[derive(Debug, Clone)]
 pub struct Role {
-    name: String,
+    name: RoleName,
     description: String,
     tools: Vec<Pattern>,
-    names: BTreeMap<String, String>,
-    paths: BTreeMap<String, String>,
-    parameters: BTreeMap<String, Value>,
+    names: BTreeMap<String, ToolName>,
+    paths: BTreeMap<ToolName, String>,
+    parameters: BTreeMap<ToolName, Value>,
     scope: Scope,
     limits: LimitSettings,
     contract: Option<String>,
@@ -23,10 +25,10 @@ pub struct Role {
 }
 
 impl Role {
-    /// A role from its settings.
+    /// Creates a role from its settings.
     ///
     /// # Errors
-    /// A pattern that names no tool, or a scope that leaves the workspace.
+    /// Returns an error if a pattern is invalid, or if the scope leaves the workspace.
     pub fn new(name: &str, settings: &RoleSettings) -> Result<Self, PolicyError> {
         let wrong = |key: &str, message: String| PolicyError {
             place: format!("roles.{name}.{key}"),
@@ -36,21 +38,23 @@ impl Role {
             .tools
             .iter()
             .map(|text| {
-                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::complaint(text)))
+                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::invalid_message(text)))
             })
             .collect::<Result<_, _>>()?;
-        let targets = settings.names.values().map(|target| ("names", target));
-        for (key, target) in targets.chain(settings.paths.keys().map(|tool| ("paths", tool))) {
-            if !matches!(Pattern::parse(target), Some(Pattern::Tool(..))) {
-                return Err(wrong(key, format!("'{target}' is no tool; write 'plugin.tool'")));
-            }
-        }
+        let tool = |key: &str, name: &str| {
+            name.parse().map_err(|error: ToolNameError| wrong(key, error.to_string()))
+        };
+        let names =
+            settings.names.iter().map(|(word, name)| Ok((word.clone(), tool("names", name)?)));
+        let names = names.collect::<Result<_, PolicyError>>()?;
+        let paths =
+            settings.paths.iter().map(|(name, path)| Ok((tool("paths", name)?, path.clone())));
         Ok(Self {
-            name: name.to_owned(),
+            name: name.into(),
             description: settings.description.clone(),
             tools,
-            names: settings.names.clone(),
-            paths: settings.paths.clone(),
+            names,
+            paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
             scope: Scope::new(&settings.scope)
                 .map_err(|error| wrong("scope", error.to_string()))?,
@@ -60,8 +64,8 @@ impl Role {
         })
     }
 
-    /// The role's name.
-    pub fn name(&self) -> &str {
+    /// The name of the role.
+    pub fn name(&self) -> &RoleName {
         &self.name
     }
 
@@ -70,7 +74,7 @@ impl Role {
         &self.description
     }
 
-    /// The paths that the role may touch.
+    /// The paths that the role may access.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -80,12 +84,12 @@ impl Role {
         &self.limits
     }
 
-    /// The contract that the answers of its agents keep to.
+    /// The contract of its agents' answers.
     pub fn contract(&self) -> Option<&str> {
         self.contract.as_deref()
     }
 
-    /// What becomes of its calls that write files which other programs execute by name.
+    /// What happens to its calls that write files which other programs execute by name.
     pub fn executed(&self) -> Executed {
         self.executed
     }
@@ -95,56 +99,57 @@ impl Role {
         self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
     }
 
-    /// What it includes, as it was written: `*`, `plugin.*` or `plugin.tool`.
+    /// The patterns of its tools: `*`, `plugin.*` or `plugin.tool`.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         self.tools.iter().map(Pattern::to_string)
     }
 
-    /// Which of [`Self::patterns`] fit none of `tools`, which are plugins and short names.
+    /// Those of [`Self::patterns`] that match none of `tools`, which are pairs of plugin and short
+    /// name.
     pub fn without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         without_tools(&self.tools, tools)
     }
 
-    /// Its own words for tools, and the qualified names that they mean.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.names.iter().map(|(word, target)| (word.as_str(), target.as_str()))
+    /// Its own names for tools, with the qualified names.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &ToolName)> {
+        self.names.iter().map(|(word, name)| (word.as_str(), name))
     }
 
-    /// The argument of a tool (qualified name) that may be a path relative to the workspace here,
-    /// although the tool takes absolute ones only.
+    /// The argument of a tool (qualified name) that may be a path relative to the workspace in this
+    /// role, although the tool requires absolute paths.
     pub fn path_argument(&self, tool: &str) -> Option<&str> {
         self.paths.get(tool).map(String::as_str)
     }
 
-    /// The same role, with schemas that the arguments of its tools (qualified names) have to fit
-    /// besides the tools' own.
+    /// Sets the schemas that the arguments of tools must match in addition to the tools' own.
     #[must_use]
-    pub fn with_parameters(self, parameters: BTreeMap<String, Value>) -> Self {
+    pub fn with_parameters(self, parameters: BTreeMap<ToolName, Value>) -> Self {
         Self { parameters, ..self }
     }
 
-    /// The schema that the arguments of a tool (qualified name) have to fit besides the tool's own.
+    /// The schema that the arguments of a tool (qualified name) must match in addition to the
+    /// tool's own.
     pub fn parameters(&self, tool: &str) -> Option<&Value> {
         self.parameters.get(tool)
     }
 
-    /// The qualified name that this role means by a short one.
-    pub fn qualified(&self, short: &str) -> Option<&str> {
-        self.names.get(short).map(String::as_str)
+    /// The tool that this role's own name refers to.
+    pub fn qualified(&self, short: &str) -> Option<&ToolName> {
+        self.names.get(short)
     }
 }
 
-/// The roles that exist without any settings.
+/// The built-in roles, by name.
 ///
 /// # Errors
-/// The first that makes no sense; a test reads them all.
-pub(super) fn built_in() -> Result<BTreeMap<String, Role>, PolicyError> {
+/// Returns an error for the first invalid role; a test checks them all.
+pub(super) fn built_in() -> Result<BTreeMap<RoleName, Role>, PolicyError> {
     let settings: BTreeMap<String, RoleSettings> =
         toml::from_str(include_str!("roles.toml")).map_err(|error: toml::de::Error| {
             PolicyError { place: "the built-in roles".to_owned(), message: error.to_string() }
         })?;
     let role = |(name, settings): (String, RoleSettings)| {
-        Role::new(&name, &settings).map(|role| (name, role))
+        Role::new(&name, &settings).map(|role| (role.name().clone(), role))
     };
     settings.into_iter().map(role).collect()
 }
@@ -154,9 +159,10 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// S0's allow-lists and S4's "Agent-Specific Tool Usage", tool by tool.
+    /// The allow-lists of the pipeline commands and the "Agent-Specific Tool Usage" of the tool
+    /// schemas, tool by tool.
     #[test]
-    fn the_built_in_roles_hold_what_their_sources_say() {
+    fn built_in_roles_match_their_sources() {
         let roles = built_in().unwrap();
         let context7 = "docs.context7_query_docs docs.context7_resolve_library_id";
         let detector = format!("grep.grep files.read report.save_agent_report {context7}");
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_plugin_has_is_named() {
+    fn patterns_without_tools_are_reported() {
         let tools = [("files", "read"), ("grep", "grep")];
         let roles = built_in().unwrap();
         let missing = |role: &str| roles[role].without_tools(&tools).len();

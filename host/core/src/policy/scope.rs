@@ -1,58 +1,51 @@
-//! The paths that a call may touch, and those that none may change. Paths here are relative to
-//! the workspace, resolved, `/` between names.
+//! The paths that a call may touch, and those that no call may change. Paths here are normalised
+//! (see [`Place`]).
 
 use serde::Serialize;
 
-/// A set of files and directories; the empty set stands for the whole workspace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Scope(Vec<String>);
+use super::place::{Place, PlaceError, is_within, names};
 
-/// A scope that can't be one.
+/// A set of files and directories. The empty set stands for the whole workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Scope(Vec<Place>);
+
+/// Why paths are not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScopeError {
-    /// Scopes are relative to the workspace.
+    /// A path is absolute.
     #[error("'{0}' is absolute; write it relative to the workspace")]
     Absolute(String),
-    /// `..` has no place in a scope.
+    /// A path contains `..`.
     #[error("'{0}' leaves the workspace")]
     Leaves(String),
 }
 
 impl Scope {
-    /// A scope of files and directories, relative to the workspace.
+    /// Creates a scope of files and directories, relative to the workspace.
     ///
     /// # Errors
-    /// An absolute path, or one with `..`.
+    /// [`ScopeError::Absolute`] and [`ScopeError::Leaves`].
     pub fn new(paths: &[String]) -> Result<Self, ScopeError> {
-        let paths = paths.iter().map(|path| {
-            if path.starts_with('/') {
-                return Err(ScopeError::Absolute(path.clone()));
-            }
-            let names: Vec<&str> =
-                path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-            if names.contains(&"..") {
-                return Err(ScopeError::Leaves(path.clone()));
-            }
-            Ok(names.join("/"))
-        });
-        Ok(Self(paths.collect::<Result<_, _>>()?))
+        let place = |path: &String| {
+            Place::new(path).map_err(|error| match error {
+                PlaceError::Absolute => ScopeError::Absolute(path.clone()),
+                PlaceError::Parent => ScopeError::Leaves(path.clone()),
+            })
+        };
+        Ok(Self(paths.iter().map(place).collect::<Result<_, _>>()?))
     }
 
     /// Whether the whole workspace is in scope.
     pub fn is_everything(&self) -> bool {
-        self.0.is_empty() || self.0.iter().any(String::is_empty)
+        self.0.is_empty() || self.0.iter().any(|place| place.is_empty())
     }
 
-    /// Whether `path` is one of the scope's, or below one of them.
+    /// Whether `path` is one of the scope's places, or beneath one of them.
     pub fn allows(&self, path: &str) -> bool {
-        self.is_everything()
-            || self.0.iter().any(|allowed| {
-                path.strip_prefix(allowed.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
+        self.is_everything() || self.0.iter().any(|allowed| is_within(path, allowed))
     }
 
-    /// The part of this scope that `paths` are; all of it where they are everything.
+    /// Returns `paths` if all of them are in this scope, and this scope if they are everything.
     ///
     /// # Errors
     /// The first of the paths that is not in this scope.
@@ -61,47 +54,48 @@ impl Scope {
             return Ok(self.clone());
         }
         match paths.0.iter().find(|path| !self.allows(path)) {
-            Some(path) => Err(path.clone()),
+            Some(path) => Err(path.to_string()),
             None => Ok(paths.clone()),
         }
     }
 
-    /// Whether `path` is above one of the scope's paths.
+    /// Whether one of the scope's places is beneath `path`.
     pub fn leads_on_from(&self, path: &str) -> bool {
         self.0.iter().any(|allowed| {
             path.is_empty() || allowed.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
         })
     }
 
-    /// The files and directories of the scope; empty: everything.
-    pub fn paths(&self) -> &[String] {
+    /// The files and directories of the scope. Empty for the whole workspace.
+    pub fn paths(&self) -> &[Place] {
         if self.is_everything() { &[] } else { &self.0 }
     }
 }
 
-/// The host's own directory in a workspace. No call sees it: it holds what other roles' calls and
-/// other plugins have read and written. One in a directory below is that of a nested workspace.
+/// The name of the host's own directory in a workspace. No call sees it: it contains what calls of
+/// other roles and other plugins have read and written. One in a subdirectory belongs to a nested
+/// workspace.
 pub const OWN: &str = ".cofferdam";
 
-/// Whether `path` is the host's own, in this workspace or in a nested one, however it is spelled.
+/// Whether `path` is in the host's own directory of this workspace or a nested one, in any spelling.
 pub fn is_own(path: &str) -> bool {
-    // Most names are not: only characters beyond ASCII go when a name is folded.
+    // Folding removes only characters beyond ASCII, so most names can be skipped.
     let could_be = |name: &&str| name.starts_with(|c: char| c == '.' || !c.is_ascii());
-    path.split('/').filter(could_be).any(|name| folded(name) == OWN)
+    names(path).filter(could_be).any(|name| folded(name) == OWN)
 }
 
-/// Why no call may change `path`, if its name says so: it steers the host, or what git does later.
-/// What git takes for a repository by its content is [`super::git`]'s to say.
+/// Returns why no call may change `path`, if its name protects it: it configures the host, or
+/// controls what git executes. [`super::git`] decides which directories are repositories by their
+/// content.
 ///
-/// Names are compared as file systems that fold case or drop invisible characters would
+/// Names are compared as on file systems that fold case or ignore invisible characters
 /// (CVE-2014-9390 lists the variants of `.git`).
 pub fn protected(path: &str) -> Option<&'static str> {
-    let names = path.split('/').filter(|name| !matches!(*name, "" | ".")).map(folded);
-    for (depth, name) in names.enumerate() {
+    for (depth, name) in names(path).map(folded).enumerate() {
         match name.as_str() {
             OWN if depth == 0 => return Some("the host's own records"),
             OWN => return Some("the host's own records of a nested workspace"),
-            // Those of a nested workspace count only once a person has accepted them.
+            // The policy of a nested workspace applies only after the user has accepted it.
             "cofferdam.toml" | "cofferdam.lock" if depth == 0 => {
                 return Some("the host's policy, which only a person changes");
             }
@@ -112,9 +106,9 @@ pub fn protected(path: &str) -> Option<&'static str> {
     None
 }
 
-/// A name without case, without characters that HFS+ ignores, and without the trailing dots,
-/// spaces and stream names that NTFS ignores.
-pub(super) fn folded(name: &str) -> String {
+/// Returns a name in lower case, without characters that HFS+ ignores, and without the trailing
+/// dots, spaces and stream names that NTFS ignores.
+pub fn folded(name: &str) -> String {
     let name = name.split(':').next().unwrap_or_default();
     name.chars()
         .filter(|character| {

@@ -1,4 +1,4 @@
-//! `cofferdam.toml`, as it is written. Unknown keys are errors.
+//! The format of `cofferdam.toml`. Unknown keys are errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -17,46 +17,46 @@ use super::{
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "cofferdam.toml")]
 pub struct Settings {
-    /// Which linters answer for a language: `python = "pyflakes"`, or several. An empty list
-    /// turns a language off.
+    /// The linters of each language: `python = "pyflakes"`, or several. An empty list turns linting
+    /// of a language off.
     pub linters: BTreeMap<String, OneOrMore>,
-    /// The test runners that are used, in the order in which they are asked; without this, all.
+    /// The test runners that are used, in the order in which they are tried; by default all.
     pub test_runners: Option<Vec<String>>,
-    /// The builders that are used, in the order in which they are asked; without this, all.
+    /// The builders that are used, in the order in which they are tried; by default all.
     pub builders: Option<Vec<String>>,
     /// Where native programs are, and how they are run.
     pub programs: ProgramSettings,
-    /// What plugins are granted, by plugin name. Plugins that came with the host need no entry;
-    /// an entry replaces what they have.
+    /// What plugins are granted, by plugin name. Built-in plugins need no entry; an entry replaces
+    /// their defaults.
     pub grants: BTreeMap<String, GrantSettings>,
     /// Roles, by name. One with the name of a built-in role replaces it.
     pub roles: BTreeMap<String, RoleSettings>,
-    /// Agents that can be asked, by name: programs of the person's own, which run unconfined.
+    /// Agents that can be given tasks, by name: programs of the user, which are not sandboxed.
     pub agents: BTreeMap<String, AgentSettings>,
-    /// Tools of which each call needs the yes of a person, who is asked by the MCP client: `*`,
-    /// `plugin.*` or `plugin.tool`. Where nobody can be asked, such a call is denied.
+    /// Tools whose calls each need the approval of the user, who is asked by the MCP client: `*`,
+    /// `plugin.*` or `plugin.tool`. If the user can't be asked, the call is denied.
     pub ask: Vec<String>,
-    /// What becomes of calls that write files which other programs execute by name, such as
-    /// `.envrc`: they are named in the answer and the journal (`named`, the default), a person is
+    /// What happens to calls that write files which other programs execute by name, such as
+    /// `.envrc`: they are named in the answer and the journal (`named`, the default), the user is
     /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.
     pub executed: Executed,
-    /// Absolute directories with contracts of the person's own, beside those that are built in. A
-    /// later one replaces an earlier one for the same agent.
+    /// Absolute directories with contracts of the user, in addition to the built-in ones. A later
+    /// contract replaces an earlier one for the same agent.
     pub contracts: Vec<PathBuf>,
-    /// Registries of plugins that keep tokens or content at other origins than their own, by name
-    /// (`registry.example:5000`). Only a person's own settings count.
+    /// Registries of plugins that use other origins for tokens or content, by name
+    /// (`registry.example:5000`). Only the user's own settings count.
     pub registries: BTreeMap<String, RegistrySettings>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
-    /// How long commits are kept so that they can be undone.
+    /// How long commits are kept for undo.
     pub history: HistorySettings,
 }
 
 impl Settings {
-    /// Reads the text of a `cofferdam.toml`.
+    /// Parses the text of a `cofferdam.toml`.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line.
+    /// Returns the first error, with its line.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
@@ -66,14 +66,14 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMore {
-    /// One.
+    /// A name without a list.
     One(String),
-    /// Several, or none.
+    /// Several names, or none.
     More(Vec<String>),
 }
 
 impl OneOrMore {
-    /// The names.
+    /// The names as a slice.
     pub fn names(&self) -> &[String] {
         match self {
             Self::One(name) => std::slice::from_ref(name),
@@ -93,35 +93,35 @@ impl OneOrMore {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ProgramSettings {
-    /// Absolute directories in which programs are looked up, before those of the system.
+    /// Absolute directories in which programs are searched before those of the system.
     pub path: Vec<PathBuf>,
-    /// Absolute files and directories that programs can read, beside the system's own.
+    /// Absolute files and directories that programs can read, in addition to the system's own.
     pub readable: Vec<PathBuf>,
-    /// The sandbox that programs have to run in; without this, the best one that works.
+    /// The sandbox tier that programs must run in; by default the best one that works.
     pub tier: Option<SandboxTier>,
 }
 
-/// A kind of sandbox; `cofferdam doctor` says which of them work.
+/// A sandbox tier; `cofferdam doctor` shows which of them work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum SandboxTier {
     /// Namespaces, Landlock and seccomp.
     A,
-    /// Landlock and seccomp.
+    /// Only Landlock and seccomp.
     B,
 }
 
-/// Where a registry of plugins may send on to.
+/// The origins that a registry of plugins may redirect to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegistrySettings {
-    /// The origin that gives its tokens: it is sent the name and the password that `docker login`
-    /// keeps for the registry.
+    /// The origin that issues its tokens: it receives the user name and the password that `docker
+    /// login` keeps for the registry.
     pub tokens: Option<Origin>,
-    /// Origins that it may send on to for content although they have private addresses.
+    /// Origins with private addresses that it may redirect to for content.
     pub content: Vec<Origin>,
 }
 
-/// What one plugin is granted. What is left out is not granted.
+/// What one plugin is granted. Omitted capabilities are not granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrantSettings {
@@ -131,23 +131,22 @@ pub struct GrantSettings {
     pub scan: bool,
     /// Programs that it may run, by name.
     pub process: BTreeSet<String>,
-    /// Variables of the host's own environment that its programs get. A plugin never sees their
-    /// values: where a program prints one, it is blotted out.
+    /// Environment variables of the host that its programs get. A plugin never sees their values:
+    /// they are redacted in the output of programs.
     pub environment: BTreeSet<String>,
     /// The kinds of backends that it may use.
     pub backends: BTreeSet<BackendKind>,
-    /// Whether it may keep something from call to call.
+    /// Whether it may keep data between calls.
     pub cache: bool,
-    /// Agents of these settings that it may give tasks to, by name; `"*"`: all of them. An agent
-    /// runs unconfined, so whoever can call the plugin can do what the agent can be told to do.
+    /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
+    /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
-    /// Origins that it may ask: `"https://context7.com"`, or a table where the host has to know
-    /// more about one.
+    /// Origins that it may access: `"https://context7.com"`, or a table with further settings.
     pub http: Vec<OriginSettings>,
 }
 
 impl GrantSettings {
-    /// The capabilities of the grant, without what the host has to know besides them.
+    /// The capabilities of the grant, without the host's settings for them.
     pub fn capabilities(&self) -> Capabilities {
         let Self { files, scan, process, environment: _, backends, cache, agents, http } = self;
         Capabilities {
@@ -163,7 +162,7 @@ impl GrantSettings {
     }
 }
 
-/// A role, as it is written.
+/// A role as written in the settings.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleSettings {
@@ -176,44 +175,44 @@ pub struct RoleSettings {
     #[serde(default)]
     pub names: BTreeMap<String, String>,
     /// The argument of a tool that may be a path relative to the workspace, although the tool
-    /// takes absolute ones only: `"files.read" = "file_path"`.
+    /// requires absolute paths: `"files.read" = "file_path"`.
     #[serde(default)]
     pub paths: BTreeMap<String, String>,
-    /// The files and directories that it may touch, relative to the workspace; empty: all.
+    /// The files and directories that it may access, relative to the workspace; empty for all.
     #[serde(default)]
     pub scope: Vec<String>,
-    /// Limits that it lowers.
+    /// The limits that it lowers.
     #[serde(default)]
     pub limits: LimitSettings,
-    /// The contract that the answers of its agents keep to.
+    /// The contract of its agents' answers.
     #[serde(default)]
     pub contract: Option<String>,
-    /// What becomes of its calls that write files which other programs execute by name, where that
-    /// is stricter than the settings' own `executed`: `named`, `ask` or `refused`.
+    /// What happens to its calls that write files which other programs execute by name, if that is
+    /// stricter than `executed` of the settings: `named`, `ask` or `refused`.
     #[serde(default)]
     pub executed: Executed,
 }
 
-/// An agent that can be asked. It gets a prompt on its standard input and answers on its standard
-/// output. It is not sandboxed: it runs as the person's own program, in the workspace, with the
-/// host's environment.
+/// An agent that can be given tasks. It reads a prompt from its standard input and writes its
+/// answer to its standard output. It is not sandboxed: it runs as a program of the user, in the
+/// workspace, with the host's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AgentSettings {
-    /// The program, by its name in `PATH` or its absolute path, and its arguments. No shell is
-    /// between.
+    /// The program, by its name in `PATH` or its absolute path, and its arguments, which are passed
+    /// without a shell.
     pub command: Vec<String>,
-    /// The role that its own calls are made under.
+    /// The role for the agent's own calls.
     #[serde(default)]
     pub role: Option<String>,
-    /// The contract that its answers keep to; without this, its role's.
+    /// The contract of its answers; by default that of its role.
     #[serde(default)]
     pub contract: Option<String>,
-    /// How many turns it may take. Only the agent can count them: it gets the number as
+    /// The largest number of turns. Only the agent can count them: it gets the number as
     /// `COFFERDAM_MAX_TURNS`.
     #[serde(default)]
     pub max_turns: Option<NonZeroU32>,
-    /// How long it may take to answer, in seconds; without this, 600.
+    /// The timeout of an answer in seconds; by default 600.
     #[serde(default)]
     pub timeout_s: Option<u32>,
 }

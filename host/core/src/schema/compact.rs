@@ -1,20 +1,20 @@
-//! A schema in fewer words, for models that pay for each of them. What it accepts and refuses
-//! stays exactly the same; what a reader needs (descriptions, defaults, limits) stays as well.
+//! Shortens a schema for models, whose users pay for each token. It accepts and refuses exactly the
+//! same documents; descriptions, defaults and limits are kept.
 //!
-//! | left out | because |
+//! | left out | reason |
 //! |---|---|
-//! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | nothing is checked by it, and the tool has a name and a description of its own |
-//! | descriptions that only repeat the property's name | they say nothing |
-//! | `"default": false` of a boolean | it is what everybody expects of an optional one |
-//! | keywords with the value that holds anyway: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
-//! | definitions that nothing refers to, and the detour through those that are used once | the definition stands where it is used |
+//! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | they are not checked, and the tool has a name and a description |
+//! | descriptions that only repeat the property's name | they add nothing |
+//! | `"default": false` of a boolean | it is the usual default of an optional one |
+//! | keywords with their default value: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
+//! | unused definitions, and references to those that are used once | the definition is inlined |
 
 use serde_json::{Map, Value, json};
 
-/// The draft that holds where a schema names none.
+/// The default draft of a schema.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Where definitions are, now and in older drafts.
+/// The keywords for definitions, in this draft and in older ones.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Keywords whose value is a schema, or a list of schemas.
@@ -37,14 +37,14 @@ const SCHEMAS: [&str; 16] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords whose value holds schemas by name.
+/// Keywords whose value is a map of schemas.
 const NAMED_SCHEMAS: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// The same schema in fewer words.
+/// Returns an equivalent, shorter schema.
 ///
-/// One whose references lead elsewhere than to definitions is left as it is: what they lead to
-/// must not move.
+/// A schema with references to anything but definitions is not changed, since the targets must not
+/// move.
 pub fn compact(schema: &Value) -> Value {
     let mut schema = schema.clone();
     let mut references = Vec::new();
@@ -69,14 +69,14 @@ fn drop_key(schema: &mut Value, key: &str) {
     }
 }
 
-/// The definition that a reference names: the keyword, and the name as it stands there.
+/// The definition that a reference names: the keyword and the name.
 fn definition(reference: &str) -> Option<(&str, &str)> {
     let (keyword, name) = reference.strip_prefix("#/")?.split_once('/')?;
     let plain = !name.is_empty() && !name.contains(['/', '~', '%']);
     (plain && DEFINITIONS.contains(&keyword)).then_some((keyword, name))
 }
 
-/// Shows every schema in a schema, itself included.
+/// Calls `show` with every schema in a schema, including itself.
 fn each(schema: &Value, show: &mut impl FnMut(&Map<String, Value>)) {
     let Some(fields) = schema.as_object() else { return };
     show(fields);
@@ -94,8 +94,8 @@ fn each(schema: &Value, show: &mut impl FnMut(&Map<String, Value>)) {
     }
 }
 
-/// The same, to change them; what is inside comes first. `name` is the property that the schema
-/// is of.
+/// Calls `change` with every schema in a schema, nested ones first. `name` is the property that the
+/// schema is for.
 fn each_mut(
     schema: &mut Value,
     name: Option<&str>,
@@ -123,7 +123,7 @@ fn each_mut(
     change(schema, name);
 }
 
-/// Puts definitions that are used once where they are used, and drops those that are not used.
+/// Inlines definitions that are used once, and removes those that are not used.
 fn inline(schema: &mut Value) {
     for keyword in DEFINITIONS {
         let names: Vec<String> = schema
@@ -131,7 +131,7 @@ fn inline(schema: &mut Value) {
             .and_then(Value::as_object)
             .map(|definitions| definitions.keys().cloned().collect())
             .unwrap_or_default();
-        // A definition may have been used only by one that was dropped: once around for each.
+        // A definition may have been used only by a removed one: so one pass for each.
         for _ in 0..names.len() {
             for name in &names {
                 inline_one(schema, keyword, name);
@@ -149,7 +149,7 @@ fn inline_one(schema: &mut Value, keyword: &str, name: &str) {
     let is_reference = |fields: &Map<String, Value>| {
         fields.get("$ref").and_then(Value::as_str) == Some(reference.as_str())
     };
-    // What a schema says beside its reference holds as well, so only words may stand there.
+    // Keywords beside a reference apply as well, so only annotations are allowed there.
     let only_words = |fields: &Map<String, Value>| {
         fields.keys().all(|key| matches!(key.as_str(), "$ref" | "description" | "default"))
     };
@@ -178,7 +178,7 @@ fn inline_one(schema: &mut Value, keyword: &str, name: &str) {
     });
 }
 
-/// Leaves out what says nothing.
+/// Removes keywords without effect.
 fn shorten(schema: &mut Value, name: Option<&str>) {
     each_mut(schema, name, &mut |schema, name| {
         let Some(fields) = schema.as_object_mut() else { return };

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::schema::Schema;
 
-/// The schemas of all tools that come with the host, by file name.
+/// The schemas of all built-in tools, by file name.
 fn of_the_tools() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/tools");
     let mut schemas: Vec<(String, Value)> = std::fs::read_dir(folder)
@@ -21,7 +21,7 @@ fn of_the_tools() -> Vec<(String, Value)> {
     schemas
 }
 
-/// Schemas with what those of the tools do not have.
+/// Schemas with features that those of the tools do not use.
 fn others() -> Vec<(String, Value)> {
     let line = json!({"type": "integer", "minimum": 1, "title": "Line"});
     [
@@ -43,7 +43,7 @@ fn others() -> Vec<(String, Value)> {
     .collect()
 }
 
-/// Documents that a schema is made for: its examples, and what its keywords lead to.
+/// Documents for a schema: its examples, and documents derived from its keywords.
 fn samples(schema: &Value, whole: &Value) -> Vec<Value> {
     let Some(fields) = schema.as_object() else { return vec![json!({"a": 1})] };
     let mut found: Vec<Value> = Vec::new();
@@ -166,7 +166,7 @@ fn mutations(value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_compact_schema_accepts_and_refuses_the_same() {
+fn compact_schemas_are_equivalent() {
     let (mut accepted, mut refused) = (0_usize, 0_usize);
     for (name, full) in of_the_tools().into_iter().chain(others()) {
         let short = compact(&full);
@@ -185,7 +185,7 @@ fn a_compact_schema_accepts_and_refuses_the_same() {
 }
 
 #[test]
-fn a_compact_schema_is_compact_and_stays_so() {
+fn compacting_is_idempotent() {
     for (name, full) in of_the_tools().into_iter().chain(others()) {
         let short = compact(&full);
         assert_eq!(compact(&short), short, "{name}");
@@ -204,7 +204,7 @@ fn a_compact_schema_is_compact_and_stays_so() {
 }
 
 #[test]
-fn what_says_nothing_is_left_out() {
+fn keywords_without_effect_are_removed() {
     let line = json!({"type": "integer", "minimum": 1});
     for (full, short) in [
         (
@@ -223,7 +223,7 @@ fn what_says_nothing_is_left_out() {
             json!({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"items": {"$ref": "#/$defs/line"}}, "line": line}}),
             json!({"properties": {"a": {"items": line}}}),
         ),
-        // Used twice, with a constraint beside it, or in a circle: it stays.
+        // Used twice, with a constraint beside it, or in a cycle: it is kept.
         (
             json!({"properties": {"a": {"$ref": "#/$defs/l"}, "b": {"$ref": "#/$defs/l"}}, "$defs": {"l": line}}),
             json!({"properties": {"a": {"$ref": "#/$defs/l"}, "b": {"$ref": "#/$defs/l"}}, "$defs": {"l": line}}),
@@ -236,7 +236,7 @@ fn what_says_nothing_is_left_out() {
             json!({"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}),
             json!({"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}),
         ),
-        // Data is no schema, and what a reference leads to must not move.
+        // Data is not a schema, and the target of a reference must not move.
         (
             json!({"const": {"title": "t", "$ref": "#/$defs/x"}, "default": {"examples": []}}),
             json!({"const": {"title": "t", "$ref": "#/$defs/x"}, "default": {"examples": []}}),
@@ -245,7 +245,7 @@ fn what_says_nothing_is_left_out() {
             json!({"title": "t", "properties": {"a": {"$ref": "#/properties/b"}}}),
             json!({"title": "t", "properties": {"a": {"$ref": "#/properties/b"}}}),
         ),
-        // In draft 7 what stands beside a reference does not count, so nothing moves.
+        // In draft 7, keywords beside a reference are ignored, so nothing is moved.
         (
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "title": "t", "items": {"$ref": "#/definitions/l"}, "definitions": {"l": line}}),
             json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$ref": "#/definitions/l"}, "definitions": {"l": line}}),

@@ -33,7 +33,7 @@ use cofferdam_engine::runtime::{
     self, Backends, CallRequest, Control, Prepared, Quiet, Rights, Runtime, Surroundings,
 };
 use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Purpose, Secret, Transaction, Workspace};
 use serde_json::{Value, json};
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use cofferdam_sandbox::find_program;
 
 use cofferdam_core::policy::AgentCommand;
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 use cofferdam_workspace::Workspace;
 
 pub use team::{Answer, Report, TaskError, Team};
@@ -129,7 +129,7 @@ pub struct Complaint(String);
 impl Complaint {
     fn of(stderr: &[u8]) -> Self {
         let end = &stderr[stderr.len().saturating_sub(COMPLAINT)..];
-        Self(neutralise(String::from_utf8_lossy(end).trim()))
+        Self(escape_control(String::from_utf8_lossy(end).trim()))
     }
 }
 

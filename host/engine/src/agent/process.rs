@@ -17,7 +17,7 @@ use rustix::process::{
 };
 
 use super::strays;
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 
 /// How often the clock, the process and the wish to stop are looked at, however quiet the pipes.
 const TICK: Duration = Duration::from_millis(20);
@@ -309,7 +309,7 @@ impl<P: Read> Log<P> {
         let line = String::from_utf8_lossy(&self.line);
         let line = line.trim_end();
         if !line.is_empty() {
-            tracing::info!("agent: {}", neutralise(line));
+            tracing::info!("agent: {}", escape_control(line));
         }
         self.line.clear();
     }

@@ -167,7 +167,7 @@ impl Team {
         };
         let report = |tries, answer| Report {
             agent: name.to_owned(),
-            role: agent.role().map(str::to_owned),
+            role: agent.role().map(ToString::to_string),
             tries,
             answer,
         };

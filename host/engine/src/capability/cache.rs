@@ -5,7 +5,7 @@ use wasmtime::Result;
 
 use crate::runtime::{CallState, wit};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::Shelf;
+use cofferdam_workspace::CacheKind;
 
 use wit::host::cache::{Error, Host};
 
@@ -19,7 +19,7 @@ impl Host for CallState {
         }
         let name = self.name(&key);
         let Self { rights, surroundings, .. } = self;
-        let kept = surroundings.workspace.kept(Shelf::CACHE, &rights.plugin, &name);
+        let kept = surroundings.workspace.cached(CacheKind::VALUES, &rights.plugin, &name);
         let kept = kept.unwrap_or_else(|error| {
             tracing::debug!("the cache of '{}' can't be read: {error}", rights.plugin);
             None
@@ -40,14 +40,14 @@ impl CallState {
             return Err(Error::Failed(message));
         }
         check(key)?;
-        let most = Shelf::CACHE.size();
+        let most = CacheKind::VALUES.max_file_bytes();
         if value.len() as u64 > most {
             let message = format!("a value has at most {most} bytes, not {}", value.len());
             return Err(Error::Invalid(message));
         }
         self.surroundings
             .workspace
-            .keep(Shelf::CACHE, plugin, &self.name(key), value)
+            .store_cached(CacheKind::VALUES, plugin, &self.name(key), value)
             .map_err(|error| Error::Failed(error.to_string()))
     }
 

@@ -11,7 +11,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::runtime::{CallState, Observer, wit};
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
 /// How much a plugin may write to a stream at once, in bytes.
 const WRITE_PERMIT: usize = 64 << 10;
@@ -86,7 +86,7 @@ impl Messages {
         }
         let kept = shorten(text, state.left);
         state.left = state.left.saturating_sub(text.len());
-        let mut text = neutralise(&kept);
+        let mut text = escape_control(&kept);
         if level == Level::WARN {
             state.last.push_str(&text);
             state.last.push('\n');

@@ -21,7 +21,9 @@ use crate::runtime::{CallState, Control, Stop, Surroundings, wit};
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::{Files, ProgramSettings, SandboxTier};
 use cofferdam_workspace::path::by_names;
-use cofferdam_workspace::{Cache, Means, Overlay, Protected, Shown, View, Workspace, is_full};
+use cofferdam_workspace::{
+    Cache, NativeView, Overlay, Protected, ViewKind, ViewOptions, Workspace, is_full,
+};
 
 use wit::host::process::{Captured, Changes, Command, End, Error, Host, Output};
 
@@ -165,25 +167,24 @@ impl CallState {
         let program = programs.find(&command.program, &workspace)?;
         let tree = Arc::clone(self.files.tree());
         let control = Arc::clone(self.control());
-        let view = View::show(
-            &workspace,
-            &tree,
-            Means { mounts: sandbox.tier() == Tier::A, scratch: Path::new(SCRATCH) },
-            command.changes != Changes::None,
-            &|| control.stop().is_some(),
-        )
-        .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))?;
+        let options = ViewOptions {
+            mounts: sandbox.tier() == Tier::A,
+            scratch: Path::new(SCRATCH),
+            may_change: command.changes != Changes::None,
+        };
+        let view = NativeView::create(&workspace, &tree, options, &|| control.stop().is_some())
+            .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))?;
         let cache = self.cache(command)?;
         let (limits, plugin) = (&self.surroundings.limits, &self.rights.plugin);
         let room = Room::new(&view, cache.as_ref(), limits, plugin);
-        let top = match view.shown() {
-            Shown::Workspace | Shown::Mount { .. } => workspace.path().to_owned(),
-            Shown::Copy(copy) => copy.clone(),
+        let top = match view.kind() {
+            ViewKind::Workspace | ViewKind::Mount { .. } => workspace.path().to_owned(),
+            ViewKind::Copy(copy) => copy.clone(),
         };
         let granted = self.granted_variables(&programs);
         let cached = cache.as_ref().map(Cache::path);
         let mut described =
-            self.describe(command, &programs, program, &granted, view.shown(), (&top, cached))?;
+            self.describe(command, &programs, program, &granted, view.kind(), (&top, cached))?;
         described.bounded.clone_from(&room.bounded);
         let Surroundings { contacts, id, .. } = &*self.surroundings;
         let mut streams = Streams::new(&workspace, contacts, id, &command.program);
@@ -218,7 +219,7 @@ impl CallState {
     }
 
     /// Takes what a program changed into the call's transaction.
-    fn keep(&self, view: View, tree: &Overlay) -> std::result::Result<(), Error> {
+    fn keep(&self, view: NativeView, tree: &Overlay) -> std::result::Result<(), Error> {
         let files = &self.files;
         let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
         kept.map_err(|error| {
@@ -260,13 +261,13 @@ impl CallState {
         programs: &Programs,
         program: PathBuf,
         granted: &[(String, String)],
-        shown: &Shown,
+        shown: &ViewKind,
         (top, cache): (&Path, Option<&Path>),
     ) -> std::result::Result<sandbox::Command, Error> {
         let invalid = |message: String| Error::Invalid(message);
         let directory = match by_names("", &command.directory) {
             _ if command.directory.is_empty() => String::new(),
-            Ok(Some(place)) => place,
+            Ok(Some(place)) => place.into(),
             _ => return Err(invalid(format!("{} leaves the workspace", command.directory))),
         };
         let directory = if directory.is_empty() { top.to_owned() } else { top.join(directory) };
@@ -304,7 +305,7 @@ impl CallState {
         described.readable.extend(programs.settings.readable.iter().cloned());
         described.writable.extend(cache.map(Path::to_owned));
         match shown {
-            Shown::Workspace => {
+            ViewKind::Workspace => {
                 described.readable.push(top.to_owned());
                 if let Some(own) = self.surroundings.workspace.path_of_own() {
                     // What keeps caches out of git's and linters' sight.
@@ -312,21 +313,21 @@ impl CallState {
                     described.masked.push(own);
                 }
             }
-            Shown::Mount { upper, work } => {
+            ViewKind::Mount { upper, work } => {
                 described.overlay = Some(sandbox::Overlay {
                     lower: top.to_owned(),
                     upper: upper.clone(),
                     work: work.clone(),
                 });
             }
-            Shown::Copy(copy) => {
+            ViewKind::Copy(copy) => {
                 described.writable.push(copy.clone());
                 // Where `.git` of the copy leads.
                 described.readable.push(self.surroundings.workspace.path().join(".git"));
             }
         }
         // In a copy, nothing is git's own; and what is new there would not be kept.
-        if command.changes == Changes::Keep && !matches!(shown, Shown::Copy(_)) {
+        if command.changes == Changes::Keep && !matches!(shown, ViewKind::Copy(_)) {
             let protected = self.surroundings.workspace.protected();
             let Protected { git, own } =
                 protected.map_err(|error| failed(&"looking for what is protected", &error))?;

@@ -8,7 +8,7 @@ use cofferdam_sandbox::{Bounded, Limit};
 use crate::runtime::Stop;
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode};
 use cofferdam_core::policy::Limits;
-use cofferdam_workspace::{CACHE_ENTRIES, Cache, View};
+use cofferdam_workspace::{CACHE_ENTRIES, Cache, NativeView};
 
 /// What the directories are that a run writes to, in the order in which they are watched.
 pub(super) struct Room<'a> {
@@ -27,7 +27,7 @@ enum Place {
 
 impl<'a> Room<'a> {
     pub(super) fn new(
-        view: &View,
+        view: &NativeView,
         cache: Option<&Cache<'_>>,
         limits: &'a Limits,
         plugin: &'a str,

@@ -14,8 +14,8 @@ use crate::dispatch::{self, Executor, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, ErrorCode, FailedCode, Failure, Outcome};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::line::Client;
-use cofferdam_workspace::{Fingerprint, FingerprintError, Transaction};
+use cofferdam_workspace::fair_queue::Client;
+use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
 /// A call that waits for a yes.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +27,8 @@ pub struct Proposal {
     /// What it would change, as a unified diff, where that can be found out without doing more
     /// than changing files.
     pub diff: Option<Vec<u8>>,
+    /// The digest of that change ([`Preview::digest`]): a diff does not show all of it.
+    pub change: Option<[u8; 32]>,
     /// The workspace when the person is asked, where there is no diff: what the call does may depend
     /// on anything in it.
     pub tree: Option<Fingerprint>,
@@ -35,9 +37,13 @@ pub struct Proposal {
 impl Proposal {
     /// A digest of everything that was shown.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, tree: _ } = self;
+        let Self { tool, args, diff, change, tree: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
-        shown.extend(diff.iter().flatten());
+        // How a change is shown depends on the time that there is.
+        match change {
+            Some(change) => shown.extend(change),
+            None => shown.extend(diff.iter().flatten()),
+        }
         Digest::of(&shown).hex()
     }
 }
@@ -59,8 +65,8 @@ pub trait Approver: Send + Sync {
 /// What a person's yes holds for.
 #[derive(Default)]
 pub(super) struct Approved {
-    /// What the call may change, where that was shown.
-    pub(super) diff: Option<Vec<u8>>,
+    /// The digest of what the call may change, where that was shown.
+    pub(super) change: Option<[u8; 32]>,
     /// What the workspace has to be, from before the call until after it.
     tree: Option<Fingerprint>,
 }
@@ -83,7 +89,7 @@ impl Host {
         if !call.needs_approval() {
             return Ok(Approved::default());
         }
-        let tool = call.tool().qualified_name();
+        let tool = call.tool().qualified_name().to_string();
         let Some(approver) = &options.approver else {
             let message = format!(
                 "each call of '{tool}' needs the yes of a person (`ask` in the settings), and \
@@ -93,14 +99,15 @@ impl Host {
         };
         let mut cancel = options.cancel.clone();
         let ask = async {
-            let diff = self.preview(executor, id, call, options.client).await?;
-            let tree = match diff {
+            let preview = self.preview(executor, id, call, options.client).await?;
+            let tree = match preview {
                 None if !approver.was_asked() => Some(self.fingerprint(&tool).await?),
                 _ => None,
             };
-            let proposal = Proposal { tool, args: call.args().clone(), diff, tree };
+            let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
+            let proposal = Proposal { tool, args: call.args().clone(), diff, change, tree };
             let tree = approver.approve(&proposal).await?;
-            Ok(Approved { diff: proposal.diff, tree })
+            Ok(Approved { change, tree })
         };
         tokio::select! {
             approved = ask => approved,
@@ -157,9 +164,10 @@ impl Host {
     /// The transaction, if it changes what a person has seen and nothing else.
     pub(super) async fn as_shown(
         transaction: Transaction,
-        shown: Vec<u8>,
+        shown: [u8; 32],
     ) -> Result<Transaction, Failure> {
-        let compared = blocking(move || Ok((transaction.diff()? == shown, transaction))).await;
+        let compared =
+            blocking(move || Ok((transaction.preview()?.digest == shown, transaction))).await;
         match compared.map_err(|error| dispatch::not_committed(&error))? {
             (true, transaction) => Ok(transaction),
             (false, _) => Err(outdated("")),
@@ -174,7 +182,7 @@ impl Host {
         id: &str,
         call: &GrantedCall,
         client: Client,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<Preview>, Failure> {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
@@ -185,8 +193,8 @@ impl Host {
         if let Outcome::Failed(failure) = tried {
             return Err(failure);
         }
-        let diff = blocking(move || transaction.diff()).await;
-        diff.map(Some).map_err(|error| dispatch::not_committed(&error))
+        let preview = blocking(move || transaction.preview()).await;
+        preview.map(Some).map_err(|error| dispatch::not_committed(&error))
     }
 }
 

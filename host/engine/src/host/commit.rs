@@ -9,7 +9,7 @@ use super::run::{Ended, discard, staged};
 use crate::dispatch;
 use crate::runtime::blocking;
 use cofferdam_core::outcome::Failure;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
 
 /// How often the history is looked through for what is kept too long, in commits.
@@ -46,7 +46,7 @@ impl Host {
                 tracing::warn!("old commits could not be removed: {error}");
             }
         }
-        Ok(Some(commit.id))
+        Ok(Some(commit.id.to_string()))
     }
 
     /// Commits what calls have staged. If that fails, they have failed.

@@ -9,15 +9,15 @@ use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_core::policy::Executed;
-use cofferdam_text::neutralise;
-use cofferdam_workspace::{ExecutedFile, Transaction};
+use cofferdam_text::escape_control;
+use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
 /// How many files an answer names.
 const NAMED: usize = 20;
 
 /// What is said of the files in the answer and the journal.
 pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
-    let line = |file: &ExecutedFile| neutralise(&format!("wrote {file}"));
+    let line = |file: &ExecutedFile| escape_control(&format!("wrote {file}"));
     let mut lines: Vec<String> = written.iter().take(NAMED).map(line).collect();
     if written.len() > lines.len() {
         let more = written.len() - lines.len();
@@ -56,14 +56,16 @@ impl Host {
             };
         };
         let Some(approver) = &options.approver else { return Err(not_written(mode, written)) };
-        let shown = blocking(move || transaction.diff().map(|diff| (diff, transaction))).await;
-        let (diff, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
+        let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
+        let (Preview { diff, digest }, transaction) =
+            shown.map_err(|error| dispatch::not_committed(&error))?;
         // What stands before a diff's first header is a remark.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
-        let (tool, args) = (call.tool().qualified_name(), call.args().clone());
-        let proposal = Proposal { tool, args, diff: Some(remarks), tree: None };
+        let (tool, args) = (call.tool().qualified_name().into(), call.args().clone());
+        let proposal =
+            Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
         let mut cancel = options.cancel.clone();
         let asked = Instant::now();
         tokio::select! {
@@ -77,7 +79,7 @@ impl Host {
 /// The failure of a call whose files are not written.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
     let files: Vec<String> = written.iter().take(NAMED).map(ExecutedFile::to_string).collect();
-    let files = neutralise(&files.join("; "));
+    let files = escape_control(&files.join("; "));
     if mode == Executed::Refused {
         let message = format!(
             "nothing was changed: other programs execute what it writes by its name, which \

@@ -29,7 +29,7 @@ use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// A touched file above this is not compared with invariants, in bytes.
@@ -265,7 +265,7 @@ impl Host {
         round: &mut Round,
     ) -> Result<(), Stopped> {
         let Approval { output, edits, verifying } = approval;
-        round.touched_files = edits.touched.iter().cloned().collect();
+        round.touched_files = edits.touched.iter().map(ToString::to_string).collect();
         round.reasons.clone_from(&output.reasons);
         round.spot_checks.clone_from(&output.spot_checks);
 

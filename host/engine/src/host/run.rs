@@ -19,7 +19,7 @@ use crate::telemetry::Origin;
 use cofferdam_core::envelope::{self, Answer, Call, Envelope, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files, LimitSettings, Role, Scope};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{ExecutedFile, KeptOutput, Transaction};
 
 /// How an envelope is run.
@@ -439,7 +439,7 @@ impl Host {
         let performed = self.as_approved(&approved, asks_agents, run).await?;
         match performed.outcome {
             Outcome::Executed(output) => {
-                let transaction = match approved.diff {
+                let transaction = match approved.change {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };

@@ -36,7 +36,7 @@ pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -
         for name in settings.roles.keys() {
             let missing = policy.role(name).map(|role| role.without_tools(&tools));
             unknown.extend(missing.into_iter().flatten().map(|pattern| {
-                let known = registry.tools(None).map(|tool| tool.qualified_name());
+                let known = registry.tools(None).map(|tool| tool.qualified_name().to_string());
                 let known: Vec<String> = known.collect();
                 let meant = meant(&pattern, known.iter().map(String::as_str));
                 format!("roles.{name}.tools: there is no such tool here as '{pattern}'{meant}")

@@ -12,11 +12,15 @@ use serde_json::Value;
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::executed_by;
-use cofferdam_text::{neutralise, shorten};
-use cofferdam_workspace::{KeptOutput, Manifest, summary};
+use cofferdam_text::{escape_control, shorten};
+use cofferdam_workspace::{Commit, KeptOutput, summary};
 
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
+
+/// How much of a record one list of paths takes, in bytes of JSON: a line of more than 1 MiB is not
+/// read. Calls have a limit of their own in an envelope.
+const MAX_LIST: usize = 128 << 10;
 
 /// How long a library's name in a record is at most, in bytes.
 const MAX_NAME: usize = 200;
@@ -201,9 +205,13 @@ pub struct CommitRecord {
     pub paths: usize,
     /// The first of them, by path.
     pub changes: Vec<PathChange>,
-    /// What somebody else had changed before it was recovered, and what therefore was left.
+    /// What another program had changed before it was recovered, and what therefore was left: the
+    /// first of these paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
+    /// How many more of these there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_conflicts: u64,
     /// The first of the files that other programs execute by their names, and which programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<String>,
@@ -220,28 +228,40 @@ pub struct PathChange {
 
 impl CommitRecord {
     /// The record of a commit.
-    pub fn new(manifest: &Manifest, recovered: bool) -> Self {
-        let summary = summary(&manifest.changes);
+    pub fn new(commit: &Commit, recovered: bool) -> Self {
+        let summary = summary(&commit.changes);
         let change = |(path, change): &(&str, &str)| PathChange {
             path: (*path).to_owned(),
             change: (*change).to_owned(),
         };
         let executed = |(path, change): &(&str, &str)| {
             let by = executed_by(path).filter(|_| *change != "removed")?;
-            Some(neutralise(&format!("wrote {path}, which {by}")))
+            Some(escape_control(&format!("wrote {path}, which {by}")))
         };
+        let conflicts = first(commit.conflicts.iter().cloned());
         Self {
-            timestamp: manifest.time,
-            commit: manifest.id.clone(),
-            calls: manifest.calls.clone(),
-            undoes: manifest.undoes.clone(),
+            timestamp: commit.time,
+            commit: commit.id.to_string(),
+            calls: commit.calls.clone(),
+            undoes: commit.undoes.as_ref().map(ToString::to_string),
             recovered,
             paths: summary.len(),
-            changes: summary.iter().take(MAX_CHANGES).map(change).collect(),
-            conflicts: manifest.conflicts.clone(),
-            executed: summary.iter().filter_map(executed).take(MAX_CHANGES).collect(),
+            changes: first(summary.iter().take(MAX_CHANGES).map(change)),
+            more_conflicts: (commit.conflicts.len() - conflicts.len()) as u64,
+            conflicts,
+            executed: first(summary.iter().filter_map(executed).take(MAX_CHANGES)),
         }
     }
+}
+
+/// As many of the items, from the first on, as [`MAX_LIST`] has room for.
+fn first<T: Serialize>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut left = MAX_LIST;
+    let fits = |item: &T| {
+        let size = serde_json::to_vec(item).map_or(usize::MAX, |json| json.len());
+        left.checked_sub(size).map(|rest| left = rest).is_some()
+    };
+    items.take_while(fits).collect()
 }
 
 /// How one call ended.
@@ -374,7 +394,7 @@ impl Record {
 
 /// What S4's format has of a call's arguments: the name and the id of the library that it is about.
 pub fn library(args: &Value) -> (Option<String>, Option<String>) {
-    let text = |name| args.get(name)?.as_str().map(|text| neutralise(&shorten(text, MAX_NAME)));
+    let text = |name| args.get(name)?.as_str().map(|text| escape_control(&shorten(text, MAX_NAME)));
     (text("libraryName"), text("libraryId"))
 }
 
@@ -479,6 +499,15 @@ mod tests {
             let error = Entry::parse(line.as_bytes()).unwrap_err();
             assert!(error.contains(problem), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn lists_take_a_bounded_part_of_a_line() {
+        let path = "\u{1}".repeat(4096);
+        let kept = first(std::iter::repeat_n(path, 100));
+        let size = serde_json::to_vec(&kept).unwrap().len();
+        assert!(kept.len() > 1 && size <= MAX_LIST + kept.len() + 1, "{} {size}", kept.len());
+        assert_eq!(first(["a", "b"].into_iter()), ["a", "b"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{Checker, Edits, Verifying};
 use super::{Blocked, Command, Decoded, ERROR_TOOL, Verification, find, problem, shaped};
+use cofferdam_core::policy::Place;
 use cofferdam_core::schema::Problem;
 
 /// What a Designer answers.
@@ -102,7 +103,7 @@ impl DesignerOutput {
 /// What differs between the files that are said to be touched and those that are.
 fn touched_files(said: &[String], edits: &Edits) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let named: Vec<Option<String>> = said.iter().map(|path| super::check::place(path)).collect();
+    let named: Vec<Option<Place>> = said.iter().map(|path| Place::new(path).ok()).collect();
     for (index, (path, place)) in said.iter().zip(&named).enumerate() {
         if !place.as_ref().is_some_and(|place| edits.touched.contains(place)) {
             problems.push(problem(

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::check::place;
 use super::work_order::Lint;
+use cofferdam_core::policy::Place;
 
 /// What `lint_backend` lints where it is given no path. Source: S0, "lint_backend".
 const DEFAULT: &str = "nomarr";
@@ -22,7 +22,7 @@ impl Extent {
     pub fn of(lint: &Lint) -> Self {
         let path = lint.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT);
         // A path that leads out is refused by the tool; until then it covers only itself.
-        let path = place(path).unwrap_or_else(|| path.to_owned());
+        let path = Place::new(path).map_or_else(|_| path.to_owned(), String::from);
         Self { path, check_all: lint.check_all }
     }
 

@@ -5,13 +5,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, work_if_asked};
+use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, run_if_worker};
 use wasmtime::{Engine, Precompiled};
 
 use super::{LoadError, engine};
 use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
 /// The compiled code of one component, in bytes, at most.
 const MAX_CODE: u64 = 1 << 30;
@@ -79,12 +79,12 @@ impl Compiler {
 
 /// What a process says that worked on untrusted input.
 fn inert(words: &str) -> String {
-    shorten(&neutralise(words), WORDS)
+    shorten(&escape_control(words), WORDS)
 }
 
 /// Compiles what stands on standard input, if this process was started to do so.
 pub(crate) fn compile_if_asked() -> Option<ExitCode> {
-    work_if_asked(|component| {
+    run_if_worker(|component| {
         // Without a pool of instances: nothing is run, and compiled code does not depend on it.
         let compile = || Engine::new(&engine::code())?.precompile_component(&component);
         compile().map_err(|error| format!("{error:#}"))

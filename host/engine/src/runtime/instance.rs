@@ -15,7 +15,7 @@ use crate::agent::Team;
 use crate::capability::{Contacts, Http, Programs};
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::{Capabilities, Files, Limits, OriginSettings, Scope};
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Exceeded, Overlay, Workspace};
 
 /// What a call and the backends that it uses have in common.
@@ -121,7 +121,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, Remains) {
         call_id: surroundings.id.clone(),
         workspace: surroundings.workspace.name().to_owned(),
         deadline_ms: remaining_ms(&surroundings.control),
-        scope: rights.scope.paths().to_vec(),
+        scope: rights.scope.paths().iter().map(ToString::to_string).collect(),
     };
     let ended = in_instance(prepared, rights, surroundings, |store, lane| match lane.tools()? {
         Tools::Json(plugin) => {

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_workspace::line::{Client, Line};
+use cofferdam_workspace::fair_queue::{Client, FairQueue};
 
 /// How long a thread without work stays awake. A client that asks for one thing after the other
 /// takes less from an answer to the next question, its own waking and the server's included.
@@ -26,7 +26,7 @@ pub struct Queue<T> {
 }
 
 struct State<T> {
-    line: Line<T>,
+    line: FairQueue<T>,
     /// What is being done for each client.
     running: HashMap<Client, usize>,
     /// Whether a thread is awake that has nothing to do.
@@ -38,7 +38,7 @@ impl<T> State<T> {
     fn take(&mut self, each: usize) -> Option<(Client, T)> {
         let running = &self.running;
         let may = |client: &Client| running.get(client).is_none_or(|running| *running < each);
-        let taken = self.line.take(may)?;
+        let taken = self.line.pop(may)?;
         *self.running.entry(taken.0).or_default() += 1;
         Some(taken)
     }
@@ -47,7 +47,7 @@ impl<T> State<T> {
 impl<T> Queue<T> {
     /// An empty one. For one client, `each` things are done at a time.
     pub fn new(each: usize) -> Self {
-        let (line, running) = (Line::default(), HashMap::new());
+        let (line, running) = (FairQueue::default(), HashMap::new());
         let state = State { line, running, is_watched: false, is_closed: false };
         Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), each }
     }
@@ -55,7 +55,7 @@ impl<T> Queue<T> {
     /// Adds something. A thread that waits takes it.
     pub fn add(&self, client: Client, item: T) {
         let mut state = self.state();
-        state.line.add(client, item);
+        state.line.push(client, item);
         self.length.store(state.line.len(), Ordering::Release);
         if !state.is_watched {
             drop(state);

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value, json};
 use wasmtime::component::{Type, Val};
 
-use cofferdam_plugin::typed::{MAX_NAME, MAX_TYPES};
+use cofferdam_plugin::typed::{MAX_NAME_BYTES, MAX_TYPES};
 
 /// How many values the arguments or the answer of a call may be, each byte of a list counted.
 /// wasmtime's own limit for an answer is about the same.
@@ -81,8 +81,8 @@ pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
             Type::Flags(flags) => names.extend(flags.names().map(str::to_owned)),
             _ => {}
         }
-        if names.iter().any(|name| name.len() > MAX_NAME) {
-            return Err(format!("its types have names of more than {MAX_NAME} characters"));
+        if names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
+            return Err(format!("its types have names of more than {MAX_NAME_BYTES} characters"));
         }
         // Each type that is still to be looked at costs one as well.
         match left.checked_sub(1 + names.len()) {

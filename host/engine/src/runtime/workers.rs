@@ -17,7 +17,7 @@ use super::engine::THREAD_STACK;
 use super::instance::{Answer, CallRequest, Stop, call};
 use super::queue::Queue;
 use cofferdam_core::outcome::LimitCode;
-use cofferdam_workspace::line::Client;
+use cofferdam_workspace::fair_queue::Client;
 
 /// How long a call may stay away after its deadline before its thread is given up.
 const GRACE: Duration = Duration::from_millis(500);

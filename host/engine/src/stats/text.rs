@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{PluginUse, Scope, Summary};
-use cofferdam_text::neutralise;
+use cofferdam_text::escape_control;
 
 /// The columns of the table of tools.
 pub(super) const COLUMNS: [&str; 10] = [
@@ -68,7 +68,7 @@ impl Summary {
         for problem in &self.lines.problems {
             let _ = writeln!(text, "  {}:{}: {}", problem.file, problem.line, problem.problem);
         }
-        neutralise(&text)
+        escape_control(&text)
     }
 
     /// When all this was.

@@ -40,7 +40,7 @@ fn output() -> Value {
     })
 }
 
-/// What is found in a folder with these files.
+/// The findings in a directory with these files.
 fn found(manifest: &str, input: &str, output: &str) -> Vec<Finding> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plugin.toml");
@@ -62,12 +62,12 @@ fn shown(findings: &[Finding]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_right_is_found_right() {
+fn valid_plugins_have_no_findings() {
     assert_eq!(found(MANIFEST, &input().to_string(), &output().to_string()), []);
 }
 
 #[test]
-fn each_mistake_has_its_place_and_a_cure() {
+fn each_mistake_is_found_with_place_and_fix() {
     for (from, to, place, problem, cure) in [
         (
             "version = \"0.1.0\"",
@@ -176,7 +176,7 @@ fn all_mistakes_are_found_at_once() {
 }
 
 #[test]
-fn a_schema_that_is_none_has_its_place_in_its_file() {
+fn invalid_schemas_are_found_with_their_place() {
     let input = json!({"type": "object", "properties": {"name": {"type": "strin"}}});
     let findings = found(MANIFEST, &input.to_string(), &output().to_string());
     assert_eq!(findings.len(), 1, "{findings:#?}");
@@ -185,7 +185,7 @@ fn a_schema_that_is_none_has_its_place_in_its_file() {
 }
 
 #[test]
-fn what_could_be_better_is_a_warning() {
+fn improvements_are_warnings() {
     let manifest = &MANIFEST[..MANIFEST.find("\n[[tools.examples]]").unwrap()];
     let findings = found(manifest, "{}", &output().to_string());
     assert!(findings.iter().all(|finding| finding.severity == Severity::Warning));
@@ -209,7 +209,7 @@ fn a_missing_manifest_is_a_finding() {
 const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
 #[test]
-fn files_that_are_no_packed_component_are_findings() {
+fn other_files_are_findings() {
     for (bytes, problem, cure) in [
         (EMPTY, "has no manifest", "cofferdam plugin pack"),
         (b"\0asm\x01\0\0\0", "a core WebAssembly module", "wasm32-wasip2"),
@@ -224,7 +224,7 @@ fn files_that_are_no_packed_component_are_findings() {
 }
 
 #[test]
-fn a_packed_manifest_is_checked_where_it_is() {
+fn packed_manifests_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     let mut document: Value = toml::from_str(MANIFEST).unwrap();
     document["tools"][0]["input"] = input();

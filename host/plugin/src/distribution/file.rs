@@ -1,24 +1,24 @@
-//! Plugins in files.
-#![expect(clippy::disallowed_methods, reason = "a person names the file")]
+//! Reads plugins from files.
+#![expect(clippy::disallowed_methods, reason = "the user names the file")]
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::{FetchError, Fetched};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::signature;
 
-/// Reads a file, and the signature beside it.
+/// Reads a plugin from a file, and the signature beside it.
 pub fn fetch(path: &Path, workspace: &Path) -> Result<Fetched, FetchError> {
     let path = if path.is_relative() { within(path, workspace)? } else { path.to_owned() };
     let error = |path: &Path, source| FetchError::File { path: path.to_owned(), source };
-    let bytes = read(&path, MAX_COMPONENT).map_err(|source| error(&path, source))?;
+    let bytes = read(&path, MAX_COMPONENT_BYTES).map_err(|source| error(&path, source))?;
     let bytes = bytes.ok_or_else(|| FetchError::TooLarge { place: path.display().to_string() })?;
     let mut beside = path.into_os_string();
     beside.push(signature::SUFFIX);
     let beside = PathBuf::from(beside);
-    let signature = match read(&beside, signature::MAX) {
+    let signature = match read(&beside, signature::MAX_SIGNATURE_BYTES) {
         Ok(text) => Some(String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()),
         Err(source) if source.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(error(&beside, source)),
@@ -26,7 +26,7 @@ pub fn fetch(path: &Path, workspace: &Path) -> Result<Fetched, FetchError> {
     Ok(Fetched { bytes, signature })
 }
 
-/// A file of the workspace, wherever its links lead as long as they stay inside.
+/// Resolves a path in the workspace; symbolic links may not lead out of it.
 fn within(path: &Path, workspace: &Path) -> Result<PathBuf, FetchError> {
     let named = workspace.join(path);
     let error = |source| FetchError::File { path: named.clone(), source };
@@ -37,9 +37,9 @@ fn within(path: &Path, workspace: &Path) -> Result<PathBuf, FetchError> {
     Err(error(io::Error::other("it leads out of the workspace")))
 }
 
-/// A regular file; nothing, where it is larger than `most`.
+/// Reads a regular file; returns `None` if it is larger than `most` bytes.
 fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    // Looked at before: a FIFO would never open.
+    // Checked before opening, which would block on a FIFO.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("no regular file"));
     }

@@ -1,6 +1,5 @@
-//! Where plugins come from and go to: files, https, OCI registries. What is got here is bytes
-//! and, beside them, a signature; whether they are any good, and wanted, is decided elsewhere
-//! ([`cofferdam_cli::install`]).
+//! Downloads and publishes plugins: files, https, OCI registries. It returns bytes and, if there is
+//! one, a signature; [`cofferdam_cli::install`] decides whether they are valid and trusted.
 
 mod file;
 pub mod oci;
@@ -12,58 +11,58 @@ use std::path::{Path, PathBuf};
 use self::oci::{Credentials, Login};
 use crate::digest::Digest;
 use crate::http::{Client, ClientError};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source};
 use cofferdam_core::policy::RegistrySettings;
 
-/// What was got.
+/// A downloaded plugin with its signature.
 #[derive(Debug, Clone)]
 pub struct Fetched {
-    /// The packed component, as far as anybody knows.
+    /// The bytes, which should be a packed component.
     pub bytes: Vec<u8>,
-    /// A signature in minisign's format, where there is one.
+    /// A signature in minisign's format, if there is one.
     pub signature: Option<String>,
 }
 
-/// What can't be got or published.
+/// A plugin could not be downloaded or published.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// A file can't be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         source: std::io::Error,
     },
-    /// Nothing answers, or not as it should.
+    /// The request for it failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A host says no.
+    /// The server returned an error.
     #[error("{place}: {why}")]
     Answer {
-        /// What it was asked for.
+        /// The plugin that was requested.
         place: String,
-        /// What it said.
+        /// What the server replied.
         why: String,
     },
-    /// What a registry has is not what it says.
+    /// The content does not have the expected digest.
     #[error("{place}: it has {found}, where {wanted} was asked for")]
     Digest {
-        /// What it was asked for.
+        /// The plugin that was requested.
         place: String,
-        /// The digest of what came.
+        /// The digest of the content.
         found: Digest,
-        /// The digest that it should have.
+        /// The digest that was expected.
         wanted: Digest,
     },
-    /// It is larger than a plugin can be.
-    #[error("{place}: more than {MAX_COMPONENT} bytes, which no plugin may have")]
+    /// It is larger than a plugin may be.
+    #[error("{place}: more than {MAX_COMPONENT_BYTES} bytes, which no plugin may have")]
     TooLarge {
-        /// What was asked for.
+        /// The plugin that was requested.
         place: String,
     },
-    /// What proves who asks can't be used.
+    /// The credentials for a registry can't be used.
     #[error(transparent)]
     Credentials(#[from] oci::CredentialsError),
 }
@@ -74,22 +73,22 @@ impl FetchError {
     }
 }
 
-/// Gets and publishes plugins.
+/// Downloads and publishes plugins.
 pub struct Distribution {
     client: Client,
     docker: Option<PathBuf>,
-    /// What the person's settings say of registries, by their names.
+    /// The user's settings for registries, by name.
     registries: BTreeMap<String, RegistrySettings>,
 }
 
 impl Distribution {
-    /// `ca_file` has authorities that are trusted besides those that browsers trust; `docker` is
-    /// the file in which `docker login` keeps what it was told.
+    /// `ca_file` has certificate authorities that are trusted in addition to those of browsers;
+    /// `docker` is the file with the credentials of `docker login`.
     pub fn new(ca_file: Option<PathBuf>, docker: Option<PathBuf>) -> Self {
         Self { client: Client::new(ca_file), docker, registries: BTreeMap::new() }
     }
 
-    /// Takes in what a person's own settings say of registries.
+    /// Adds the user's settings for registries.
     #[must_use]
     pub fn with_registries(mut self, registries: BTreeMap<String, RegistrySettings>) -> Self {
         let named = registries.values().flat_map(|of| of.tokens.iter().chain(&of.content));
@@ -98,10 +97,10 @@ impl Distribution {
         self
     }
 
-    /// Gets a plugin. `workspace` is what the names of files in it are relative to.
+    /// Downloads a plugin. Relative file names are resolved in `workspace`.
     ///
     /// # Errors
-    /// See [`FetchError`].
+    /// Those of [`FetchError`].
     pub async fn fetch(&self, source: &Source, workspace: &Path) -> Result<Fetched, FetchError> {
         match source {
             Source::File(path) => file::fetch(path, workspace),
@@ -112,10 +111,10 @@ impl Distribution {
         }
     }
 
-    /// Publishes a plugin, with its signature. Answers the digest by which the registry knows it.
+    /// Publishes a plugin with its signature. Returns its digest in the registry.
     ///
     /// # Errors
-    /// See [`FetchError`].
+    /// Those of [`FetchError`].
     pub async fn push(
         &self,
         reference: &Reference,
@@ -124,7 +123,7 @@ impl Distribution {
         oci::push(&self.client, self.login(reference)?, reference, plugin).await
     }
 
-    /// Who the person is to a registry, and where that may be said.
+    /// The credentials for a registry, and the origin that may receive them.
     fn login(&self, reference: &Reference) -> Result<Login, FetchError> {
         let registry = reference.registry.authority();
         let credentials = match &self.docker {

@@ -1,22 +1,22 @@
-//! Plugins at https addresses.
+//! Downloads plugins from https addresses.
 
 use super::{FetchError, Fetched};
 use crate::http::{Client, Request};
-use crate::registry::MAX_COMPONENT;
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::signature;
 use crate::source::Address;
 
-/// Gets a file, and the signature beside it.
+/// Downloads a file, and the signature beside it.
 pub async fn fetch(client: &Client, address: &Address) -> Result<Fetched, FetchError> {
-    let bytes = get(client, address, MAX_COMPONENT).await?;
+    let bytes = get(client, address, MAX_COMPONENT_BYTES).await?;
     let bytes = bytes.ok_or_else(|| FetchError::answer(address, "there is nothing (404)"))?;
     let beside = address.beside(signature::SUFFIX);
-    let signature = get(client, &beside, signature::MAX).await?;
+    let signature = get(client, &beside, signature::MAX_SIGNATURE_BYTES).await?;
     let signature = signature.map(|text| String::from_utf8_lossy(&text).into_owned());
     Ok(Fetched { bytes, signature })
 }
 
-/// The content of an address; nothing, where there is none.
+/// Downloads the content of an address; returns `None` if it does not exist.
 async fn get(client: &Client, address: &Address, most: u64) -> Result<Option<Vec<u8>>, FetchError> {
     let answer = client.send(Request::get(address.clone()), most).await?;
     match answer.status.as_u16() {

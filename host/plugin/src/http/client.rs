@@ -1,7 +1,7 @@
-//! Requests of the person at the host, who gets and publishes plugins: to whatever host they name,
-//! private ones as well. Redirects are followed: to another origin without what proves who they are,
-//! only at public addresses unless the person named that origin, too, and never from an encrypted
-//! connection to one that is not.
+//! HTTP requests on behalf of the user, who downloads and publishes plugins from any host,
+//! including private ones. Redirects are followed: to another origin without credentials, to
+//! private addresses only if the user named that origin, too, and never from an encrypted
+//! connection to an unencrypted one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,78 +19,82 @@ use super::{CONNECT_TIMEOUT, ConnectErrorKind, USER_AGENT, http1};
 use crate::source::Address;
 use cofferdam_core::policy::{Origin, OriginSettings};
 
-/// How often a request is sent on.
-const REDIRECTS: usize = 5;
+/// The number of redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
 
-/// How long one request takes at most, its whole answer included.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The timeout of one request with its whole answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Sends requests.
+/// Sends HTTP requests for the user.
 #[derive(Default)]
 pub struct Client {
     connector: Connector,
     ca_file: Option<PathBuf>,
-    /// Origins besides that of a request that the person has named.
+    /// Further origins that the user has named.
     named: Vec<Origin>,
 }
 
-/// One request.
+/// An HTTP request with its body.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What is done: `GET`, `HEAD`, `POST` or `PUT`.
+    /// The method: `GET`, `HEAD`, `POST` or `PUT`.
     pub method: Method,
-    /// To what.
+    /// The address of the request.
     pub address: Address,
-    /// With which headers, besides those that every request has.
+    /// Headers besides those of every request.
     pub headers: Vec<(HeaderName, String)>,
-    /// With what content.
+    /// The body of the request.
     pub body: Bytes,
-    /// Whether the person named its origin, so that it may have a private address.
+    /// Whether the user named its origin, so that it may have a private address.
     pub named: bool,
 }
 
-/// An answer, of whatever status.
+/// An HTTP response of any status.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Its status.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers of the response.
     pub headers: HeaderMap,
-    /// Its content.
+    /// The body of the response.
     pub body: Bytes,
 }
 
-/// A request without a whole answer.
+/// A request that got no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing was reached, or what was reached went away.
+    /// The server was not reached, or closed the connection.
     #[error("{0}")]
     Unreachable(String),
-    /// It took too long.
-    #[error("{0} took longer than {s} s", s = LONGEST.as_secs())]
+    /// The request timed out.
+    #[error("{0} took longer than {s} s", s = REQUEST_TIMEOUT.as_secs())]
     TooSlow(Address),
-    /// It was sent on to a private address.
+    /// It was redirected to a private address.
     #[error(
-        "{0} has no public address, and you have not named it yourself: a registry may send on to \
-         it if your own cofferdam.toml says so, `content = ['{0}']` below `[registries.'REGISTRY']`"
+        "{0} has no public address, and you have not named it yourself: to let a registry redirect \
+         to it, write in your own cofferdam.toml: `content = ['{0}']` below `[registries.'REGISTRY']`"
     )]
     Private(Origin),
-    /// The answer is larger than what was asked for can be.
+    /// The response is larger than allowed.
     #[error("the answer of {0} has more than {1} bytes")]
     TooLarge(Address, u64),
-    /// It was sent on too often, or to where it must not go.
-    #[error("{0} sends on to {1}")]
+    /// There were too many redirects, or a forbidden one.
+    #[error("{0} redirects to {1}")]
     Redirect(Address, String),
 }
 
 impl Request {
-    /// A request for the content of an address.
+    /// Creates a `GET` request to an origin that the user named.
     pub fn get(address: Address) -> Self {
-        let (headers, body) = (Vec::new(), Bytes::new());
-        Self { method: Method::GET, address, headers, body, named: true }
+        Self::new(Method::GET, address)
     }
 
-    /// The same with one more header.
+    /// Creates a request without headers or a body, to an origin that the user named.
+    pub fn new(method: Method, address: Address) -> Self {
+        Self { method, address, headers: Vec::new(), body: Bytes::new(), named: true }
+    }
+
+    /// Adds a header to the request.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: impl fmt::Display) -> Self {
         self.headers.push((name, value.to_string()));
@@ -99,37 +103,38 @@ impl Request {
 }
 
 impl Answer {
-    /// A header, as text.
+    /// Returns a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Client {
-    /// A client that trusts the authorities that browsers trust, and those in a PEM file.
+    /// Creates a client that trusts the certificate authorities of browsers, and those in a PEM
+    /// file.
     pub fn new(ca_file: Option<PathBuf>) -> Self {
         Self { connector: Connector::default(), ca_file, named: Vec::new() }
     }
 
-    /// A client of a person who has named these origins as well.
+    /// Adds further origins that the user has named.
     #[must_use]
     pub fn naming(mut self, origins: impl IntoIterator<Item = Origin>) -> Self {
         self.named.extend(origins);
         self
     }
 
-    /// Sends a request, and follows where a `GET` is sent on. The answer holds at most `most`
+    /// Sends a request, and follows the redirects of a `GET`. The response has at most `most`
     /// bytes.
     ///
     /// # Errors
-    /// See [`ClientError`].
+    /// Those of [`ClientError`].
     pub async fn send(&self, mut request: Request, most: u64) -> Result<Answer, ClientError> {
         let own = request.named.then(|| request.address.origin.clone());
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let origin = &request.address.origin;
             let is_named = own.as_ref() == Some(origin) || self.named.contains(origin);
             let reach = if is_named { Reach::Any } else { Reach::Public };
-            let answer = timeout(LONGEST, self.send_once(&request, most, reach));
+            let answer = timeout(REQUEST_TIMEOUT, self.send_once(&request, most, reach));
             let answer =
                 answer.await.map_err(|_| ClientError::TooSlow(request.address.clone()))??;
             let goes_on = request.method == Method::GET
@@ -153,7 +158,7 @@ impl Client {
             }
             request.address = next;
         }
-        Err(ClientError::Redirect(request.address, format!("more than {REDIRECTS} others")))
+        Err(ClientError::Redirect(request.address, format!("more than {MAX_REDIRECTS} others")))
     }
 
     async fn send_once(
@@ -170,15 +175,15 @@ impl Client {
             OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
         let stream = timeout(CONNECT_TIMEOUT, self.connector.connect(&settings, reach)).await;
         let stream =
-            stream.map_err(|_| broken(&"it was not reached in time"))?.map_err(|refused| {
-                match refused.kind {
+            stream.map_err(|_| broken(&"connecting timed out"))?.map_err(
+                |refused| match refused.kind {
                     ConnectErrorKind::NotPublic => ClientError::Private(origin.clone()),
                     _ => ClientError::Unreachable(refused.message),
-                }
-            })?;
+                },
+            )?;
         let handshake = http1().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(|error| broken(&error))?;
-        // Ends with the answer that it belongs to.
+        // It ends after the response.
         let connection = tokio::spawn(connection);
         let mut head = hyper::Request::builder()
             .method(method)

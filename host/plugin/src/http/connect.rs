@@ -1,7 +1,7 @@
-//! The way to an origin: which of its addresses may be used, and TLS.
+//! Connecting to an origin: DNS, address filter, TCP, TLS.
 //!
-//! A name is looked up once, and the connection goes to an address that was looked at: a name
-//! server that answers something else the next time is not asked again.
+//! A name is resolved once, and the connection goes to an address that was checked: a name server
+//! can't return another address between check and connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,36 +21,36 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use super::{ConnectError, ConnectErrorKind};
 use cofferdam_core::policy::{Origin, OriginHost, OriginSettings};
 
-/// How many addresses of a name are tried.
-const ADDRESSES: usize = 4;
+/// The number of addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 4;
 
 /// Which addresses an origin may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Public ones, whatever the origin is.
+    /// Only addresses on the public Internet.
     Public,
-    /// Public ones, and those that the origin itself names.
+    /// Public addresses, and an address in the origin itself.
     Named,
-    /// Any.
+    /// All addresses, private ones as well.
     Any,
 }
 
 /// A connection, encrypted or not.
 pub type Stream = Box<dyn Connection>;
 
-/// What a connection can do.
+/// The traits of a connection.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// Connects. Certificates are read when they are needed first.
+/// Connects to origins. Certificate files are read at the first use.
 #[derive(Default)]
 pub struct Connector {
     configurations: Mutex<HashMap<Option<PathBuf>, Arc<ClientConfig>>>,
 }
 
 impl Connector {
-    /// A connection to an origin, if its addresses are within reach.
+    /// Connects to an origin if its addresses are allowed.
     pub async fn connect(
         &self,
         settings: &OriginSettings,
@@ -84,7 +84,8 @@ impl Connector {
         Ok(Box::new(stream))
     }
 
-    /// TLS with the authorities that browsers trust, and those in `ca_file`.
+    /// The TLS configuration that trusts the certificate authorities of browsers, and those in
+    /// `ca_file`.
     fn configuration(&self, ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, ConnectError> {
         let key = ca_file.map(Path::to_owned);
         let mut known = self.configurations.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,14 +123,17 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String>
     if found == 0 { Err("there is no certificate in it".to_owned()) } else { Ok(()) }
 }
 
-/// The first address that answers.
-#[expect(clippy::disallowed_methods, reason = "the home of sockets; the address was looked at")]
+/// Connects to the first address that accepts.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the only place that connects sockets; the address was checked"
+)]
 async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in addresses.iter().take(ADDRESSES) {
+    for address in addresses.iter().take(MAX_ADDRESSES) {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Requests are small: waiting for more to send only costs time.
+                // Requests are small: waiting for more data only costs time.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -139,7 +143,7 @@ async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, C
     Err(ConnectError::new(ConnectErrorKind::Refused, format!("{origin} can't be reached: {last}")))
 }
 
-/// Where an origin may be reached: at the address that it names, or at public ones.
+/// The allowed addresses of an origin.
 async fn addresses(origin: &Origin, reach: Reach) -> Result<Vec<SocketAddr>, ConnectError> {
     let port = origin.port();
     match origin.host() {
@@ -150,7 +154,7 @@ async fn addresses(origin: &Origin, reach: Reach) -> Result<Vec<SocketAddr>, Con
             public(origin, &[(Ipv4Addr::LOCALHOST, port).into()])
         }
         OriginHost::Address(address) => Ok(vec![(*address, port).into()]),
-        // Nobody has to be asked, and so nobody can say something else.
+        // Resolved without DNS, which could return another address.
         OriginHost::Name(_) if origin.is_local() => {
             Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
         }
@@ -172,29 +176,29 @@ fn public(origin: &Origin, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, Conn
     }
     let found: Vec<String> = found.iter().map(|address| address.ip().to_string()).collect();
     let why = format!(
-        "{origin} resolves to {}, which is no public address; where that is meant, a person can \
-         say so by `address` in the grant",
+        "{origin} resolves to {}, which is no public address; if that is intended, the user can \
+         set `address` in the grant",
         if found.is_empty() { "nothing".to_owned() } else { found.join(", ") }
     );
     Err(ConnectError::new(ConnectErrorKind::NotPublic, why))
 }
 
-/// Asks the system, on a thread of its own: nothing else can interrupt the system's resolver,
-/// and a process that ends does not wait for such a thread.
-#[expect(clippy::disallowed_methods, reason = "the home of sockets")]
+/// Resolves a name on a thread of its own: the system's resolver can't be interrupted otherwise,
+/// and a process can exit without waiting for the thread.
+#[expect(clippy::disallowed_methods, reason = "the only place that resolves names")]
 async fn look_up(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let (answer, answered) = oneshot::channel();
     thread::Builder::new().name("cofferdam-resolve".to_owned()).spawn(move || {
         let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Whoever asked may have run out of time.
+        // The caller may have timed out.
         let _ = answer.send(found);
     })?;
     answered.await.map_err(io::Error::other)?
 }
 
-/// Whether an address is on the public Internet: not one of this machine, a private network, a link
-/// or a group, nor one that leads to such an address by translation (the registries of RFC 6890 and
-/// its updates).
+/// Whether an address is on the public Internet: no address of this machine, a private network, a
+/// link or a multicast group, and none that is translated to such an address (the registries of RFC
+/// 6890 and its updates).
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
@@ -221,8 +225,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Only what is handed out for global use, without what is for protocols (Teredo), examples
-    // and translations (6to4).
+    // Only global unicast, without addresses for protocols (Teredo), documentation and translation
+    // (6to4).
     (a & 0xe000) == 0x2000
         && !(a == 0x2001 && b < 0x200)
         && !(a == 0x2001 && b == 0xdb8)
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_to_public_addresses_only() {
+    fn names_resolve_to_public_addresses_only() {
         let origin: Origin = "https://rebound.example".parse().unwrap();
         let found = |addresses: &[&str]| -> Vec<SocketAddr> {
             addresses

@@ -1,5 +1,5 @@
-//! HTTP/1.1 requests: which addresses of an origin may be used, TLS, and the client for what the
-//! user asks for (getting and publishing plugins, telemetry). What plugins ask goes through the
+//! HTTP/1.1 requests: the allowed addresses of an origin, TLS, and the client for requests of the
+//! user (downloading and publishing plugins, telemetry). Requests of plugins go through the
 //! capability `http` of the engine, which connects by [`Connector`] as well.
 
 mod client;
@@ -11,49 +11,49 @@ use std::time::Duration;
 pub use client::{Answer, Client, ClientError, Request};
 pub use connect::{Connection, Connector, Reach, Stream};
 
-/// What a request says of the host.
+/// The user agent of all requests.
 pub const USER_AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
 
-/// How large the head of an answer may be, in bytes.
+/// The largest size of the head of a response, in bytes.
 pub const MAX_RESPONSE_HEAD_BYTES: usize = 64 << 10;
 
-/// How many headers an answer may have.
+/// The largest number of headers in a response.
 const MAX_RESPONSE_HEADERS: usize = 128;
 
-/// How long reaching an origin may take.
+/// The timeout of connecting to an origin.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// HTTP/1.1, with bounds of what an answer begins with.
+/// Returns the HTTP/1.1 protocol with limits for the head of a response.
 pub fn http1() -> hyper::client::conn::http1::Builder {
     let mut protocol = hyper::client::conn::http1::Builder::new();
     protocol.max_buf_size(MAX_RESPONSE_HEAD_BYTES).max_headers(MAX_RESPONSE_HEADERS);
     protocol
 }
 
-/// An origin that could not be connected to.
+/// Connecting to an origin failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectError {
-    /// What went wrong.
+    /// The reason of the failure.
     pub kind: ConnectErrorKind,
-    /// The same for a user, with the origin.
+    /// A message for the user, with the origin.
     pub message: String,
 }
 
-/// The ways in which connecting fails.
+/// The reasons why connecting fails.
 #[derive(Debug)]
 pub enum ConnectErrorKind {
     /// The `ca-file` can't be used.
     Configuration,
-    /// The name has no address, with the resolver's error.
+    /// The name can't be resolved; the resolver's error.
     Dns(String),
-    /// None of its addresses may be used.
+    /// None of its addresses is allowed.
     NotPublic,
     /// No address accepted a connection.
     Refused,
     /// The certificate is not valid.
     Certificate,
-    /// TLS failed otherwise.
+    /// TLS failed for another reason.
     Tls,
 }
 

@@ -1,8 +1,9 @@
-//! The comments of WIT files in a component: the custom section `package-docs`, as wit-parser's
-//! `PackageMetadata` writes it: a byte for the version, then JSON.
+//! The documentation of WIT packages in a component: the custom section `package-docs`, as
+//! wit-parser's `PackageMetadata` writes it: a byte for the version, then JSON.
 //!
-//! wit-parser itself puts it into WIT packages only, not into components, where other hosts'
-//! tools keep it as well; so what is needed of it is read here. What is not known is left alone.
+//! wit-parser itself writes it only into WIT packages, not into components, where the tools of
+//! other hosts keep it as well; so this module reads what is needed of it, and ignores unknown
+//! fields.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use serde::Deserialize;
 /// The name of the custom section.
 pub(super) const SECTION: &str = "package-docs";
 
-/// How long it may be, in bytes.
-const MAX: usize = 1 << 20;
+/// The largest size of the section in bytes.
+const MAX_SECTION_BYTES: usize = 1 << 20;
 
-/// The versions of the format: functions were bare strings in the first.
+/// The supported versions of the format: functions were plain strings in the first.
 const VERSIONS: [u8; 2] = [0, 1];
 
-/// What is said of a package.
+/// The documentation of a package.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Docs {
     docs: Option<String>,
@@ -27,7 +28,8 @@ pub(super) struct Docs {
     interfaces: BTreeMap<String, Interface>,
 }
 
-/// Of a world. Functions and interfaces stand under exports only where an import has their name.
+/// The documentation of a world. Functions and interfaces are listed under exports only if an
+/// import has the same name.
 #[derive(Debug, Default, Deserialize)]
 struct World {
     docs: Option<String>,
@@ -52,12 +54,12 @@ struct Interface {
     funcs: BTreeMap<String, FunctionDocs>,
 }
 
-/// Of a type, and of its fields or cases.
+/// The documentation of a type, and of its fields or cases.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct TypeDocs {
-    /// Of the type.
+    /// The text about the type.
     pub(super) docs: Option<String>,
-    /// Of its fields or cases, by name.
+    /// The texts about its fields or cases, by name.
     #[serde(default)]
     pub(super) items: BTreeMap<String, String>,
 }
@@ -78,13 +80,13 @@ impl FunctionDocs {
 }
 
 impl Docs {
-    /// Reads the section.
+    /// Parses the custom section.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// Returns what is wrong with the section, in words.
     pub(super) fn read(section: &[u8]) -> Result<Self, String> {
-        if section.len() > MAX {
-            return Err(format!("it is larger than {MAX} bytes"));
+        if section.len() > MAX_SECTION_BYTES {
+            return Err(format!("it is larger than {MAX_SECTION_BYTES} bytes"));
         }
         match section.split_first() {
             Some((version, json)) if VERSIONS.contains(version) => {
@@ -95,14 +97,14 @@ impl Docs {
         }
     }
 
-    /// Of the component as a whole.
+    /// The text about the component as a whole.
     pub(super) fn component(&self) -> Option<&str> {
         let worlds = self.worlds.values().find_map(|world| world.docs.as_deref());
         let interfaces = || self.interfaces.values().find_map(|of| of.docs.as_deref());
         worlds.or(self.docs.as_deref()).or_else(interfaces)
     }
 
-    /// Of an exported function of the component itself, or of one of its interfaces.
+    /// The text about an exported function of the component itself, or of one of its interfaces.
     pub(super) fn function(&self, interface: Option<&str>, name: &str) -> Option<&str> {
         let found = match interface {
             None => self
@@ -114,12 +116,12 @@ impl Docs {
         found.and_then(FunctionDocs::text).filter(|text| !text.trim().is_empty())
     }
 
-    /// Of an interface.
+    /// The text about an interface.
     pub(super) fn interface(&self, name: &str) -> Option<&str> {
         self.interfaces(name).find_map(|of| of.docs.as_deref())
     }
 
-    /// Of a type of the component itself, or of one of its interfaces.
+    /// The documentation of a type of the component itself, or of one of its interfaces.
     pub(super) fn ty(&self, interface: Option<&str>, name: &str) -> Option<&TypeDocs> {
         match interface {
             None => self.worlds.values().find_map(|world| world.types.get(name)),

@@ -1,10 +1,9 @@
-//! Components without a manifest: one is derived from the types of the functions that they
-//! export, so that components made for other hosts are plugins as they are.
+//! Derives a manifest from the types of a component's exported functions, so that components made
+//! for other hosts can be used as plugins.
 //!
-//! Pure: bytes to a manifest. Types come from wasmparser's validator, which reads a component's
-//! types and leaves the bodies of its functions alone; nothing is compiled or run. What a value of
-//! each type looks like as JSON is [`schema`]'s matter; [`cofferdam_engine::runtime`] converts by the same
-//! rules.
+//! It maps bytes to a manifest, without I/O. Types come from wasmparser's validator, which reads a
+//! component's types and skips the bodies of functions; nothing is compiled or run. [`schema`]
+//! defines the JSON form of each type; [`cofferdam_engine::runtime`] converts by the same rules.
 
 mod docs;
 mod schema;
@@ -20,33 +19,32 @@ use wasmparser::component_types::{
 use wasmparser::types::{Types, TypesRef};
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
-use super::manifest::{Manifest, Tool, is_name};
-use super::pack::PackError;
+use super::manifest::{Manifest, ManifestError, Tool, is_name};
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
-pub use schema::{MAX_NAME, MAX_TYPES};
+pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
-/// How many functions are looked at. Nobody reads as many tools.
+/// The largest number of exported functions.
 const MAX_FUNCTIONS: usize = 1_000;
 
-/// How many functions that are left out an error names.
-const NAMED: usize = 5;
+/// The number of unusable functions that an error names.
+const MAX_NAMED_FUNCTIONS: usize = 5;
 
-/// How long a description may be, in bytes.
-const DESCRIPTION: usize = 4 << 10;
+/// The longest description in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// How long the exported name of a tool may be (see [`Manifest::problems`]).
-const EXPORTED_NAME: usize = 64;
+/// The longest exported name of a tool (see [`Manifest::problems`]).
+const MAX_EXPORTED_NAME_BYTES: usize = 64;
 
-/// A manifest that was derived, and what it does not say.
+/// A derived manifest, and what it leaves out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Derived {
-    /// The manifest.
+    /// The derived manifest itself.
     pub manifest: Manifest,
-    /// The functions that are no tools.
+    /// The functions that can't be tools.
     pub left_out: Vec<LeftOut>,
     /// Why the documentation in the component can't be read.
     pub unread: Option<String>,
@@ -57,13 +55,22 @@ pub struct Derived {
 pub struct LeftOut {
     /// Its name, after that of its interface.
     pub function: String,
-    /// Why.
+    /// The reason in words.
     pub why: String,
 }
 
-/// A component of which no manifest can be made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// A component from which no manifest can be derived.
+#[derive(Debug, thiserror::Error)]
 pub enum TypedError {
+    /// Not WebAssembly, or cut off.
+    #[error("not a WebAssembly component: {0}")]
+    Malformed(String),
+    /// It is made for this host, or exports no function.
+    #[error("the component has no manifest; pack it with `cofferdam plugin pack`")]
+    NoManifest,
+    /// The derived manifest is invalid.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     /// None of its functions can be a tool.
     #[error("the component has no manifest, and no function that it exports can be a tool: {}", in_words(.0))]
     NoTool(Vec<LeftOut>),
@@ -72,10 +79,10 @@ pub enum TypedError {
         "the component has no manifest, and its functions '{0}' and '{1}' would both be the tool '{2}'"
     )]
     Clash(String, String, String),
-    /// It exports more than anybody could read.
+    /// It exports too many functions.
     #[error("the component has no manifest, and exports more than {MAX_FUNCTIONS} functions")]
     TooMany,
-    /// Its name can't be made from that of its file.
+    /// The file name gives no valid plugin name.
     #[error("the component has no manifest, so it is called as its file is; '{}' gives no name: rename it to something that begins with a letter", shorten(.0, 80))]
     Name(String),
 }
@@ -83,19 +90,19 @@ pub enum TypedError {
 fn in_words(left_out: &[LeftOut]) -> String {
     let mut words: Vec<String> = left_out
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_FUNCTIONS)
         .map(|LeftOut { function, why }| format!("{function} {why}"))
         .collect();
-    if left_out.len() > NAMED {
-        words.push(format!("and {} more", left_out.len() - NAMED));
+    if left_out.len() > MAX_NAMED_FUNCTIONS {
+        words.push(format!("and {} more", left_out.len() - MAX_NAMED_FUNCTIONS));
     }
     words.join("; ")
 }
 
-/// What the tool is called that a function is: `add`, or `calculator_add` for one of the
-/// interface `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
+/// The tool name for a function: `add`, or `calculator_add` for one of the interface
+/// `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
 ///
-/// `None` where there is no such name: methods, and what is not WIT.
+/// `None` if there is no valid name: methods, and names that are not WIT.
 pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
     let name = match interface {
         None => function.to_owned(),
@@ -110,8 +117,7 @@ fn short(interface: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// What a plugin is called whose file has this name: as much of it as can stand in a plugin's name,
-/// up to the first dot, `@` or `:`.
+/// The plugin name for a file name: its valid characters up to the first dot, `@` or `:`.
 fn plugin_name(called: &str) -> Result<String, TypedError> {
     let stem = called.split(['.', '@', ':']).next().unwrap_or_default();
     let mut name = String::new();
@@ -127,18 +133,16 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
     if is_name(&name) { Ok(name) } else { Err(TypedError::Name(called.to_owned())) }
 }
 
-/// Derives the manifest of a component that has none and is called `called`: what its file, or
-/// its repository, is called.
+/// Derives the manifest of a component without one. `called` is the name of its file or repository.
 ///
 /// # Errors
-/// [`PackError::NoManifest`] for a component that is made for this host, or exports no function;
-/// [`PackError::Typed`] for one whose functions can't be tools; [`PackError::Malformed`].
-pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
+/// Those of [`TypedError`].
+pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let types = types.as_ref();
     let is_ours = |name: &String| name.starts_with("cofferdam:");
     if exports.iter().any(is_ours) {
-        return Err(PackError::NoManifest);
+        return Err(TypedError::NoManifest);
     }
     let name = plugin_name(called)?;
     let docs = sections.get(docs::SECTION).map(|section| Docs::read(section));
@@ -149,38 +153,26 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
     };
     let functions = functions(types, &exports);
     if functions.is_empty() {
-        return Err(PackError::NoManifest);
+        return Err(TypedError::NoManifest);
     }
     if functions.len() > MAX_FUNCTIONS {
-        return Err(TypedError::TooMany.into());
+        return Err(TypedError::TooMany);
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
-    let mut tools = BTreeMap::<String, (String, Tool)>::new();
-    let mut left_out = Vec::new();
-    for function in &functions {
-        match function.tool(&name, &docs, &mut schemas) {
-            Err(why) => left_out.push(LeftOut { function: function.to_string(), why }),
-            Ok(tool) => {
-                let tool = Tool { effects: requests.files, ..tool };
-                let clash = tools.insert(tool.name.clone(), (function.to_string(), tool));
-                if let Some((other, Tool { name, .. })) = clash {
-                    return Err(TypedError::Clash(other, function.to_string(), name).into());
-                }
-            }
-        }
-    }
-    if tools.is_empty() {
-        return Err(TypedError::NoTool(left_out).into());
-    }
+    let tool = |function: &Function<'_>| {
+        let tool = function.tool(&name, &docs, &mut schemas)?;
+        Ok(Tool { effects: requests.files, ..tool })
+    };
+    let (tools, left_out) = tools(&functions, tool)?;
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
-        (!text.is_empty()).then(|| shorten(text, DESCRIPTION))
+        (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
     let description = said("description").or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
-        let names: Vec<&str> = tools.keys().map(String::as_str).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         shorten(&format!("A component that exports {}.", names.join(", ")), 200)
     });
     let manifest = Manifest {
@@ -194,14 +186,38 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, PackError> {
         requests,
         as_granted: true,
         limits: LimitSettings::default(),
-        tools: tools.into_values().map(|(_, tool)| tool).collect(),
+        tools,
         backends: Vec::new(),
     };
     manifest.check()?;
     Ok(Derived { manifest, left_out, unread })
 }
 
-/// What its imports ask for, as far as they can say it. Everything else needs a manifest.
+/// The functions as tools, by name, and those that can't be tools.
+fn tools(
+    functions: &[Function<'_>],
+    mut tool: impl FnMut(&Function<'_>) -> Result<Tool, String>,
+) -> Result<(Vec<Tool>, Vec<LeftOut>), TypedError> {
+    let mut tools = BTreeMap::<String, (String, Tool)>::new();
+    let mut left_out = Vec::new();
+    for function in functions {
+        match tool(function) {
+            Err(why) => left_out.push(LeftOut { function: function.to_string(), why }),
+            Ok(tool) => {
+                let clash = tools.insert(tool.name.clone(), (function.to_string(), tool));
+                if let Some((other, Tool { name, .. })) = clash {
+                    return Err(TypedError::Clash(other, function.to_string(), name));
+                }
+            }
+        }
+    }
+    if tools.is_empty() {
+        return Err(TypedError::NoTool(left_out));
+    }
+    Ok((tools.into_values().map(|(_, tool)| tool).collect(), left_out))
+}
+
+/// The capabilities that follow from its imports. All other capabilities need a manifest.
 fn requests(imports: &[String]) -> Capabilities {
     let imports_any = |package: &str| imports.iter().any(|import| import.starts_with(package));
     Capabilities {
@@ -211,7 +227,7 @@ fn requests(imports: &[String]) -> Capabilities {
     }
 }
 
-/// The version that all exported interfaces have.
+/// The common version of all exported interfaces.
 fn version(exports: &[String]) -> String {
     let mut versions: Vec<&str> =
         exports.iter().filter_map(|name| Some(name.split_once('@')?.1)).collect();
@@ -234,7 +250,7 @@ fn first_line(text: &str) -> String {
     shorten(text.lines().next().unwrap_or_default().trim(), 200)
 }
 
-/// One exported function.
+/// An exported function with its type.
 struct Function<'a> {
     interface: Option<&'a str>,
     name: &'a str,
@@ -274,22 +290,27 @@ fn functions<'a>(types: TypesRef<'a>, exports: &'a [String]) -> Vec<Function<'a>
 }
 
 impl Function<'_> {
+    fn check(&self) -> Result<(), String> {
+        let why = if self.interface.is_some_and(|name| name.starts_with("wasi:cli/run@")) {
+            "is a command, which has no types but arguments and streams"
+        } else if self.interface == Some("exports") && self.name == "init" {
+            "is for componentize-py, when it builds the component"
+        } else if self.name.contains('[') {
+            "belongs to a resource, which would not outlive a call"
+        } else {
+            return Ok(());
+        };
+        Err(why.to_owned())
+    }
+
     /// The function as a tool of the plugin, or why it can't be one.
     fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
-        if self.interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@")) {
-            return Err("is a command, which has no types but arguments and streams".to_owned());
-        }
-        if self.interface == Some("exports") && self.name == "init" {
-            return Err("is for componentize-py, when it builds the component".to_owned());
-        }
-        if self.name.contains('[') {
-            return Err("belongs to a resource, which would not outlive a call".to_owned());
-        }
+        self.check()?;
         let name = tool_name(self.interface, self.name)
             .ok_or("has a name that no tool can have".to_owned())?;
-        if plugin.len() + "__".len() + name.len() > EXPORTED_NAME {
+        if plugin.len() + "__".len() + name.len() > MAX_EXPORTED_NAME_BYTES {
             return Err(format!(
-                "would be '{plugin}__{name}' for clients, who take at most {EXPORTED_NAME} characters"
+                "would be '{plugin}__{name}' for clients, who take at most {MAX_EXPORTED_NAME_BYTES} characters"
             ));
         }
         let function = self.types.get(self.id).ok_or("has no type".to_owned())?;
@@ -328,7 +349,7 @@ impl Function<'_> {
             title: words.clone(),
             description: documented.map_or_else(
                 || format!("The function {} of {whose}.", self.name),
-                |docs| shorten(docs.trim(), DESCRIPTION),
+                |docs| shorten(docs.trim(), MAX_DESCRIPTION_BYTES),
             ),
             name,
             effects: Files::None,
@@ -345,7 +366,7 @@ impl Function<'_> {
     }
 }
 
-/// What is said of the types that have names, in whatever the component imports and exports.
+/// The documentation of the named types in all imports and exports of a component.
 fn type_docs<'a>(
     types: TypesRef<'a>,
     imports: &[String],
@@ -375,7 +396,7 @@ fn type_docs<'a>(
     known
 }
 
-/// What a component says of itself in its outermost layer.
+/// The outermost layer of a component.
 struct Component<'a> {
     types: Types,
     imports: Vec<String>,
@@ -385,10 +406,10 @@ struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    fn read(component: &'a [u8]) -> Result<Self, PackError> {
+    fn read(component: &'a [u8]) -> Result<Self, TypedError> {
         let malformed =
-            |error: wasmparser::BinaryReaderError| PackError::Malformed(error.to_string());
-        // Whatever the engine does not take, it refuses itself, and says what it is.
+            |error: wasmparser::BinaryReaderError| TypedError::Malformed(error.to_string());
+        // Accepts all features: the engine itself refuses unsupported ones with a specific message.
         let mut validator = Validator::new_with_features(WasmFeatures::all());
         let (mut imports, mut exports) = (Vec::new(), Vec::new());
         let mut sections = HashMap::new();
@@ -420,7 +441,7 @@ impl<'a> Component<'a> {
                 }
             }
         }
-        Err(PackError::Malformed("it is cut off".to_owned()))
+        Err(TypedError::Malformed("it is cut off".to_owned()))
     }
 }
 

@@ -1,37 +1,40 @@
-//! What a value of each WIT type looks like as JSON, as a JSON Schema. docs/plugins.md has the
-//! table; [`cofferdam_engine::runtime`] converts values by it.
+//! The JSON Schema of the JSON form of each WIT type. docs/plugins.md has the table;
+//! [`cofferdam_engine::runtime`] converts values by it.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use wasmparser::PrimitiveValType as Primitive;
-use wasmparser::component_types::{ComponentDefinedType, ComponentDefinedTypeId, ComponentValType};
+use wasmparser::component_types::{
+    ComponentDefinedType, ComponentDefinedTypeId, ComponentValType, RecordType, VariantType,
+};
 use wasmparser::types::TypesRef;
 
 use super::docs::TypeDocs;
 use cofferdam_text::shorten;
 
-/// How deep types may nest. A level of types is at most four levels of a schema, and JSON has
-/// at most 127 of them.
-const DEPTH: usize = 24;
+/// The largest nesting depth of types. A level of types is at most four levels of a schema, and
+/// JSON is limited to 127 levels.
+const MAX_DEPTH: usize = 24;
 
-/// The same for all functions of a component.
-const MAX_ALL: usize = 20_000;
+/// The largest number of types in all functions of a component together.
+const MAX_COMPONENT_TYPES: usize = 20_000;
 
-/// The largest 32-bit number in as few digits as tell it from others.
+/// The largest 32-bit number in as few digits as identify it.
 const MAX_F32: f64 = 3.402_823_5e38;
 
-/// How long the name of a field, a case or a parameter may be, in bytes: the engine copies it for
-/// each value.
-pub const MAX_NAME: usize = 100;
+/// The longest name of a field, a case or a parameter in bytes: the engine copies it for each
+/// value.
+pub const MAX_NAME_BYTES: usize = 100;
 
-/// How many types, fields and cases a function may speak of, each counted as often as it is used.
+/// The largest number of types, fields and cases of a function, each counted as often as it is
+/// used.
 pub const MAX_TYPES: usize = 2_000;
 
-/// How long what is said of a field may be, in bytes.
-const DESCRIPTION: usize = 1 << 10;
+/// The longest description of a field in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 1 << 10;
 
-/// Makes schemas of types.
+/// Generates schemas from types.
 pub(super) struct Schemas<'a> {
     types: TypesRef<'a>,
     docs: HashMap<ComponentDefinedTypeId, &'a TypeDocs>,
@@ -44,25 +47,25 @@ impl<'a> Schemas<'a> {
         types: TypesRef<'a>,
         docs: HashMap<ComponentDefinedTypeId, &'a TypeDocs>,
     ) -> Self {
-        Self { types, docs, left: MAX_ALL, left_in_function: MAX_TYPES }
+        Self { types, docs, left: MAX_COMPONENT_TYPES, left_in_function: MAX_TYPES }
     }
 
-    /// Another function begins.
+    /// Resets the count for the next function.
     pub(super) fn begin(&mut self) {
         self.left_in_function = MAX_TYPES;
     }
 
-    /// The schema of a type, or why there is none, to be said after "takes" or "answers".
+    /// The schema of a type, or why there is none, as a phrase that follows "takes" or "answers".
     pub(super) fn of(&mut self, ty: &ComponentValType) -> Result<Value, String> {
         self.at(ty, 0)
     }
 
-    /// Whether a value may be left out.
+    /// Whether a value may be omitted.
     pub(super) fn is_option(&self, ty: &ComponentValType) -> bool {
         matches!(self.defined(ty), Some(ComponentDefinedType::Option { .. }))
     }
 
-    /// What a `result` has if it is one: what is answered, and what is wrong.
+    /// The types of `ok` and `err` if the type is a `result`.
     pub(super) fn result(
         &self,
         ty: &ComponentValType,
@@ -77,7 +80,8 @@ impl<'a> Schemas<'a> {
         match ty {
             ComponentValType::Primitive(_) => None,
             ComponentValType::Type(id) => {
-                // What is indexed lives as long as the types, which the index itself can't say.
+                // The indexed type lives as long as the types, which the index operator can't
+                // express.
                 let types = self.types;
                 types.get(*id)
             }
@@ -85,8 +89,8 @@ impl<'a> Schemas<'a> {
     }
 
     fn at(&mut self, ty: &ComponentValType, depth: usize) -> Result<Value, String> {
-        if depth == DEPTH {
-            return Err(format!("types that nest deeper than {DEPTH}"));
+        if depth == MAX_DEPTH {
+            return Err(format!("types that nest deeper than {MAX_DEPTH}"));
         }
         self.spend(1)?;
         let defined = match ty {
@@ -105,11 +109,11 @@ impl<'a> Schemas<'a> {
         Ok(schema)
     }
 
-    /// Counts names, none of which may be long.
+    /// Counts names and checks their lengths.
     pub(super) fn name<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Result<(), String> {
         for name in names {
-            if name.len() > MAX_NAME {
-                return Err(format!("names of more than {MAX_NAME} characters"));
+            if name.len() > MAX_NAME_BYTES {
+                return Err(format!("names of more than {MAX_NAME_BYTES} characters"));
             }
             self.spend(1)?;
         }
@@ -117,7 +121,7 @@ impl<'a> Schemas<'a> {
     }
 
     fn spend(&mut self, types: usize) -> Result<(), String> {
-        let too_many = || "more types and cases than anybody could read".to_owned();
+        let too_many = || "too many types and cases".to_owned();
         self.left = self.left.checked_sub(types).ok_or_else(too_many)?;
         self.left_in_function = self.left_in_function.checked_sub(types).ok_or_else(too_many)?;
         Ok(())
@@ -129,43 +133,10 @@ impl<'a> Schemas<'a> {
         docs: Option<&TypeDocs>,
         depth: usize,
     ) -> Result<Value, String> {
-        let item = |name: &str| docs.and_then(|docs| docs.items.get(name));
         Ok(match ty {
             ComponentDefinedType::Primitive(primitive) => self::primitive(*primitive)?,
-            ComponentDefinedType::Record(record) => {
-                self.name(record.fields.keys().map(|name| name.as_str()))?;
-                let mut properties = Map::new();
-                let mut required = Vec::new();
-                for (name, ty) in &record.fields {
-                    let mut schema = self.at(ty, depth)?;
-                    if let Some(text) = item(name.as_str()) {
-                        describe(&mut schema, text);
-                    }
-                    properties.insert(name.to_string(), schema);
-                    if !self.is_option(ty) {
-                        required.push(json!(name.as_str()));
-                    }
-                }
-                object(properties, required)
-            }
-            ComponentDefinedType::Variant(variant) => {
-                self.name(variant.cases.keys().map(|name| name.as_str()))?;
-                let mut cases = Vec::new();
-                for (name, case) in &variant.cases {
-                    let mut tag = json!({ "const": name.as_str() });
-                    if let Some(text) = item(name.as_str()) {
-                        describe(&mut tag, text);
-                    }
-                    let mut properties = Map::from_iter([("tag".to_owned(), tag)]);
-                    let mut required = vec![json!("tag")];
-                    if let Some(ty) = &case.ty {
-                        properties.insert("value".to_owned(), self.at(ty, depth)?);
-                        required.push(json!("value"));
-                    }
-                    cases.push(object(properties, required));
-                }
-                json!({ "oneOf": cases })
-            }
+            ComponentDefinedType::Record(record) => self.record(record, docs, depth)?,
+            ComponentDefinedType::Variant(variant) => self.variant(variant, docs, depth)?,
             ComponentDefinedType::Enum(names) => {
                 self.name(names.iter().map(|name| name.as_str()))?;
                 json!({ "type": "string", "enum": names.iter().map(|name| name.as_str()).collect::<Vec<_>>() })
@@ -210,6 +181,52 @@ impl<'a> Schemas<'a> {
         })
     }
 
+    fn record(
+        &mut self,
+        record: &RecordType,
+        docs: Option<&TypeDocs>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        self.name(record.fields.keys().map(|name| name.as_str()))?;
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for (name, ty) in &record.fields {
+            let mut schema = self.at(ty, depth)?;
+            if let Some(text) = docs.and_then(|docs| docs.items.get(name.as_str())) {
+                describe(&mut schema, text);
+            }
+            properties.insert(name.to_string(), schema);
+            if !self.is_option(ty) {
+                required.push(json!(name.as_str()));
+            }
+        }
+        Ok(object(properties, required))
+    }
+
+    fn variant(
+        &mut self,
+        variant: &VariantType,
+        docs: Option<&TypeDocs>,
+        depth: usize,
+    ) -> Result<Value, String> {
+        self.name(variant.cases.keys().map(|name| name.as_str()))?;
+        let mut cases = Vec::new();
+        for (name, case) in &variant.cases {
+            let mut tag = json!({ "const": name.as_str() });
+            if let Some(text) = docs.and_then(|docs| docs.items.get(name.as_str())) {
+                describe(&mut tag, text);
+            }
+            let mut properties = Map::from_iter([("tag".to_owned(), tag)]);
+            let mut required = vec![json!("tag")];
+            if let Some(ty) = &case.ty {
+                properties.insert("value".to_owned(), self.at(ty, depth)?);
+                required.push(json!("value"));
+            }
+            cases.push(object(properties, required));
+        }
+        Ok(json!({ "oneOf": cases }))
+    }
+
     fn is_byte(&self, ty: &ComponentValType) -> bool {
         match ty {
             ComponentValType::Primitive(primitive) => *primitive == Primitive::U8,
@@ -220,7 +237,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// An object with these fields and no other.
+/// The schema of an object with these fields and no others.
 pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Value {
     json!({
         "type": "object",
@@ -230,7 +247,7 @@ pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Va
     })
 }
 
-/// An object that has a value as its one field; without a schema, none.
+/// The schema of an object with a value as its only field; without a schema, of an empty object.
 pub(super) fn wrapped(name: &str, value: Option<Value>) -> Value {
     let required = value.iter().map(|_| json!(name)).collect();
     object(value.map(|value| (name.to_owned(), value)).into_iter().collect(), required)
@@ -257,11 +274,12 @@ fn primitive(ty: Primitive) -> Result<Value, String> {
     })
 }
 
-/// The same, or null.
+/// A schema that also accepts null.
 fn or_null(schema: Value) -> Value {
     let mut schema = schema;
     match schema.get_mut("type") {
-        // What else a schema says is said of values of its type; of null, only these two are.
+        // Other keywords apply to values of the type only; of null, only `type` and `enum` are
+        // checked.
         Some(Value::String(name)) if name != "null" => {
             let both = json!([*name, "null"]);
             if schema.get("enum").is_none() {
@@ -279,6 +297,6 @@ fn describe(schema: &mut Value, text: &str) {
     if let Some(fields) = schema.as_object_mut()
         && !text.is_empty()
     {
-        fields.insert("description".to_owned(), shorten(text, DESCRIPTION).into());
+        fields.insert("description".to_owned(), shorten(text, MAX_DESCRIPTION_BYTES).into());
     }
 }

@@ -1,8 +1,8 @@
-//! What a component imports and exports, as WIT for people: each exported interface in full, with
-//! its comments, and imported ones by their names.
+//! Prints the imports and exports of a component as WIT: each exported interface in full, with its
+//! documentation, and the names of imported ones.
 //!
-//! Written from the validator's types: wit-component's printer wants what `decode` returns, which
-//! panics on some hostile components and has no comments.
+//! It is generated from the validator's types: wit-component's printer needs the result of
+//! `decode`, which panics on some hostile components and has no comments.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,24 +14,23 @@ use wasmparser::component_types::{
 use wasmparser::types::TypesRef;
 
 use super::docs::{self, Docs};
-use super::{Component, short};
-use crate::pack::PackError;
+use super::{Component, TypedError, short};
 use cofferdam_text::shorten;
 
-/// How deep types without names may nest.
-const DEPTH: usize = 24;
+/// The largest nesting depth of unnamed types.
+const MAX_DEPTH: usize = 24;
 
-/// How many types are written.
+/// The largest number of types that are printed.
 const MAX_TYPES: usize = 20_000;
 
-/// What stands for everything beyond.
-const REST: &str = "/* ... */";
+/// Printed in place of everything beyond the limits.
+const ELLIPSIS: &str = "/* ... */";
 
-/// The WIT of a component.
+/// Returns the WIT of a component.
 ///
 /// # Errors
-/// [`PackError::Malformed`].
-pub fn text(component: &[u8]) -> Result<String, PackError> {
+/// [`TypedError::Malformed`] if the bytes are not a component.
+pub fn text(component: &[u8]) -> Result<String, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let docs = sections.get(docs::SECTION).and_then(|section| Docs::read(section).ok());
     let docs = docs.unwrap_or_default();
@@ -72,7 +71,7 @@ pub fn text(component: &[u8]) -> Result<String, PackError> {
 struct Writer<'a> {
     types: TypesRef<'a>,
     docs: &'a Docs,
-    /// Where types have their names: the interface, if any, and the name.
+    /// The names of types: the interface, if any, and the name.
     values: HashMap<ComponentDefinedTypeId, (Option<String>, String)>,
     resources: HashMap<ResourceId, (Option<String>, String)>,
     left: usize,
@@ -109,9 +108,9 @@ impl Writer<'_> {
                     ComponentEntityType::Instance(_) => {
                         let _ = writeln!(self.text, "  {verb} {name};");
                     }
-                    ComponentEntityType::Type { .. } => self.ty("  ", None, name, item, None),
+                    ComponentEntityType::Type { .. } => self.ty("  ", name, item, None),
                     _ => {
-                        let _ = writeln!(self.text, "  {verb} {name}: {REST};");
+                        let _ = writeln!(self.text, "  {verb} {name}: {ELLIPSIS};");
                     }
                 }
             }
@@ -145,7 +144,7 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "{within}interface {name} {{");
         for (name, item) in &instance.exports {
             match item.ty {
-                // Within its resource.
+                // Printed within its resource.
                 ComponentEntityType::Func(_) if name.contains('[') => {}
                 ComponentEntityType::Func(function) => {
                     self.comment(&inside, self.docs.function(Some(short(id)), name));
@@ -153,7 +152,7 @@ impl Writer<'_> {
                     let _ = writeln!(self.text, "{inside}{name}: func{signature};");
                 }
                 ComponentEntityType::Type { .. } => {
-                    self.ty(&inside, Some(id), name, item, Some(instance));
+                    self.ty(&inside, name, item, Some((id, instance)));
                 }
                 _ => {}
             }
@@ -164,15 +163,15 @@ impl Writer<'_> {
         }
     }
 
-    /// A type under a name of its own: its definition, or where else it has one.
+    /// Prints a named type: its definition, or an alias of its other name.
     fn ty(
         &mut self,
         indent: &str,
-        interface: Option<&str>,
         name: &str,
         item: &ComponentItem,
-        instance: Option<&ComponentInstanceType>,
+        within: Option<(&str, &ComponentInstanceType)>,
     ) {
+        let (interface, instance) = within.unzip();
         let ComponentEntityType::Type { created, referenced } = item.ty else { return };
         let elsewhere = match (created, referenced) {
             (ComponentAnyTypeId::Resource(id), _) => self.resources.get(&id.resource()),
@@ -270,9 +269,9 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "{indent}}}");
     }
 
-    /// Parameters and result. A method's first parameter is its resource.
+    /// The parameters and the result. The first parameter of a method is its resource.
     fn function(&mut self, id: ComponentFuncTypeId, is_method: bool) -> String {
-        let Some(function) = self.types.get(id) else { return REST.to_owned() };
+        let Some(function) = self.types.get(id) else { return ELLIPSIS.to_owned() };
         let parameters = function.params.iter().skip(usize::from(is_method));
         let parameters: Vec<String> =
             parameters.map(|(name, ty)| format!("{name}: {}", self.value(ty, 0))).collect();
@@ -298,12 +297,12 @@ impl Writer<'_> {
                 if let Some((_, name)) = self.name_of(*id) {
                     return name.clone();
                 }
-                if depth == DEPTH || self.left == 0 {
-                    return REST.to_owned();
+                if depth == MAX_DEPTH || self.left == 0 {
+                    return ELLIPSIS.to_owned();
                 }
                 self.left -= 1;
                 let structure = self.types.get(*id).map(|ty| self.structure(ty, depth + 1));
-                structure.unwrap_or_else(|| REST.to_owned())
+                structure.unwrap_or_else(|| ELLIPSIS.to_owned())
             }
         }
     }
@@ -342,21 +341,21 @@ impl Writer<'_> {
             ComponentDefinedType::Borrow(id) => {
                 format!("borrow<{}>", self.resource_name(id.resource()))
             }
-            // WIT has none of these without a name.
+            // WIT does not allow these without a name.
             ComponentDefinedType::Record(_)
             | ComponentDefinedType::Variant(_)
             | ComponentDefinedType::Flags(_)
-            | ComponentDefinedType::Enum(_) => REST.to_owned(),
+            | ComponentDefinedType::Enum(_) => ELLIPSIS.to_owned(),
         }
     }
 
     fn resource_name(&self, id: ResourceId) -> String {
-        self.resources.get(&id).map_or_else(|| REST.to_owned(), |(_, name)| name.clone())
+        self.resources.get(&id).map_or_else(|| ELLIPSIS.to_owned(), |(_, name)| name.clone())
     }
 
     fn comment(&mut self, indent: &str, text: Option<&str>) {
         for line in text
-            .map(|text| shorten(text.trim(), super::DESCRIPTION))
+            .map(|text| shorten(text.trim(), super::MAX_DESCRIPTION_BYTES))
             .iter()
             .flat_map(|text| text.lines())
         {

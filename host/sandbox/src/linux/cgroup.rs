@@ -1,4 +1,4 @@
-//! The control group that the host is in, for the report of what this system offers.
+//! The control group of the host, for the report of what this system offers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rustix::fs::{Access, access};
 
 use crate::Cgroup;
 
-/// The control group of this process in the version 2 hierarchy: proc(5), cgroups(7).
+/// Returns the control group of this process in the version 2 hierarchy: proc(5), cgroups(7).
 pub(super) fn find() -> Option<Cgroup> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -21,8 +21,7 @@ pub(super) fn find() -> Option<Cgroup> {
     })
 }
 
-/// The directory of the group in which `groups` has this process, where `mounts` have the
-/// hierarchy.
+/// Returns the directory of this process's group, from `/proc/self/cgroup` and `/proc/self/mounts`.
 fn own(groups: &str, mounts: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let hierarchy = mounts.lines().find_map(|line| {
@@ -40,7 +39,7 @@ mod tests {
     use super::own;
 
     #[test]
-    fn the_own_group_is_found_in_the_version_2_hierarchy() {
+    fn the_control_group_of_the_process_is_found() {
         let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
         let hybrid = "cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";

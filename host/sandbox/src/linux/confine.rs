@@ -1,4 +1,4 @@
-//! What is taken from the helper when it starts, and from the program just before it is executed.
+//! The restrictions on the helper when it starts, and on the program just before it is executed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,31 +17,32 @@ use rustix::thread::{
 use super::syscalls::Filters;
 use crate::{Limits, Tier};
 
-/// Frees the helper of what its caller has left: a terminal and its signals, open descriptors,
+/// Detaches the helper from its caller: from the terminal and its signals, open descriptors,
 /// ignored signals.
 pub(super) fn forget_the_caller() {
     // It fails for the leader of a group, which a fresh child is not.
     let _ = setsid();
     close_from(3, 0);
     for signal in 1..=64 {
-        // The runtime ignores SIGPIPE, as the helper should; std resets it for the program.
+        // Rust's runtime ignores SIGPIPE, as the helper should; std resets it for the program.
         if signal != libc::SIGPIPE {
-            // SAFETY: no handler is installed, only removed. It fails for numbers that have none.
+            // SAFETY: no handler is installed, only removed. The call fails for numbers without a
+            // signal.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     }
 }
 
-/// Those of a run that are not the program's.
-const OTHER_PROCESSES: u64 = 16;
+/// Processes of a run besides those of the program.
+const RESERVED_PROCESSES: u64 = 16;
 
-/// Signals that wait, and timers, of all processes of the user.
-const SIGNALS: u64 = 1024;
+/// Pending signals and timers, counted for all processes of the user.
+const MAX_PENDING_SIGNALS: u64 = 1024;
 
-/// Memory that is kept from being swapped out, in bytes.
-const LOCKED: u64 = 8 << 20;
+/// Memory that is locked against swapping, in bytes.
+const MAX_LOCKED_BYTES: u64 = 8 << 20;
 
-/// The last steps before a program is executed.
+/// The restrictions that are applied to a program just before it is executed.
 pub(super) struct Confinement {
     limits: Limits,
     tier: Tier,
@@ -50,7 +51,7 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// With limits, Landlock's rules and seccomp's filters.
+    /// Combines resource limits, Landlock rules and seccomp filters.
     pub(super) fn new(
         limits: &Limits,
         tier: Tier,
@@ -60,10 +61,10 @@ impl Confinement {
         Self { limits: limits.clone(), tier, ruleset: Some(ruleset), filters }
     }
 
-    /// Confines the calling process, for good. Returns what [`Filters::apply`] returns.
+    /// Irrevocably confines the calling process. Returns what [`Filters::apply`] returns.
     ///
     /// # Errors
-    /// A step that the system refuses, or a second call.
+    /// Returns an error if the system refuses a step, or on a second call.
     pub(super) fn apply(&mut self) -> io::Result<OwnedFd> {
         umask(Mode::WGRP | Mode::WOTH);
         close_from(3, libc::CLOSE_RANGE_CLOEXEC);
@@ -79,53 +80,54 @@ impl Confinement {
     fn limit(&self) -> io::Result<()> {
         let Limits { cpu_seconds, address_space, file_size, open_files, processes, .. } =
             self.limits;
-        // Never above what the caller may have itself.
+        // Never above the limits of the caller.
         let set = |resource, soft: u64, hard: u64| {
             let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
             let limits = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
             setrlimit(resource, limits)
         };
-        // SIGXCPU at the first, SIGKILL at the second.
+        // SIGXCPU at the soft limit, SIGKILL at the hard limit.
         set(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(1))?;
         set(Resource::Fsize, file_size, file_size)?;
         set(Resource::Nofile, open_files, open_files)?;
-        // Not 0: where dumps go to a program of the system, that runs at 0 and is left out at 1.
+        // Not 0: if core dumps are piped to a program of the system, that program runs at 0 and not
+        // at 1.
         set(Resource::Core, 1, 1)?;
-        // What the user has one number of for all processes: a run must not take it all.
-        set(Resource::Sigpending, SIGNALS, SIGNALS)?;
-        set(Resource::Memlock, LOCKED, LOCKED)?;
+        // Limits that the kernel counts per user: a run must not use them up.
+        set(Resource::Sigpending, MAX_PENDING_SIGNALS, MAX_PENDING_SIGNALS)?;
+        set(Resource::Memlock, MAX_LOCKED_BYTES, MAX_LOCKED_BYTES)?;
         set(Resource::Msgqueue, 0, 0)?;
-        // No priority over the user's other programs.
+        // No priority over other programs of the user.
         set(Resource::Rtprio, 0, 0)?;
         set(Resource::Nice, 0, 0)?;
         if let Some(bytes) = address_space {
             set(Resource::As, bytes, bytes)?;
         }
         if self.tier == Tier::A {
-            let most = processes.saturating_mul(2).saturating_add(OTHER_PROCESSES);
+            let most = processes.saturating_mul(2).saturating_add(RESERVED_PROCESSES);
             set(Resource::Nproc, most, most)?;
         }
         Ok(())
     }
 }
 
-/// Closes all descriptors from `first` on, or does to them what `flags` say.
+/// Closes all descriptors from `first` on, or applies `flags` to them.
 fn close_from(first: libc::c_uint, flags: libc::c_uint) {
-    // SAFETY: whoever owns one of these descriptors finds it closed, which is a plain error; in the
-    // helper nobody does yet, and in the program they are only marked.
+    // SAFETY: an owner of one of these descriptors gets an error, not undefined behaviour; the
+    // helper owns none yet, and in the program they are only marked.
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
 }
 
-/// Gives up all capabilities, and the ways to get some back, which root has by executing a file.
+/// Drops all capabilities, and the ways in which root could regain some by executing a file.
 pub(super) fn drop_capabilities() -> io::Result<()> {
-    // Only a process that has the capability to do so can shrink the bounding set. For others,
-    // NO_NEW_PRIVS keeps it from mattering.
+    // Only a process with the required capability can shrink the bounding set. For others,
+    // NO_NEW_PRIVS makes it irrelevant.
     if rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
         for number in 0..u64::BITS {
             match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number))
             {
                 Ok(()) => {}
-                Err(rustix::io::Errno::INVAL) => break, // The kernel knows no more.
+                Err(rustix::io::Errno::INVAL) => break, // The kernel knows no more capabilities.
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,9 +1,9 @@
-//! Watches what a run writes to disks, while it writes.
+//! Polls the size of what a run writes to disk.
 //!
-//! Counting what a directory holds takes a while, so it is done where there is a reason for it:
-//! when the free room of its disk has shrunk by so much that the bound could soon be reached, and
-//! otherwise from time to time, for at most a twentieth of the time. Asking a disk for its free room
-//! is one system call, and done at each look.
+//! Counting the content of a directory takes time, so it is only done when the free space of its
+//! disk has shrunk so much that the limit could be near, and otherwise at intervals, for at most a
+//! twentieth of the time. Reading the free space of a disk is one system call, which is done in
+//! each poll.
 
 use std::fs;
 use std::io;
@@ -18,49 +18,49 @@ use rustix::process::Pid;
 use crate::usage::{Count, Usage};
 use crate::{Bounded, Command, Limit, SandboxError};
 
-/// The first count, and the least time between two.
-const SOON: Duration = Duration::from_millis(250);
+/// The time until the first count, and the least time between two counts.
+const COUNT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How much of the time counting takes at most, where nothing seems to be written: one part in
-/// this many.
-const SHARE: u32 = 20;
+/// At least this many times the duration of a count passes before the next one, if nothing seems to
+/// be written.
+const PAUSE_PER_COUNT: u32 = 20;
 
-/// The least that the free room must have shrunk by, in bytes.
-const SHRUNK: u64 = 1 << 20;
+/// The least decrease of the free space that causes a count, in bytes.
+const MIN_SHRINK_BYTES: u64 = 1 << 20;
 
-/// How many files without a name are left that could be made, before a disk counts as full.
-const FEW_FILES: u64 = 1000;
+/// A disk with fewer free inodes than this counts as full.
+const MIN_FREE_FILES: u64 = 1000;
 
-/// How many open files are looked at for those without a name.
-const DESCRIPTORS: usize = 20_000;
+/// The number of open files that are checked for being deleted.
+const MAX_DESCRIPTORS: usize = 20_000;
 
-/// What the name of a file that has none any more ends with: proc(5).
-const DELETED: &[u8] = b" (deleted)";
+/// The suffix of the link to a deleted file: proc(5).
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
-/// The directories of a run that are bounded.
+/// The bounded directories of a run.
 pub(super) struct Watch {
-    places: Vec<Place>,
+    watched: Vec<Watched>,
     reserve: u64,
 }
 
-struct Place {
-    /// Which of [`Command::bounded`] it is; none: that for temporary files.
+struct Watched {
+    /// The index in [`Command::bounded`]; none for the directory for temporary files.
     number: Option<usize>,
     directory: OwnedFd,
-    /// Its path as the program has it.
+    /// Its path as the program sees it.
     shown: PathBuf,
     most: Usage,
-    /// What was found at last.
+    /// The result of the last count.
     found: Usage,
-    /// The free room then.
+    /// The free space at the last count.
     free: u64,
-    /// When it is counted anew: at the earliest, and in any case.
+    /// When it is counted again: at the earliest, and at the latest.
     due: (Instant, Instant),
-    /// The free room and files below which the disk counts as full.
+    /// The free bytes and inodes below which the disk counts as full.
     floor: (u64, u64),
 }
 
-/// Free room in bytes, and files that could be made; those are not counted by every file system.
+/// Returns the free bytes and inodes of a disk; not every file system counts inodes.
 fn free(directory: &OwnedFd) -> io::Result<(u64, u64)> {
     let disk = fstatvfs(directory)?;
     let files = if disk.f_files == 0 { u64::MAX } else { disk.f_favail };
@@ -68,12 +68,12 @@ fn free(directory: &OwnedFd) -> io::Result<(u64, u64)> {
 }
 
 impl Watch {
-    /// Opens what is to be watched, as long as the host's own tree is there.
+    /// Opens the directories, while the host's own file tree is mounted.
     ///
     /// # Errors
-    /// A directory that can't be opened.
+    /// Returns an error if a directory can't be opened.
     pub(super) fn new(command: &Command) -> Result<Self, SandboxError> {
-        let mut watch = Self { places: Vec::new(), reserve: command.limits.reserve };
+        let mut watch = Self { watched: Vec::new(), reserve: command.limits.reserve };
         for (number, bounded) in command.bounded.iter().enumerate() {
             let overlay = command.overlay.as_ref();
             let overlay = overlay.filter(|overlay| overlay.upper.starts_with(&bounded.directory));
@@ -83,17 +83,17 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Watches the directory for temporary files as well.
+    /// Adds the directory for temporary files.
     ///
     /// # Errors
-    /// It can't be opened.
+    /// Returns an error if it can't be opened.
     pub(super) fn with_temporary(
         mut self,
         path: &Path,
         command: &Command,
     ) -> Result<Self, SandboxError> {
         let bytes = command.limits.temporary;
-        // As in tier A.
+        // The same number of files as in tier A.
         let bounded = Bounded {
             directory: path.to_owned(),
             bytes,
@@ -120,66 +120,66 @@ impl Watch {
             .map_err(|error| SandboxError::Command(format!("{}: {error}", path.display())))?;
         let now = Instant::now();
         let (bytes, entries) = bounded.held;
-        self.places.push(Place {
+        self.watched.push(Watched {
             number,
             directory,
             shown: shown.to_owned(),
             most: Usage { bytes: bounded.bytes, entries: bounded.entries, ..Usage::MAX },
             found: Usage { bytes, entries, ..Usage::default() },
             free,
-            due: (now, now + SOON),
-            // A disk that is nearly full already can still be worked on.
-            floor: (self.reserve.min(free / 2), FEW_FILES.min(files / 2)),
+            due: (now, now + COUNT_INTERVAL),
+            // A disk that is nearly full can still be used.
+            floor: (self.reserve.min(free / 2), MIN_FREE_FILES.min(files / 2)),
         });
         Ok(())
     }
 
-    /// Opens once more, by their paths, what the program sees under its own path: there, this
+    /// Opens the directories that the program sees under their own paths again by those paths: this
     /// process may run as another user than before.
     pub(super) fn enter(&mut self) {
-        for place in &mut self.places {
-            let here = open(&place.shown);
+        for watched in &mut self.watched {
+            let here = open(&watched.shown);
             let is_same = |here: &OwnedFd| {
-                let [here, there] = [here, &place.directory].map(rustix::fs::fstat);
+                let [here, there] = [here, &watched.directory].map(rustix::fs::fstat);
                 matches!((here, there), (Ok(here), Ok(there)) if here.st_ino == there.st_ino
                     && here.st_dev == there.st_dev)
             };
             if let Some(here) = here.ok().filter(is_same) {
-                place.directory = here;
+                watched.directory = here;
             }
         }
     }
 
-    /// Which bound is exceeded, as far as there is a reason to look. `members` are the processes of
-    /// the run; `is_over`: they have ended.
+    /// Returns a limit that is exceeded, counting only where it is due. `members` are the processes
+    /// of the run; `is_over` says whether they have ended.
     ///
     /// # Errors
-    /// A disk that does not say how much room it has.
+    /// Returns an error if the free space of a disk can't be read.
     pub(super) fn look(&mut self, members: &[Pid], is_over: bool) -> io::Result<Option<Limit>> {
-        for place in &mut self.places {
-            let (bytes, files) = free(&place.directory)?;
-            if bytes < place.floor.0 || files < place.floor.1 {
-                return Ok(Some(Limit::Disk { number: place.number, free: bytes, files }));
+        for watched in &mut self.watched {
+            let (bytes, files) = free(&watched.directory)?;
+            if bytes < watched.floor.0 || files < watched.floor.1 {
+                return Ok(Some(Limit::Disk { number: watched.number, free: bytes, files }));
             }
-            if place.is_due(bytes, is_over) && place.count(members, bytes)? {
-                let Usage { bytes, entries, .. } = place.found;
-                return Ok(Some(Limit::Directory { number: place.number, bytes, entries }));
+            if watched.is_due(bytes, is_over) && watched.count(members, bytes)? {
+                let Usage { bytes, entries, .. } = watched.found;
+                return Ok(Some(Limit::Directory { number: watched.number, bytes, entries }));
             }
         }
         Ok(None)
     }
 }
 
-impl Place {
+impl Watched {
     fn is_due(&self, free: u64, is_over: bool) -> bool {
         let now = Instant::now();
         let left = self.most.bytes.saturating_sub(self.found.bytes);
-        let has_shrunk = self.free.saturating_sub(free) >= (left / 4).max(SHRUNK);
-        // What has ended writes nothing more: a last look, where it has written at all.
+        let has_shrunk = self.free.saturating_sub(free) >= (left / 4).max(MIN_SHRINK_BYTES);
+        // After the end nothing more is written: count a last time if the free space has shrunk.
         has_shrunk && (is_over || now >= self.due.0) || !is_over && now >= self.due.1
     }
 
-    /// Counts it anew. Says whether it holds too much.
+    /// Counts the directory; returns whether it exceeds its limit.
     fn count(&mut self, members: &[Pid], free: u64) -> io::Result<bool> {
         let begun = Instant::now();
         let mut count = Count::default();
@@ -187,13 +187,13 @@ impl Place {
         self.add_deleted(members, &mut count);
         let (now, cost) = (Instant::now(), begun.elapsed());
         (self.found, self.free) = (count.found, free);
-        self.due = (now + cost, now + SOON.max(cost * SHARE));
+        self.due = (now + cost, now + COUNT_INTERVAL.max(cost * PAUSE_PER_COUNT));
         Ok(self.found.is_above(self.most))
     }
 
-    /// Adds files that have no name any more, and take their room as long as they are open.
+    /// Adds deleted files, which take space while they are open.
     fn add_deleted(&self, members: &[Pid], count: &mut Count) {
-        let mut left = DESCRIPTORS;
+        let mut left = MAX_DESCRIPTORS;
         for pid in members {
             let Ok(list) = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) else {
                 continue;
@@ -203,7 +203,7 @@ impl Place {
                 left = fewer;
                 let path = entry.path();
                 let Ok(target) = fs::read_link(&path) else { continue };
-                let is_deleted = target.as_os_str().as_bytes().ends_with(DELETED);
+                let is_deleted = target.as_os_str().as_bytes().ends_with(DELETED_SUFFIX);
                 if is_deleted
                     && target.starts_with(&self.shown)
                     && let Ok(stat) = stat(&path)

@@ -1,11 +1,11 @@
-//! A call that the supervisor decides about waits for its reply (seccomp's user
-//! notification, seccomp_unotify(2)): those of [`requests`](super::requests) in both tiers, and in
-//! tier B the calls that make a process group. Once the gate is closed, no [groups](super::groups)
-//! are added.
+//! System calls that wait for a decision of the supervisor (seccomp's user notification,
+//! seccomp_unotify(2)): those of [`requests`](super::requests) in both tiers, and in tier B the
+//! calls that create a process group. After the gate is closed, no [groups](super::groups) are
+//! added.
 //!
-//! Calls that fork do not wait. A signal takes back a call that waits and that the supervisor has
-//! not seen yet; a fork then fails in a program whose handler does not restart calls, and dash,
-//! the shell of Debian, has such a handler for the end of its children.
+//! Calls that fork do not wait. A signal interrupts a waiting call that the supervisor has not
+//! received yet; a fork then fails in a program whose signal handler does not restart calls. dash,
+//! the shell of Debian, has such a handler for SIGCHLD.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,11 +19,11 @@ use rustix::net::{
 use rustix::process::Pid;
 use seccompiler::{BpfProgramRef, sock_filter};
 
-/// The supervisor's side. Dropping it closes the gate: every later call fails.
+/// The supervisor's end. Dropping it closes the gate: every later call fails.
 pub(super) struct Gate(OwnedFd);
 
-/// A call that waits.
-pub(super) struct Asked {
+/// A call that waits for a reply.
+pub(super) struct PendingCall {
     id: u64,
     /// The thread that makes the call.
     pub(super) thread: Pid,
@@ -31,12 +31,12 @@ pub(super) struct Asked {
     pub(super) arguments: [u64; 6],
 }
 
-/// What becomes of a call that waits.
+/// The decision about a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The kernel executes it.
     Continue,
-    /// It succeeds, and is not executed.
+    /// It returns success without being executed.
     Done,
     /// It fails with this error.
     Failed(i32),
@@ -44,8 +44,8 @@ pub(super) enum Reply {
 
 impl Gate {
     fn new(listener: OwnedFd) -> Self {
-        // include/uapi/linux/seccomp.h of Linux 6.6: who asks and who answers take turns at once. An
-        // older kernel refuses, which only takes longer.
+        // include/uapi/linux/seccomp.h of Linux 6.6: switches synchronously between the calling
+        // thread and the supervisor. An older kernel refuses, which only makes the calls slower.
         const SET_FLAGS: u64 = 0x4008_2104;
         const SYNC_WAKE_UP: u64 = 1;
         // SAFETY: the call takes a number.
@@ -53,20 +53,20 @@ impl Gate {
         Self(listener)
     }
 
-    /// The call that waits, if there is one.
+    /// Receives the next waiting call, if there is one.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub(super) fn asked(&self) -> io::Result<Option<Asked>> {
-        // SAFETY: a notification is plain data, and the call wants it to be zero.
+    /// Returns the error of the kernel.
+    pub(super) fn next_call(&self) -> io::Result<Option<PendingCall>> {
+        // SAFETY: a notification is plain data, and the kernel requires zeroes.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure is the one that the call fills.
+        // SAFETY: the kernel fills this structure.
         let received = unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
         };
         if received != 0 {
             return match io::Error::last_os_error() {
-                // Who waited is dead.
+                // The calling process is dead.
                 error if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
                 error => Err(error),
@@ -74,11 +74,12 @@ impl Gate {
         }
         let Some(thread) = Pid::from_raw(call.pid.cast_signed()) else { return Ok(None) };
         let (number, arguments) = (c_long::from(call.data.nr), call.data.args);
-        Ok(Some(Asked { id: call.id, thread, call: number, arguments }))
+        Ok(Some(PendingCall { id: call.id, thread, call: number, arguments }))
     }
 
-    /// Whether a call still waits. If so, what was read of its thread before is of this thread.
-    pub(super) fn still_waits(&self, call: &Asked) -> bool {
+    /// Whether a call still waits. If so, what was read of its thread before belongs to this
+    /// thread.
+    pub(super) fn is_pending(&self, call: &PendingCall) -> bool {
         // SAFETY: the call reads one number.
         unsafe {
             libc::ioctl(
@@ -89,24 +90,24 @@ impl Gate {
         }
     }
 
-    /// Replies to a call that waits.
+    /// Replies to a waiting call.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub(super) fn reply(&self, call: &Asked, reply: Reply) -> io::Result<()> {
+    /// Returns the error of the kernel.
+    pub(super) fn reply(&self, call: &PendingCall, reply: Reply) -> io::Result<()> {
         let (error, flags) = match reply {
             Reply::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
             Reply::Done => (0, 0),
             Reply::Failed(error) => (-error, 0),
         };
         let mut answer = libc::seccomp_notif_resp { id: call.id, val: 0, error, flags };
-        // SAFETY: the structure is the one that the call reads.
+        // SAFETY: the kernel reads this structure.
         let sent = unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut answer)
         };
         match io::Error::last_os_error() {
             _ if sent == 0 => Ok(()),
-            // Who waited is dead.
+            // The calling process is dead.
             error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             error => Err(error),
         }
@@ -119,11 +120,11 @@ impl AsFd for Gate {
     }
 }
 
-/// Applies a filter that answers "ask" to some calls, for good, and gives what they ask. The
-/// caller has given up new privileges.
+/// Irrevocably applies a filter that forwards some calls to the supervisor; returns the descriptor
+/// from which they are received. The caller has set NO_NEW_PRIVS.
 ///
 /// # Errors
-/// A kernel before Linux 5.19; a process that has such a filter already.
+/// Returns an error on a kernel before Linux 5.19, or if the process has such a filter already.
 pub(super) fn install(filter: BpfProgramRef<'_>) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Program {
@@ -132,7 +133,7 @@ pub(super) fn install(filter: BpfProgramRef<'_>) -> io::Result<OwnedFd> {
     }
     let length = filter.len().try_into().map_err(io::Error::other)?;
     let program = Program { length, filter: filter.as_ptr() };
-    // With the second flag, a signal does not take back a call that was let through.
+    // With the second flag, a signal does not interrupt a call that was received.
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: the program has the layout of `sock_fprog`, and lives during the call.
@@ -140,18 +141,17 @@ pub(super) fn install(filter: BpfProgramRef<'_>) -> io::Result<OwnedFd> {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     };
     match i32::try_from(fd) {
-        // SAFETY: the call succeeded, so the descriptor is open, and nobody else's.
+        // SAFETY: the call succeeded, so the descriptor is open and new.
         Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The way from the process that confines itself to the one that supervises it: first the sender,
-/// then the receiver.
+/// Creates a channel from the process that confines itself to its supervisor.
 ///
 /// # Errors
-/// No more descriptors.
-pub(super) fn way() -> io::Result<(Sender, Receiver)> {
+/// Returns an error if there are no more descriptors.
+pub(super) fn channel() -> io::Result<(Sender, Receiver)> {
     let (one, other) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Sender(one), Receiver(other)))
@@ -160,10 +160,10 @@ pub(super) fn way() -> io::Result<(Sender, Receiver)> {
 pub(super) struct Sender(OwnedFd);
 
 impl Sender {
-    /// Says that this process is confined, and hands over what [`install`] returned.
+    /// Reports that this process is confined, and sends the descriptor that [`install`] returned.
     ///
     /// # Errors
-    /// The receiver is gone.
+    /// Returns an error if the receiver is closed.
     pub(super) fn send(&self, listener: &OwnedFd) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -177,10 +177,10 @@ impl Sender {
 pub(super) struct Receiver(OwnedFd);
 
 impl Receiver {
-    /// Takes what was sent. It does not wait.
+    /// Receives what was sent, without waiting.
     ///
     /// # Errors
-    /// Nothing was sent.
+    /// Returns an error if nothing was sent.
     pub(super) fn receive(&self) -> io::Result<Gate> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);

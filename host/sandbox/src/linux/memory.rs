@@ -1,5 +1,5 @@
-//! How much memory a run holds, in all places: processes, the tables for their addresses, files
-//! in memory, System V's memory, shared memory without a file, and descriptors.
+//! Counts the memory of a run in all its forms: processes, page tables, files in memory, System V
+//! memory, anonymous shared memory, and descriptors.
 
 use std::fs;
 use std::io;
@@ -10,34 +10,35 @@ use std::time::{Duration, Instant};
 use rustix::fs::statfs;
 use rustix::process::Pid;
 
-use super::tree::{self, Status};
+use super::procfs::{self, Status};
 
-/// Descriptors that a run may have without their being counted as memory.
-const DESCRIPTORS: u64 = 1024;
+/// Descriptors of a run that do not count as memory.
+const FREE_DESCRIPTORS: u64 = 1024;
 
-/// What each further one counts: a pipe holds half of it, a socket up to three times as much.
-const DESCRIPTOR: u64 = 128 << 10;
+/// The bytes that each further descriptor counts: a pipe holds half of it, a socket up to three
+/// times as much.
+const BYTES_PER_DESCRIPTOR: u64 = 128 << 10;
 
-/// What an empty file in memory costs.
-const INODE: u64 = 1024;
+/// The bytes that an empty file in memory takes.
+const BYTES_PER_INODE: u64 = 1024;
 
-/// What a semaphore of System V costs.
-const SEMAPHORE: u64 = 128;
+/// The bytes that a System V semaphore takes.
+const BYTES_PER_SEMAPHORE: u64 = 128;
 
-/// `f_type` of a file system in memory: statfs(2).
-const TMPFS: u64 = 0x0102_1994;
+/// `f_type` of a tmpfs: statfs(2).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// How long after it was allowed a mapping has been made for certain.
-const MAPPED: Duration = Duration::from_secs(1);
+/// The time after which an admitted mapping exists for certain.
+const MAPPING_DELAY: Duration = Duration::from_secs(1);
 
 /// Counts the memory of one run.
 pub(super) struct Memory {
     limit: u64,
-    /// Directories of the run in memory.
+    /// Directories of the run that are in memory.
     directories: Vec<PathBuf>,
-    /// Whether System V's memory is the run's own.
+    /// Whether the run has an IPC namespace of its own.
     own_ipc: bool,
-    /// Bytes of shared memory without a file that were asked for since there was none.
+    /// Bytes of anonymous shared memory that were requested since the run last had none.
     shared: u64,
     asked: Instant,
 }
@@ -47,8 +48,8 @@ impl Memory {
         Self { limit, directories, own_ipc, shared: 0, asked: Instant::now() }
     }
 
-    /// Notes shared memory that is about to be made. It stays while any process has a part of it
-    /// mapped, or used to: so its whole size counts. Says whether it is within the limit.
+    /// Records shared memory that is about to be created; returns whether it is within the limit.
+    /// It stays allocated while any process maps a part of it, or did so: so its whole size counts.
     pub(super) fn share(
         &mut self,
         bytes: u64,
@@ -56,7 +57,7 @@ impl Memory {
     ) -> bool {
         let is_too_much = |shared: u64| shared.saturating_add(bytes) > self.limit;
         if is_too_much(self.shared)
-            && self.asked.elapsed() > MAPPED
+            && self.asked.elapsed() > MAPPING_DELAY
             && members().is_ok_and(|members| !members.into_iter().any(maps_shared))
         {
             self.shared = 0;
@@ -69,16 +70,16 @@ impl Memory {
         true
     }
 
-    /// Whether a run with these processes holds more than its limit.
+    /// Whether a run with these processes exceeds its memory limit.
     pub(super) fn is_exceeded(&self, members: &[Status]) -> bool {
         let sum = |of: fn(&Status) -> u64| members.iter().map(of).sum::<u64>();
         let files = self.directories.iter().map(|directory| held_by_files(directory)).sum::<u64>();
         let ipc = if self.own_ipc { system_v() } else { 0 };
         let held = files + ipc + self.shared;
-        let descriptors = sum(|status| descriptors(status.thread)).saturating_sub(DESCRIPTORS);
-        let rest = sum(|status| status.tables) + descriptors * DESCRIPTOR;
-        // Never too small: pages that processes share, with each other or with what is held
-        // otherwise, count several times.
+        let descriptors = sum(|status| descriptors(status.thread)).saturating_sub(FREE_DESCRIPTORS);
+        let rest = sum(|status| status.tables) + descriptors * BYTES_PER_DESCRIPTOR;
+        // An upper bound: pages that processes share with each other or with files count several
+        // times.
         if sum(|status| status.resident) + held + rest <= self.limit {
             return false;
         }
@@ -88,23 +89,23 @@ impl Memory {
             own += proportional.map_or(status.resident, |(own, _)| own);
             mapped += proportional.map_or(0, |(_, mapped)| mapped);
         }
-        // What is held is mapped or not.
+        // Files and shared memory may be mapped or not.
         own + held.max(mapped) + rest > self.limit
     }
 }
 
-/// What the files in a directory take, if it is in memory.
+/// The bytes of the files in a directory, if it is in memory.
 fn held_by_files(directory: &Path) -> u64 {
     let Ok(found) = statfs(directory) else { return 0 };
-    if found.f_type as u64 & 0xffff_ffff != TMPFS {
+    if found.f_type as u64 & 0xffff_ffff != TMPFS_MAGIC {
         return 0;
     }
     let blocks = found.f_blocks.saturating_sub(found.f_bfree);
     let inodes = found.f_files.saturating_sub(found.f_ffree);
-    blocks.saturating_mul(found.f_bsize as u64) + inodes * INODE
+    blocks.saturating_mul(found.f_bsize as u64) + inodes * BYTES_PER_INODE
 }
 
-/// What System V's memory, semaphores and messages take: proc(5), `/proc/sysvipc`.
+/// The bytes of System V memory, semaphores and messages: proc(5), `/proc/sysvipc`.
 fn system_v() -> u64 {
     let sum = |list: &str, fields: &[usize]| -> u64 {
         let text = fs::read_to_string(format!("/proc/sysvipc/{list}")).unwrap_or_default();
@@ -116,29 +117,29 @@ fn system_v() -> u64 {
         text.lines().skip(1).map(of_line).sum()
     };
     // `rss` and `swap`; `cbytes`; `nsems`.
-    sum("shm", &[14, 15]) + sum("msg", &[3]) + sum("sem", &[3]) * SEMAPHORE
+    sum("shm", &[14, 15]) + sum("msg", &[3]) + sum("sem", &[3]) * BYTES_PER_SEMAPHORE
 }
 
-/// How many descriptors a process has open. The kernel tells since Linux 6.2.
+/// The number of open descriptors of a process. The kernel reports it since Linux 6.2.
 fn descriptors(pid: Pid) -> u64 {
     let directory = format!("/proc/{}/fd", pid.as_raw_nonzero());
     fs::metadata(directory).map_or(0, |directory| directory.size())
 }
 
-/// The lines `Pss_Anon` and `Pss_File`, together, and `Pss_Shmem` of `/proc/pid/smaps_rollup`:
-/// resident memory, shared pages divided by those who share them.
+/// The sum of `Pss_Anon` and `Pss_File`, and `Pss_Shmem`, of `/proc/pid/smaps_rollup`: resident
+/// memory, shared pages divided by the number of processes that share them.
 fn proportional(pid: Pid) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;
     let line = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(tree::kilobytes)
+        value.and_then(procfs::kilobytes)
     };
     Some((line("Pss_Anon:")? + line("Pss_File:")?, line("Pss_Shmem:")?))
 }
 
-/// Whether a process has shared memory without a file. One that can't be looked at may have.
+/// Whether a process has anonymous shared memory. True for a process that can't be inspected.
 fn maps_shared(pid: Pid) -> bool {
-    let Some(status) = tree::status(pid) else { return false };
+    let Some(status) = procfs::status(pid) else { return false };
     match fs::read(format!("/proc/{}/maps", status.thread.as_raw_nonzero())) {
         Ok(text) => memchr::memmem::find(&text, b"/dev/zero (deleted)").is_some(),
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,

@@ -1,16 +1,17 @@
-//! The helper process on Linux. It has one thread.
+//! The helper process on Linux, which has one thread.
 
 mod cgroup;
 mod confine;
 mod disk;
 mod gate;
 mod groups;
+mod lock_down;
 mod memory;
 mod mounts;
 mod namespaces;
+mod procfs;
 mod requests;
 mod rules;
-mod seclude;
 mod supervise;
 mod syscalls;
 mod tree;
@@ -21,8 +22,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior};
 use tempfile::TempDir;
 
-use crate::blot::Blot;
 use crate::capture::Capture;
+use crate::redact::Redactor;
 use crate::wire::{Answer, Request};
 use crate::{Command, Report, SandboxError, Stream, Tier};
 use confine::Confinement;
@@ -32,19 +33,19 @@ use supervise::Run;
 use syscalls::Filters;
 use tree::Tree;
 
-pub(crate) use seclude::seclude;
+pub(crate) use lock_down::lock_down;
 pub(crate) use syscalls::reference;
 
-/// See [`Helper::current`](crate::Helper::current).
+/// Returns the executable for [`Helper::current`](crate::Helper::current).
 pub(crate) fn own_executable() -> PathBuf {
     "/proc/self/exe".into()
 }
 
-/// Does what is asked and answers it: in tier A not from this process, but from the first one of
-/// the namespaces. `piece` takes what the program prints before the answer.
+/// Handles a request: in tier A, the first process of the namespaces sends the answer. `piece`
+/// receives the program's output before the answer.
 ///
 /// # Errors
-/// The answer can't be given.
+/// Returns an error if the answer can't be written.
 pub(crate) fn serve(
     request: Request,
     input: Vec<u8>,
@@ -75,7 +76,8 @@ pub(crate) fn serve(
             }
         }
         Request::Run { command, tier: Tier::B, scratch, .. } => {
-            // Removed after the answer: what a program leaves there may take a while.
+            // Removed after the answer, since removing what a program leaves there may take a
+            // while.
             let directory = temporary_directory(&scratch);
             answer(directory.as_ref().map_err(Clone::clone).and_then(|directory| {
                 let run = prepare(&command, Tier::B, input, piece)?;
@@ -85,9 +87,10 @@ pub(crate) fn serve(
     }
 }
 
-/// The confinement of a program in tier A. To be made in the first process of the namespaces.
+/// The confinement of a program in tier A. It must be created in the first process of the
+/// namespaces.
 fn confinement_a(command: &Command) -> Result<Confinement, SandboxError> {
-    let shown: Vec<PathBuf> = mounts::PRIVATE
+    let shown: Vec<PathBuf> = mounts::PRIVATE_DIRS
         .iter()
         .map(PathBuf::from)
         .chain(command.overlay.iter().map(|overlay| overlay.lower.clone()))
@@ -112,7 +115,7 @@ fn try_tier_b(command: &Command) -> Result<Answer, SandboxError> {
     Ok(Answer::Tried)
 }
 
-/// Confines this process, as a program would be.
+/// Confines this process like a program, to find out whether that works.
 fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError> {
     tree.members(usize::MAX).map_err(|error| {
         SandboxError::Unavailable(format!("/proc has no list of processes: {error}"))
@@ -123,7 +126,7 @@ fn try_out(mut confinement: Confinement, tree: Tree) -> Result<(), SandboxError>
 fn run_in_tier_a(mut run: Run, command: &Command) -> Result<Report, SandboxError> {
     let confinement = confinement_a(command)?;
     run.watch.enter();
-    supervise::run(run, command, Path::new(mounts::PRIVATE[0]), confinement)
+    supervise::run(run, command, Path::new(mounts::PRIVATE_DIRS[0]), confinement)
 }
 
 fn run_in_tier_b(
@@ -148,7 +151,7 @@ fn temporary_directory(scratch: &Path) -> Result<TempDir, SandboxError> {
     })
 }
 
-/// Checks a command, and says what becomes of its output.
+/// Checks a command, and prepares its captures and its disk limits.
 fn prepare(
     command: &Command,
     tier: Tier,
@@ -158,7 +161,8 @@ fn prepare(
     check_words(command)?;
     check_paths(command)?;
     let (limits, spill) = (&command.limits, command.spill);
-    let capture = || Capture::new(limits.output, limits.stream, spill, Blot::new(&command.hidden));
+    let capture =
+        || Capture::new(limits.output, limits.stream, spill, Redactor::new(&command.hidden));
     let (watch, stdout, stderr) = (Watch::new(command)?, capture(), capture());
     Ok(Run { tier, input, watch, stdout, stderr, piece: Box::new(piece) })
 }
@@ -167,11 +171,11 @@ fn check_words(command: &Command) -> Result<(), SandboxError> {
     let Command { arguments, environment, .. } = command;
     let variables = environment.iter().flat_map(|(name, value)| [name, value]);
     if let Some(word) = arguments.iter().chain(variables).find(|word| word.contains('\0')) {
-        return refuse(format!("{word:?} has a NUL in it, which no program gets"));
+        return refuse(format!("{word:?} contains a NUL, which no program can receive"));
     }
     let is_name = |name: &str| !name.is_empty() && !name.contains('=');
     match environment.iter().find(|(name, _)| !is_name(name)) {
-        Some((name, _)) => refuse(format!("{name:?} is no name of a variable")),
+        Some((name, _)) => refuse(format!("{name:?} is not the name of an environment variable")),
         None => Ok(()),
     }
 }
@@ -184,11 +188,13 @@ fn check_paths(command: &Command) -> Result<(), SandboxError> {
         let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
         if !path.is_absolute() || !plain || path.components().any(|part| part.as_os_str() == "..") {
             let path = path.display();
-            return refuse(format!("{path} is no absolute path without `.`, `..` and `//`"));
+            return refuse(format!("{path} is not an absolute path without `.`, `..` and `//`"));
         }
     }
     if readable.iter().chain(writable).any(|path| path.parent().is_none()) {
-        return refuse("/ as a whole is not granted; name what is needed".to_owned());
+        return refuse(
+            "/ as a whole can't be granted; name the directories that are needed".to_owned(),
+        );
     }
     for path in writable {
         rules::open(path)?;

@@ -1,6 +1,6 @@
-//! The file tree that a program sees in tier A: an empty one, with what was granted under its own
-//! paths. Paths are opened and cloned while the host's tree is still there; then everything is
-//! put together in the new one.
+//! The file tree of a program in tier A: empty, with the granted files and directories under their
+//! own paths. They are opened and cloned while the host's tree is mounted, then mounted in the new
+//! tree.
 
 use std::ffi::CString;
 use std::io;
@@ -19,115 +19,124 @@ use rustix::process::{chdir, fchdir, pivot_root};
 use super::rules;
 use crate::{Command, Overlay, SandboxError};
 
-/// Directories that every program gets for itself.
-pub(super) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
+/// Directories that every program gets as private ones.
+pub(super) const PRIVATE_DIRS: [&str; 2] = ["/tmp", "/dev/shm"];
 
-/// Those that a program gets: a grant of the same path replaces one.
+/// The private directories of a program: a grant of the same path replaces one.
 pub(super) fn private(command: &Command) -> impl Iterator<Item = &'static Path> {
     let granted = |path: &Path| {
         command.writable.iter().chain(&command.readable).any(|granted| granted == path)
     };
-    PRIVATE.iter().map(Path::new).filter(move |path| !granted(path))
+    PRIVATE_DIRS.iter().map(Path::new).filter(move |path| !granted(path))
 }
 
-/// Limits that hold for what is in the run's own namespaces, of what the user has one number of,
-/// or the machine: inotify(7), tcp(7). The program can't write them.
-const OWN_LIMITS: [(&str, &str); 4] = [
+/// Limits on resources that the kernel counts per user or per machine, set for the run's own
+/// namespaces: inotify(7), tcp(7). The program can't write them.
+const NAMESPACE_LIMITS: [(&str, &str); 4] = [
     ("sys/user/max_inotify_instances", "16"),
     ("sys/user/max_inotify_watches", "32768"),
     ("sys/net/ipv4/tcp_rmem", "4096 65536 262144"),
     ("sys/net/ipv4/tcp_wmem", "4096 65536 262144"),
 ];
 
-/// No programs that run as their owner, no devices.
-const PLAIN: MountAttrFlags =
+/// No set-user-ID programs, no devices.
+const NOSUID_NODEV: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// What is put under a path of the new tree.
-struct Piece {
+/// An entry of the new tree.
+struct TreeEntry {
     target: PathBuf,
     content: Content,
 }
 
 enum Content {
-    /// A mount that is not attached yet, and whether it is of a directory.
+    /// A detached mount, and whether it is a directory.
     Mount(OwnedFd, bool),
-    /// A symbolic link.
+    /// The target of a symbolic link.
     Link(PathBuf),
 }
 
-/// What was cloned from the host's tree.
-pub(super) struct Sources(Vec<Piece>);
+/// The entries that were cloned from the host's tree.
+pub(super) struct Sources(Vec<TreeEntry>);
 
 impl Sources {
-    /// Clones what a command was granted. With a user namespace, all mounts map what is on disk
-    /// to what the namespace says; the caller is then privileged outside of it.
+    /// Clones what a command was granted. With a user namespace, all mounts map the owners on disk
+    /// to those of the namespace; the caller is then privileged outside of it.
     ///
     /// # Errors
-    /// A writable path that can't be opened; a mount that can't be cloned or mapped.
+    /// Returns an error if a writable path can't be opened, or if a mount can't be cloned or
+    /// mapped.
     pub(super) fn gather(
         command: &Command,
         mapping: Option<BorrowedFd<'_>>,
     ) -> Result<Self, SandboxError> {
-        let mut pieces = Vec::new();
+        let mut entries = Vec::new();
         for path in command.read_only() {
-            // What does not exist is left out, as the description says.
+            // Missing paths are left out, as documented.
             let Ok(metadata) = path.symlink_metadata() else { continue };
             let content = if metadata.is_symlink() {
                 Content::Link(
                     std::fs::read_link(path).map_err(|error| setup(path.display(), error))?,
                 )
             } else {
-                clone(path, PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY, mapping)?
+                clone(path, NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY, mapping)?
             };
-            pieces.push(Piece { target: path.to_owned(), content });
+            entries.push(TreeEntry { target: path.to_owned(), content });
         }
         for path in &command.writable {
-            pieces.push(Piece { target: path.clone(), content: clone(path, PLAIN, mapping)? });
+            entries.push(TreeEntry {
+                target: path.clone(),
+                content: clone(path, NOSUID_NODEV, mapping)?,
+            });
         }
         for path in rules::DEVICES.map(Path::new) {
             let content = clone(path, MountAttrFlags::MOUNT_ATTR_NOSUID, None)?;
-            pieces.push(Piece { target: path.to_owned(), content });
+            entries.push(TreeEntry { target: path.to_owned(), content });
         }
         if let Some(overlay) = &command.overlay {
             let content = Content::Mount(overlay_mount(overlay)?, true);
-            pieces.push(Piece { target: overlay.lower.clone(), content });
+            entries.push(TreeEntry { target: overlay.lower.clone(), content });
         }
-        Ok(Self(pieces))
+        Ok(Self(entries))
     }
 
-    /// Replaces the host's tree by one of these pieces, a `/proc` of this process namespace and
-    /// empty private directories. To be called by the first process of new namespaces.
+    /// Replaces the host's tree by these entries, a `/proc` of this process namespace and empty
+    /// private directories. The first process of new namespaces calls this.
     ///
     /// # Errors
-    /// A mount that the system refuses.
+    /// Returns an error if the system refuses a mount.
     pub(super) fn enter(self, command: &Command) -> Result<(), SandboxError> {
-        let mut pieces = self.0;
-        pieces.push(processes()?);
-        pieces.push(new_piece("/dev", "tmpfs", &[("size", "64k"), ("mode", "755")], PLAIN)?);
+        let mut entries = self.0;
+        entries.push(processes()?);
+        entries.push(new_entry(
+            "/dev",
+            "tmpfs",
+            &[("size", "64k"), ("mode", "755")],
+            NOSUID_NODEV,
+        )?);
         // It counts as memory.
         let size = command.limits.temporary.min(command.limits.memory);
-        // A file costs memory even if it is empty.
+        // Even an empty file takes memory.
         let (size, files) = (size.to_string(), (size / 4096).max(1024).to_string());
-        for target in PRIVATE {
+        for target in PRIVATE_DIRS {
             let options =
                 [("size", size.as_str()), ("nr_inodes", files.as_str()), ("mode", "1777")];
-            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+            entries.push(new_entry(target, "tmpfs", &options, NOSUID_NODEV)?);
         }
         for target in &command.masked {
             let options = [("size", "64k"), ("mode", "755")];
-            pieces.push(new_piece(target, "tmpfs", &options, PLAIN)?);
+            entries.push(new_entry(target, "tmpfs", &options, NOSUID_NODEV)?);
         }
-        let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], PLAIN)
+        let root = new_mount("tmpfs", &[("size", "1m"), ("mode", "755")], NOSUID_NODEV)
             .map_err(|error| setup("the root", error))?;
         enter_root(&root).map_err(|error| setup("the root", error))?;
 
-        // What is deeper comes later. The new pieces stand behind; a grant of the same path, such
-        // as `/tmp`, replaces them.
-        pieces.rotate_right(2 + PRIVATE.len() + command.masked.len());
-        pieces.sort_by_key(|piece| piece.target.components().count());
-        for piece in &pieces {
-            attach(piece).map_err(|error| setup(piece.target.display(), error))?;
+        // Parents are mounted before their children. The new entries come first, so that a grant of
+        // the same path, such as `/tmp`, replaces them.
+        entries.rotate_right(2 + PRIVATE_DIRS.len() + command.masked.len());
+        entries.sort_by_key(|entry| entry.target.components().count());
+        for entry in &entries {
+            attach(entry).map_err(|error| setup(entry.target.display(), error))?;
         }
         for (name, descriptor) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")]
         {
@@ -148,36 +157,36 @@ impl Sources {
     }
 }
 
-/// A `/proc` of this process namespace, read-only after the limits are written.
-fn processes() -> Result<Piece, SandboxError> {
-    let attributes = PLAIN | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+/// Returns a `/proc` of this process namespace, read-only after the limits are written.
+fn processes() -> Result<TreeEntry, SandboxError> {
+    let attributes = NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let proc = new_mount("proc", &[], attributes).map_err(|error| setup("/proc", error))?;
-    for (name, value) in OWN_LIMITS {
+    for (name, value) in NAMESPACE_LIMITS {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         match openat(&proc, name, flags, Mode::empty()) {
             Ok(limit) => {
                 rustix::io::write(&limit, value.as_bytes()).map_err(|error| setup(name, error))?;
             }
-            // A kernel without it.
+            // The kernel does not have this limit.
             Err(rustix::io::Errno::NOENT) => {}
             Err(error) => return Err(setup(name, error)),
         }
     }
     set_attributes(&proc, attributes | MountAttrFlags::MOUNT_ATTR_RDONLY, None, 0)
         .map_err(|error| setup("/proc", error))?;
-    Ok(Piece { target: "/proc".into(), content: Content::Mount(proc, true) })
+    Ok(TreeEntry { target: "/proc".into(), content: Content::Mount(proc, true) })
 }
 
-/// Keeps mounts of this namespace from showing up in the host's, and the other way round.
+/// Stops the propagation of mounts between this namespace and the host's.
 ///
 /// # Errors
-/// The system refuses.
+/// Returns the error of the system.
 pub(super) fn make_private() -> io::Result<()> {
     Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
-/// Makes the protected paths beneath a writable one read-only. A mount can't be moved or removed;
-/// so each directory on the way becomes one as well.
+/// Makes the protected paths beneath a writable one read-only. A mount can't be moved or removed,
+/// so each parent directory becomes a mount as well.
 fn protect(writable: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
     let mut pins: Vec<&Path> = protected
         .iter()
@@ -191,18 +200,18 @@ fn protect(writable: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
     pins.dedup();
     for pin in pins {
         let attributes = if protected.iter().any(|path| path == pin) {
-            PLAIN | MountAttrFlags::MOUNT_ATTR_RDONLY
+            NOSUID_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY
         } else {
-            PLAIN
+            NOSUID_NODEV
         };
         let content = clone(pin, attributes, None)?;
-        attach(&Piece { target: pin.to_owned(), content })
+        attach(&TreeEntry { target: pin.to_owned(), content })
             .map_err(|error| setup(pin.display(), error))?;
     }
     Ok(())
 }
 
-/// A clone of a path of the tree, with all that is mounted beneath.
+/// Clones a path of the tree, with all mounts beneath it.
 fn clone(
     path: &Path,
     attributes: MountAttrFlags,
@@ -255,16 +264,16 @@ fn set_attributes(
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn new_piece(
+fn new_entry(
     target: impl AsRef<Path>,
     kind: &str,
     options: &[(&str, &str)],
     attributes: MountAttrFlags,
-) -> Result<Piece, SandboxError> {
+) -> Result<TreeEntry, SandboxError> {
     let target = target.as_ref();
     let mount =
         new_mount(kind, options, attributes).map_err(|error| setup(target.display(), error))?;
-    Ok(Piece { target: target.into(), content: Content::Mount(mount, true) })
+    Ok(TreeEntry { target: target.into(), content: Content::Mount(mount, true) })
 }
 
 fn new_mount(
@@ -280,8 +289,8 @@ fn new_mount(
     Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// Mounts an overlay. Its paths are handed over as descriptors, since an option is at most 255
-/// bytes long, and `:` and `,` mean something in it.
+/// Mounts an overlay. Its paths are passed as descriptors, since an option is limited to 255 bytes,
+/// and `:` and `,` are special in it.
 fn overlay_mount(overlay: &Overlay) -> Result<OwnedFd, SandboxError> {
     let files =
         [rules::open(&overlay.lower)?, rules::open(&overlay.upper)?, rules::open(&overlay.work)?];
@@ -294,14 +303,14 @@ fn overlay_mount(overlay: &Overlay) -> Result<OwnedFd, SandboxError> {
             fsconfig_set_string(context.as_fd(), key, value)?;
         }
         fsconfig_create(context.as_fd())?;
-        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, PLAIN)?)
+        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, NOSUID_NODEV)?)
     };
     mounted().map_err(|error| setup(format!("the overlay on {}", overlay.lower.display()), error))
 }
 
-/// Makes a mount the root, and lets go of the one before.
+/// Makes a mount the root, and unmounts the previous root.
 fn enter_root(root: &OwnedFd) -> io::Result<()> {
-    // It must be attached somewhere for a moment; everybody has a /proc.
+    // A mount must be attached before pivot_root; /proc exists on every system.
     move_mount(root, "", CWD, "/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     fchdir(root)?;
     pivot_root(".", ".")?; // The old root is now on top of the new one.
@@ -309,13 +318,13 @@ fn enter_root(root: &OwnedFd) -> io::Result<()> {
     Ok(chdir("/")?)
 }
 
-/// Puts a piece into its place, which is made if it is not there.
-fn attach(piece: &Piece) -> io::Result<()> {
-    if let Some(parent) = piece.target.parent() {
+/// Attaches an entry at its path, which is created if it is missing.
+fn attach(entry: &TreeEntry) -> io::Result<()> {
+    if let Some(parent) = entry.target.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let target = CString::new(piece.target.as_os_str().as_encoded_bytes())?;
-    match &piece.content {
+    let target = CString::new(entry.target.as_os_str().as_encoded_bytes())?;
+    match &entry.content {
         Content::Link(text) => match symlinkat(text, CWD, target.as_c_str()) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
@@ -327,7 +336,7 @@ fn attach(piece: &Piece) -> io::Result<()> {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
                 openat(CWD, target.as_c_str(), flags, Mode::from(0o644)).map(drop)
             };
-            // What cannot be made is there already, or the next call says that it is not.
+            // If this fails, the path exists already, or the next call fails.
             let _ = made;
             move_mount(tree, "", CWD, target.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
             Ok(())

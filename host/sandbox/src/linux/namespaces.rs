@@ -1,4 +1,4 @@
-//! Tier A: namespaces of a run's own, and the first process in them.
+//! Tier A: the namespaces of a run, and the first process in them.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -17,15 +17,15 @@ use rustix::thread::{
 use super::mounts::{self, Sources};
 use crate::{Command, SandboxError};
 
-/// Which of the processes this is after [`enter`].
+/// Which process this is after [`enter`] returns.
 pub(super) enum Role {
-    /// The helper. The run is over.
+    /// The helper, after the end of the run.
     Outside,
-    /// The first process of the namespaces, in the tree of the command.
+    /// The first process of the namespaces, with the file tree of the command.
     Init,
 }
 
-/// All namespaces but that of users.
+/// All namespaces except the user namespace.
 const SEPARATE: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWNET)
@@ -33,15 +33,15 @@ const SEPARATE: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWCGROUP);
 
-/// The user that root becomes: one of those that systemd's list of user ids leaves unused
+/// The user outside of the namespace that root becomes: unused in systemd's list of user ids
 /// (systemd.io/UIDS-GIDS).
-const NOBODY_ELSE: u32 = 2_000_000_000;
+const UNUSED_ID: u32 = 2_000_000_000;
 
-/// Enters new namespaces, with the tree that a command sees. Answers twice: in the first process
-/// of the namespaces at once, and in the helper when that has ended.
+/// Enters new namespaces, with the file tree of a command. Returns twice: in the first process of
+/// the namespaces at once, and in the helper when that process has ended.
 ///
 /// # Errors
-/// In either process: the system refuses a step.
+/// Returns an error in either process if the system refuses a step.
 pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
     let sources = match Owner::find(command) {
         Some(owner) => owner.become_it().map_err(|error| setup("namespaces", error))?,
@@ -49,7 +49,7 @@ pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
     };
     match fork().map_err(|error| setup("a process", error))? {
         Some(init) => {
-            // It can't fail: there is such a child.
+            // It can't fail: the child exists.
             let _ = waitpid(Some(init), WaitOptions::empty());
             Ok(Role::Outside)
         }
@@ -60,23 +60,24 @@ pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
     }
 }
 
-/// What the first process does before it starts a program.
+/// Prepares the first process before it starts a program.
 fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| setup("a signal", error))?;
     sources.enter(command)?;
-    // The one name that /etc/hosts has for certain.
+    // The only name that every /etc/hosts has.
     rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
     loopback_up().map_err(|error| setup("a loopback", error))?;
-    // Its memory and its descriptors are nobody's business.
+    // Other processes must not access its memory and descriptors.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| setup("a flag", error))
 }
 
-/// Namespaces in which the user stays who it is.
+/// Enters namespaces in which the user keeps its id.
 fn own(command: &Command) -> Result<Sources, SandboxError> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     unshare(UnshareFlags::NEWUSER | SEPARATE).map_err(|error| setup("namespaces", error))?;
-    // Of the caller's groups only one is known inside; without this, none could be named.
+    // Only one of the caller's groups is mapped; the kernel requires this before the map is
+    // written.
     fs::write("/proc/self/setgroups", "deny")
         .and_then(|()| fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
         .and_then(|()| fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")))
@@ -85,8 +86,8 @@ fn own(command: &Command) -> Result<Sources, SandboxError> {
     Sources::gather(command, None)
 }
 
-/// Who root becomes: the owner of the files that it works on, inside of a user namespace, and
-/// nobody outside. As root, it would still own what belongs to root (`/proc/sys`, for one).
+/// The user that root becomes: inside of a user namespace the owner of the files that it works on,
+/// outside an unused id. As root, it would still own files of root, such as those in `/proc/sys`.
 struct Owner {
     uid: Uid,
     gid: Gid,
@@ -95,8 +96,9 @@ struct Owner {
 }
 
 impl Owner {
-    /// None for other users, for an overlay (it writes as who mounted it, and its layers are not
-    /// mapped), and where a file system can't be mounted so.
+    /// Returns `None` for users other than root, with an overlay (it writes as the user that
+    /// mounted it, and its layers are not mapped), and if a file system does not support mapped
+    /// mounts.
     fn find(command: &Command) -> Option<Self> {
         if !getuid().is_root() || command.overlay.is_some() {
             return None;
@@ -119,7 +121,7 @@ impl Owner {
     }
 }
 
-/// A user namespace that has one user and one group, who are nobody outside.
+/// Creates a user namespace with one user and one group, which are unused ids outside.
 fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
     let (mut ready, done) = io::pipe()?;
     let Some(child) = fork()? else {
@@ -127,7 +129,7 @@ fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
             && unshare(UnshareFlags::NEWUSER).is_ok();
         let _ = (&done).write_all(&[u8::from(made)]);
         loop {
-            std::thread::park(); // Until it is killed.
+            std::thread::park(); // It waits until it is killed.
         }
     };
     drop(done);
@@ -137,8 +139,8 @@ fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let process = format!("/proc/{}", child.as_raw_nonzero());
-        fs::write(format!("{process}/uid_map"), format!("{} {NOBODY_ELSE} 1", uid.as_raw()))?;
-        fs::write(format!("{process}/gid_map"), format!("{} {NOBODY_ELSE} 1", gid.as_raw()))?;
+        fs::write(format!("{process}/uid_map"), format!("{} {UNUSED_ID} 1", uid.as_raw()))?;
+        fs::write(format!("{process}/gid_map"), format!("{} {UNUSED_ID} 1", gid.as_raw()))?;
         Ok(fs::File::open(format!("{process}/ns/user"))?.into())
     });
     kill_process(child, Signal::KILL)?;
@@ -147,13 +149,14 @@ fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: descriptors and the working directory stay shared with nobody: there is one thread.
+    // SAFETY: the process has one thread, so no other thread shares descriptors or the working
+    // directory.
     Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
-/// None in the child.
+/// Forks; returns `None` in the child.
 fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the helper has one thread, so its memory is in order in the child.
+    // SAFETY: the helper has one thread, so its memory is consistent in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         child => Ok(Pid::from_raw(child)),

@@ -1,11 +1,11 @@
-//! What the supervisor decides about calls of the program that wait: see [`gate`](super::gate).
+//! The supervisor's decisions about waiting calls: see [`gate`](super::gate).
 //!
-//! A lock on a file, and a change of an open file's mode, owner or times, is for files that the
-//! program may write. On others it would reach beyond the run: other programs of the user wait for
-//! a lock. No filter can look at a file, so the supervisor does, and either does what was asked
-//! instead of the program, on the very file that it has looked at, or lets the kernel do it: where
-//! the process has one thread, nothing can exchange the file meanwhile. Where it has several, a lock
-//! that belongs to the process is looked at again afterwards.
+//! Locks, and changes of the mode, owner or times of an open file, are for files that the program
+//! may write. On other files they would affect processes beyond the run, which wait for a lock. A
+//! filter can't inspect a file, so the supervisor does. Then it either performs the operation
+//! instead of the program, on the very file that it has inspected, or lets the kernel do it: if the
+//! process has one thread, the file can't be exchanged in between. If it has several, a lock that
+//! belongs to the process is verified afterwards.
 
 use std::fs;
 use std::io;
@@ -21,37 +21,38 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, geteuid, pidfd_getfd, pidfd_open, pidfd_send_signal,
 };
 
-use super::gate::{Asked, Gate, Reply};
+use super::gate::{Gate, PendingCall, Reply};
 use super::memory::Memory;
-use super::tree;
+use super::procfs;
 
-/// Locks that are waited for at a time.
-const MOST_WAITING: usize = 256;
+/// The number of locks that can wait at a time.
+const MAX_WAITING_LOCKS: usize = 256;
 
-/// Where files are that the program may write: in these places, but for what is in others.
-pub(super) struct Own {
+/// The files that the program may write: those in `places` except those in `excluded`.
+pub(super) struct WritablePaths {
     pub(super) places: Vec<PathBuf>,
-    pub(super) others: Vec<PathBuf>,
+    pub(super) excluded: Vec<PathBuf>,
 }
 
-impl Own {
-    fn holds(&self, path: &Path) -> bool {
+impl WritablePaths {
+    fn contains(&self, path: &Path) -> bool {
         let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-        is_in(&self.places) && !is_in(&self.others)
+        is_in(&self.places) && !is_in(&self.excluded)
     }
 }
 
-/// How long after it was allowed a lock is looked for all the time; later, once in this time.
-const SETTLED: Duration = Duration::from_secs(1);
+/// How long after its admission a lock is verified in each poll; later it is verified once in this
+/// time.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// What is known about the calls of a run.
+/// The state of the calls of a run.
 pub(super) struct Requests {
-    own: Own,
+    writable: WritablePaths,
     waiting: Vec<Waiting>,
     suspects: Vec<Suspect>,
 }
 
-/// A process that was let take a lock of its own, and has several threads.
+/// A process with several threads that was allowed to take a lock of its own.
 struct Suspect {
     process: Pid,
     handle: OwnedFd,
@@ -59,25 +60,25 @@ struct Suspect {
     looked_at: Instant,
 }
 
-/// A `flock` that is not free yet.
+/// A `flock` that waits for its lock.
 struct Waiting {
-    call: Asked,
+    call: PendingCall,
     file: OwnedFd,
 }
 
 impl Requests {
-    pub(super) fn new(own: Own) -> Self {
-        Self { own, waiting: Vec::new(), suspects: Vec::new() }
+    pub(super) fn new(writable: WritablePaths) -> Self {
+        Self { writable, waiting: Vec::new(), suspects: Vec::new() }
     }
 
-    /// Decides about a call. None if it goes on waiting, or waits no more.
+    /// Decides about a call. Returns `None` if it keeps waiting, or does not wait any more.
     pub(super) fn decide(
         &mut self,
         gate: &Gate,
-        call: Asked,
+        call: PendingCall,
         memory: &mut Memory,
         members: impl FnOnce() -> io::Result<Vec<Pid>>,
-    ) -> Option<(Asked, Reply)> {
+    ) -> Option<(PendingCall, Reply)> {
         let reply = match call.call {
             libc::SYS_mmap => match memory.share(call.arguments[1], members) {
                 true => Reply::Continue,
@@ -93,40 +94,40 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Whether locks are waited for.
+    /// Whether any lock is waited for.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Tries the locks again that were not free.
+    /// Tries to take the locks that are waited for.
     ///
     /// # Errors
-    /// The kernel refuses a reply.
+    /// Returns an error if the kernel refuses a reply.
     pub(super) fn retry(&mut self, gate: &Gate) -> io::Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             match take(&waiting.file, &waiting.call) {
                 Some(reply) => gate.reply(&waiting.call, reply)?,
-                None if gate.still_waits(&waiting.call) => self.waiting.push(waiting),
+                None if gate.is_pending(&waiting.call) => self.waiting.push(waiting),
                 None => {}
             }
         }
         Ok(())
     }
 
-    /// Kills each process that has exchanged a file between the look at it and the kernel's lock,
-    /// and so has one on a file that it can't write.
+    /// Kills each process that has exchanged a file between the supervisor's check and the kernel's
+    /// lock, and so has locked a file that it can't write.
     pub(super) fn verify(&mut self) {
-        let own = &self.own;
+        let writable = &self.writable;
         self.suspects.retain_mut(|suspect| {
-            // A lock that was waited for may come later.
-            if suspect.asked.elapsed() > SETTLED && suspect.looked_at.elapsed() < SETTLED {
+            // A lock may be granted later, after waiting.
+            if suspect.asked.elapsed() > SETTLE_TIME && suspect.looked_at.elapsed() < SETTLE_TIME {
                 return true;
             }
             suspect.looked_at = Instant::now();
-            if locks_what_is_not_its_own(suspect.process, own) == Some(false) {
+            if locks_unwritable_file(suspect.process, writable) == Some(false) {
                 return true;
             }
-            // One that can't be looked at has ended, or hides.
+            // A process that can't be inspected has ended or hides.
             let _ = pidfd_send_signal(&suspect.handle, Signal::KILL);
             false
         });
@@ -134,18 +135,18 @@ impl Requests {
 
     /// Decides about a lock: `flock`, which belongs to the open file, or `fcntl`, which belongs to
     /// the process.
-    fn lock(&mut self, gate: &Gate, call: Asked) -> Option<(Asked, Reply)> {
+    fn lock(&mut self, gate: &Gate, call: PendingCall) -> Option<(PendingCall, Reply)> {
         let descriptor = call.arguments[0] as i32;
         let path = fs::read_link(format!("/proc/{}/fd/{descriptor}", call.thread.as_raw_nonzero()));
         let has_one_thread = has_one_thread(call.thread);
-        // If so, it was this process all the time, and not a later one of the same number.
-        if !gate.still_waits(&call) {
+        // Then it was the same process all the time, not a later one with the same id.
+        if !gate.is_pending(&call) {
             return None;
         }
         let reply = match path {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Reply::Failed(EBADF),
             Err(_) => Reply::Failed(ENOLCK),
-            Ok(path) if !self.own.holds(&path) => Reply::Done,
+            Ok(path) if !self.writable.contains(&path) => Reply::Done,
             Ok(_) if has_one_thread => Reply::Continue,
             Ok(_) if call.call == libc::SYS_flock => return self.flock(gate, call),
             Ok(_) => match self.suspect(call.thread) {
@@ -156,15 +157,15 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Does a `flock` for a process of several threads, which could exchange the file.
-    fn flock(&mut self, gate: &Gate, call: Asked) -> Option<(Asked, Reply)> {
+    /// Performs a `flock` for a process of several threads, which could exchange the file.
+    fn flock(&mut self, gate: &Gate, call: PendingCall) -> Option<(PendingCall, Reply)> {
         let reply = match self.open_file(gate, &call)? {
             Err(EBADF) => Reply::Failed(EBADF),
             Err(_) => Reply::Failed(ENOLCK),
             Ok((_, false)) => Reply::Done,
             Ok((file, true)) => match take(&file, &call) {
                 Some(reply) => reply,
-                None if self.waiting.len() < MOST_WAITING => {
+                None if self.waiting.len() < MAX_WAITING_LOCKS => {
                     self.waiting.push(Waiting { call, file });
                     return None;
                 }
@@ -174,9 +175,9 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Has a process looked at again.
+    /// Marks a process for verification.
     fn suspect(&mut self, thread: Pid) -> Option<()> {
-        let process = tree::status(thread)?.process;
+        let process = procfs::status(thread)?.process;
         let now = Instant::now();
         match self.suspects.iter_mut().find(|suspect| suspect.process == process) {
             Some(suspect) => suspect.asked = now,
@@ -188,31 +189,31 @@ impl Requests {
         Some(())
     }
 
-    /// The file that the first argument of a call is, and whether the program may write it; or
-    /// the error that the call gets. None if the caller waits no more.
-    fn open_file(&self, gate: &Gate, call: &Asked) -> Option<Result<(OwnedFd, bool), i32>> {
+    /// Returns the file of a call's first argument and whether the program may write it, or the
+    /// error for the call; `None` if the caller does not wait any more.
+    fn open_file(&self, gate: &Gate, call: &PendingCall) -> Option<Result<(OwnedFd, bool), i32>> {
         let found = || -> rustix::io::Result<(OwnedFd, bool)> {
-            let process = tree::status(call.thread).ok_or(Errno::SRCH)?.process;
+            let process = procfs::status(call.thread).ok_or(Errno::SRCH)?.process;
             let process = pidfd_open(process, PidfdFlags::empty())?;
             let descriptor = call.arguments[0] as i32;
             let file = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
             let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-            let is_own = path.is_ok_and(|path| self.own.holds(&path));
+            let is_own = path.is_ok_and(|path| self.writable.contains(&path));
             Ok((file, is_own))
         };
         let found = found();
-        gate.still_waits(call).then(|| found.map_err(Errno::raw_os_error))
+        gate.is_pending(call).then(|| found.map_err(Errno::raw_os_error))
     }
 }
 
-/// Whether the process of a thread has no other: its directory of threads has one entry.
+/// Whether a process has only one thread: its directory of threads has one entry.
 fn has_one_thread(thread: Pid) -> bool {
     let threads = fs::metadata(format!("/proc/{}/task", thread.as_raw_nonzero()));
     threads.is_ok_and(|threads| threads.nlink() == 3)
 }
 
-/// Does a `flock`. None if it was to wait and is not free.
-fn take(file: &OwnedFd, call: &Asked) -> Option<Reply> {
+/// Performs a `flock`. Returns `None` if the call blocks and the lock is not free.
+fn take(file: &OwnedFd, call: &PendingCall) -> Option<Reply> {
     let operation = call.arguments[1] as i32;
     // SAFETY: no pointers.
     let status = unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) };
@@ -223,9 +224,10 @@ fn take(file: &OwnedFd, call: &Asked) -> Option<Reply> {
     (error != libc::EWOULDBLOCK || operation & libc::LOCK_NB != 0).then_some(Reply::Failed(error))
 }
 
-/// Changes the mode or the times of a file that the program may write, and never its owner. As the
-/// kernel would, only for the owner: the supervisor may have more rights than the program.
-fn change(call: &Asked, file: &OwnedFd) -> Reply {
+/// Changes the mode or the times of a file that the program may write, and never its owner. Like
+/// the kernel, it allows this only for the owner: the supervisor may have more rights than the
+/// program.
+fn change(call: &PendingCall, file: &OwnedFd) -> Reply {
     let done = |result: rustix::io::Result<()>| match result {
         Ok(()) => Reply::Done,
         Err(error) => Reply::Failed(error.raw_os_error()),
@@ -254,8 +256,9 @@ fn change(call: &Asked, file: &OwnedFd) -> Reply {
     }
 }
 
-/// The times that `utimensat` gets: two pairs of numbers in the caller's memory, or none for now.
-fn times(call: &Asked) -> Option<Timestamps> {
+/// Reads the times of a `utimensat`: two pairs of numbers in the caller's memory; a null pointer
+/// means now.
+fn times(call: &PendingCall) -> Option<Timestamps> {
     let address = call.arguments[2];
     if address == 0 {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -269,14 +272,14 @@ fn times(call: &Asked) -> Option<Timestamps> {
     Some(Timestamps { last_access: time(0)?, last_modification: time(16)? })
 }
 
-/// Whether a process has a lock on a file that it can't write: proc(5), `/proc/pid/fdinfo`. None if
-/// it can't be looked at.
-fn locks_what_is_not_its_own(pid: Pid, own: &Own) -> Option<bool> {
-    let process = format!("/proc/{}", tree::status(pid)?.thread.as_raw_nonzero());
+/// Whether a process has a lock on a file that it can't write: proc(5), `/proc/pid/fdinfo`. `None`
+/// if it can't be inspected.
+fn locks_unwritable_file(pid: Pid, writable: &WritablePaths) -> Option<bool> {
+    let process = format!("/proc/{}", procfs::status(pid)?.thread.as_raw_nonzero());
     for entry in fs::read_dir(format!("{process}/fdinfo")).ok()? {
         let Ok(entry) = entry else { return None };
         let name = entry.file_name();
-        // One that was closed meanwhile has no locks.
+        // A descriptor that was closed in the meantime has no locks.
         let Ok(text) = fs::read_to_string(entry.path()) else { continue };
         let is_locked =
             text.lines().any(|line| line.starts_with("lock:") && line.contains("POSIX"));
@@ -286,7 +289,7 @@ fn locks_what_is_not_its_own(pid: Pid, own: &Own) -> Option<bool> {
         let Ok(path) = fs::read_link(PathBuf::from(format!("{process}/fd")).join(name)) else {
             continue;
         };
-        if !own.holds(&path) {
+        if !writable.contains(&path) {
             return Some(true);
         }
     }

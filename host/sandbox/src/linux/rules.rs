@@ -1,4 +1,4 @@
-//! Which files a program can reach (Landlock).
+//! The files that a program can access (Landlock).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,21 +12,21 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 use crate::{Command, SandboxError, Tier};
 
-/// The rights that are used, as far as the kernel knows them.
-const RIGHTS: ABI = ABI::V9;
+/// The Landlock rights that are used, as far as the kernel supports them.
+const LANDLOCK_ABI: ABI = ABI::V9;
 
-/// What tier A needs: moving files between directories. Its mounts keep the rest.
-const NEEDED_IN_A: u32 = 2;
+/// Tier A needs the right to move files between directories. Its mounts enforce the rest.
+const MIN_VERSION_TIER_A: u32 = 2;
 
-/// What tier B needs: all of files, TCP, abstract sockets and signals.
-const NEEDED_IN_B: u32 = 6;
+/// Tier B needs all rights on files, and those on TCP, abstract sockets and signals.
+const MIN_VERSION_TIER_B: u32 = 6;
 
-/// What everybody may read and, but for `/dev/zero`, write.
+/// Devices that every program may read and, except for `/dev/zero`, write.
 pub(super) const DEVICES: [&str; 5] =
     ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
-/// What tier B shows of `/proc`: facts about the machine, nothing about processes.
-const MACHINE: [&str; 8] = [
+/// The files in `/proc` that tier B shows: about the machine, not about processes.
+const MACHINE_FILES: [&str; 8] = [
     "/proc/cpuinfo",
     "/proc/filesystems",
     "/proc/loadavg",
@@ -37,10 +37,10 @@ const MACHINE: [&str; 8] = [
     "/proc/version",
 ];
 
-/// The version of Landlock's interface; 0 without Landlock.
+/// Returns the version of Landlock's interface; 0 without Landlock.
 pub(super) fn version() -> u32 {
     const VERSION: libc::c_uint = 1; // LANDLOCK_CREATE_RULESET_VERSION
-    // SAFETY: with this flag, the call takes no pointer and answers a number.
+    // SAFETY: with this flag, the call takes no pointer and returns a number.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -52,16 +52,16 @@ pub(super) fn version() -> u32 {
     u32::try_from(answer).unwrap_or(0)
 }
 
-/// Says whether this kernel's Landlock is enough for a tier.
+/// Checks that this kernel's Landlock is sufficient for a tier.
 ///
 /// # Errors
-/// It is not.
+/// [`SandboxError::Unavailable`] if it is not.
 pub(super) fn require(tier: Tier) -> Result<(), SandboxError> {
     let (found, needed) = (
         version(),
         match tier {
-            Tier::A => NEEDED_IN_A,
-            Tier::B => NEEDED_IN_B,
+            Tier::A => MIN_VERSION_TIER_A,
+            Tier::B => MIN_VERSION_TIER_B,
         },
     );
     if found >= needed {
@@ -73,29 +73,29 @@ pub(super) fn require(tier: Tier) -> Result<(), SandboxError> {
     }))
 }
 
-/// The rules of tier A, where only what was granted can be seen: all of it can be read, and
-/// written where that was granted. To be made inside of the namespaces.
+/// The rules of tier A, where only granted paths are visible: all of them can be read, and written
+/// if that was granted. They must be created inside of the namespaces.
 ///
 /// # Errors
-/// A path that can't be opened.
+/// Returns an error if a path can't be opened.
 pub(super) fn inside(
     command: &Command,
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, SandboxError> {
     let mut rules = Rules::new(Tier::A)?;
-    rules.add(open(Path::new("/"))?, AccessFs::from_read(RIGHTS))?;
+    rules.add(open(Path::new("/"))?, AccessFs::from_read(LANDLOCK_ABI))?;
     rules.add_devices()?;
     for path in command.writable.iter().chain(writable) {
-        rules.add(open(path)?, AccessFs::from_all(RIGHTS))?;
+        rules.add(open(path)?, AccessFs::from_all(LANDLOCK_ABI))?;
     }
     Ok(rules.0)
 }
 
-/// The rules of tier B, where everything can be seen, and Landlock alone decides. `temporary` is
-/// the directory for temporary files.
+/// The rules of tier B, where the whole file tree is visible and only Landlock restricts access.
+/// `temporary` is the directory for temporary files.
 ///
 /// # Errors
-/// A path that can't be opened.
+/// Returns an error if a path can't be opened.
 pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCreated, SandboxError> {
     let mut rules = Rules::new(Tier::B)?;
     for path in command.read_only() {
@@ -103,14 +103,14 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
             rules.add_unmasked(path, &command.masked)?;
             continue;
         }
-        // A link grants what it leads to: a system's directories link to each other.
+        // A link grants its target: directories of a system link to each other.
         if let Ok(file) =
             openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
         {
-            rules.add(file, AccessFs::from_read(RIGHTS))?;
+            rules.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
         }
     }
-    for path in MACHINE.iter().map(Path::new) {
+    for path in MACHINE_FILES.iter().map(Path::new) {
         if let Ok(file) = open(path) {
             rules.add(file, AccessFs::ReadFile.into())?;
         }
@@ -119,22 +119,22 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
     for path in &command.writable {
         rules.add_unprotected(path, &command.protected)?;
     }
-    rules.add(open(temporary)?, AccessFs::from_all(RIGHTS))?;
+    rules.add(open(temporary)?, AccessFs::from_all(LANDLOCK_ABI))?;
     Ok(rules.0)
 }
 
-/// Opens a path that has no symbolic links, to name it and nothing more.
+/// Opens a path without symbolic links, only to refer to it (`O_PATH`).
 ///
 /// # Errors
-/// It does not exist, or has a link.
+/// Returns an error if it does not exist, or has a link in it.
 pub(super) fn open(path: &Path) -> Result<OwnedFd, SandboxError> {
     open_beneath_links(path, OFlags::empty())
 }
 
-/// The same for a path whose last name may be a link, and then is the link itself.
+/// Opens a path whose last component may be a symbolic link; then the link itself is opened.
 ///
 /// # Errors
-/// It does not exist, or goes through a link.
+/// Returns an error if it does not exist, or if another component is a link.
 pub(super) fn open_itself(path: &Path) -> Result<OwnedFd, SandboxError> {
     open_beneath_links(path, OFlags::NOFOLLOW)
 }
@@ -159,18 +159,19 @@ impl Rules {
         require(tier)?;
         let create = || {
             let ruleset = Ruleset::default()
-                .handle_access(AccessFs::from_all(RIGHTS))?
-                .scope(Scope::from_all(RIGHTS))?;
+                .handle_access(AccessFs::from_all(LANDLOCK_ABI))?
+                .scope(Scope::from_all(LANDLOCK_ABI))?;
             match tier {
                 Tier::A => ruleset,
-                Tier::B => ruleset.handle_access(AccessNet::from_all(RIGHTS))?,
+                Tier::B => ruleset.handle_access(AccessNet::from_all(LANDLOCK_ABI))?,
             }
             .create()
         };
         create().map(Self).map_err(setup)
     }
 
-    /// Mapped for writing, `/dev/zero` would be shared memory that the supervisor is not asked for.
+    /// `/dev/zero` is not writable: mapped for writing, it would be shared memory that the
+    /// supervisor does not count.
     fn add_devices(&mut self) -> Result<(), SandboxError> {
         DEVICES.iter().try_for_each(|path| {
             let rights = match *path {
@@ -185,42 +186,42 @@ impl Rules {
         let kind = fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(io);
         let rights = match kind? {
             FileType::Directory => rights,
-            FileType::Symlink => return Ok(()), // It has no rights of its own.
-            _ => rights & AccessFs::from_file(RIGHTS),
+            FileType::Symlink => return Ok(()), // Links have no rights of their own.
+            _ => rights & AccessFs::from_file(LANDLOCK_ABI),
         };
         (&mut self.0).add_rule(PathBeneath::new(file, rights)).map_err(setup)?;
         Ok(())
     }
 
-    /// Grants everything to a path, except for what is protected. Rights hold for all that is
-    /// beneath, so a directory with something protected in it can only be read.
+    /// Grants all rights on a path, except for protected paths. Rights apply to the whole tree, so
+    /// a directory that contains a protected path is only readable.
     fn add_unprotected(&mut self, path: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
         let file = open(path)?;
         if protected.iter().any(|protected| protected == path) {
-            return self.add(file, AccessFs::from_read(RIGHTS));
+            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
         }
         if !protected.iter().any(|protected| protected.starts_with(path)) {
-            return self.add(file, AccessFs::from_all(RIGHTS));
+            return self.add(file, AccessFs::from_all(LANDLOCK_ABI));
         }
-        self.add(file, AccessFs::from_read(RIGHTS))?;
+        self.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
         entries(path)?.iter().try_for_each(|entry| self.add_unprotected(entry, protected))
     }
 
-    /// Grants reading a path, except for what is masked, of which only names can be listed.
+    /// Grants reading a path, except for masked paths, of which only names can be listed.
     fn add_unmasked(&mut self, path: &Path, masked: &[PathBuf]) -> Result<(), SandboxError> {
         if masked.iter().any(|masked| masked == path) {
             return Ok(());
         }
         let file = open(path)?;
         if !masked.iter().any(|masked| masked.starts_with(path)) {
-            return self.add(file, AccessFs::from_read(RIGHTS));
+            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
         }
         self.add(file, AccessFs::ReadDir.into())?;
         entries(path)?.iter().try_for_each(|entry| self.add_unmasked(entry, masked))
     }
 }
 
-/// What is in a directory, but for links: they have no rights of their own.
+/// The entries of a directory except symbolic links, which have no rights of their own.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, SandboxError> {
     let listed: io::Result<Vec<_>> = std::fs::read_dir(directory)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());

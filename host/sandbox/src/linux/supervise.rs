@@ -1,4 +1,4 @@
-//! Runs the program, watches it, and ends it.
+//! Runs the program, supervises it, and kills what remains.
 
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,42 +13,43 @@ use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
 use super::confine::Confinement;
 use super::disk::Watch;
-use super::gate::{self, Asked, Gate, Reply};
+use super::gate::{self, Gate, PendingCall, Reply};
 use super::groups::Groups;
 use super::memory::Memory;
 use super::mounts;
-use super::requests::{Own, Requests};
+use super::procfs;
+use super::requests::{Requests, WritablePaths};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
-/// How often memory, and the number of processes, are looked at.
-const WATCH: Duration = Duration::from_millis(10);
+/// How often memory and the number of processes are polled.
+const WATCH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How often a lock is tried that is not free.
-const RETRY: Duration = Duration::from_millis(2);
+/// How often a waiting lock is retried.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How much is read at a time.
-const PIECE: usize = 64 << 10;
+/// The size of the read buffer in bytes.
+const READ_BYTES: usize = 64 << 10;
 
-/// What a run needs besides its description.
+/// The state of a run besides its description.
 pub(super) struct Run {
     pub(super) tier: Tier,
     pub(super) input: Vec<u8>,
     pub(super) watch: Watch,
     pub(super) stdout: Capture,
     pub(super) stderr: Capture,
-    /// Takes what is passed on of the streams.
-    pub(super) piece: Piece,
+    /// Receives the parts of streams that are passed on.
+    pub(super) piece: PieceSink,
 }
 
-/// Takes a part of a stream.
-pub(super) type Piece = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
+/// Receives a part of a stream.
+pub(super) type PieceSink = Box<dyn FnMut(Stream, &[u8]) -> io::Result<()>>;
 
-/// Runs a program to its end. Afterwards, none of its processes is left.
+/// Runs a program to its end. Afterwards, none of its processes exists.
 ///
 /// # Errors
-/// The program can't be started, or not be watched.
+/// Returns an error if the program can't be started or supervised.
 pub(super) fn run(
     run: Run,
     command: &Command,
@@ -77,10 +78,10 @@ pub(super) fn run(
         stderr: Source { stream: Stream::Stderr, pipe: child.stderr, capture: run.stderr },
         piece: run.piece,
         disks: run.watch,
-        buffer: vec![0; PIECE],
+        buffer: vec![0; READ_BYTES],
     };
     let stopped = supervisor.watch();
-    // Whatever went wrong, nothing stays alive.
+    // After any error, all processes are killed.
     let killed = supervisor.end();
     let stopped = stopped.and_then(|stopped| Ok((stopped, killed?)));
     let (stopped, killed) = stopped.map_err(|error| SandboxError::Setup(error.to_string()))?;
@@ -98,8 +99,8 @@ pub(super) fn run(
     Ok(Report { end, tier: run.tier, stdout, stderr, wall: start.elapsed(), killed })
 }
 
-/// Where the program may write.
-fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
+/// The files that the program may write.
+fn writable(command: &Command, tier: Tier, temporary: &Path) -> WritablePaths {
     let private: Vec<PathBuf> = match tier {
         Tier::A => mounts::private(command).map(PathBuf::from).collect(),
         Tier::B => vec![temporary.to_owned()],
@@ -107,15 +108,15 @@ fn writable(command: &Command, tier: Tier, temporary: &Path) -> Own {
     let shown = command.overlay.iter().map(|overlay| overlay.lower.clone());
     let beneath = |path: &&Path| private.iter().any(|private| path.starts_with(private));
     let read_only = command.read_only().filter(beneath).map(Path::to_owned);
-    let others = command.protected.iter().cloned().chain(read_only).collect();
+    let excluded = command.protected.iter().cloned().chain(read_only).collect();
     let places = command.writable.iter().cloned().chain(shown);
-    Own { others, places: places.chain(private.iter().cloned()).collect() }
+    WritablePaths { excluded, places: places.chain(private.iter().cloned()).collect() }
 }
 
 fn memory(command: &Command, tier: Tier) -> Memory {
     let directories = match tier {
         Tier::A => mounts::private(command).map(PathBuf::from).collect(),
-        Tier::B => Vec::new(), // On disk.
+        Tier::B => Vec::new(), // They are on disk.
     };
     Memory::new(command.limits.memory, directories, tier == Tier::A)
 }
@@ -127,7 +128,7 @@ fn spawn(
     mut confinement: Confinement,
 ) -> Result<(std::process::Child, Gate), SandboxError> {
     let setup = |error: io::Error| SandboxError::Setup(error.to_string());
-    let (sender, receiver) = gate::way().map_err(setup)?;
+    let (sender, receiver) = gate::channel().map_err(setup)?;
     let mut program = std::process::Command::new(&command.program);
     program
         .args(&command.arguments)
@@ -139,16 +140,16 @@ fn spawn(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: the helper has one thread, so everything is in order in the child, and it may
+    // SAFETY: the helper has one thread, so the memory is consistent in the child, and it may
     // allocate.
     unsafe {
         program.pre_exec(move || {
-            // A group of its own: a signal that the program sends to its group stays there.
+            // A session of its own: a signal that the program sends to its group stays in it.
             setsid()?;
             sender.send(&confinement.apply()?)
         })
     };
-    // When this returns, the program has been executed, or nothing.
+    // When this returns, either the program has been executed or nothing has.
     let spawned = program.spawn();
     match (spawned, receiver.receive()) {
         (Ok(child), Ok(gate)) => Ok((child, gate)),
@@ -161,7 +162,7 @@ fn spawn(
             command.directory.display()
         ))),
         (Ok(mut child), Err(error)) => {
-            // It says nothing, so it can't have been confined.
+            // It did not report, so it can't have been confined.
             let _ = child.kill();
             let _ = child.wait();
             Err(setup(error))
@@ -169,7 +170,8 @@ fn spawn(
     }
 }
 
-/// How a program ended by itself. A shell passes on how its last program did.
+/// Returns how a program ended by itself. A shell reports the signal of its last program as an exit
+/// status above 128.
 fn ended(status: WaitStatus) -> End {
     const PASSED_ON: i32 = 128;
     let status = ExitStatus::from_raw(status.as_raw());
@@ -189,20 +191,20 @@ struct Supervisor<'a> {
     program: Pid,
     groups: Groups,
     status: Option<WaitStatus>,
-    /// None when it is closed.
+    /// `None` after the gate is closed.
     gate: Option<Gate>,
     memory: Memory,
     requests: Requests,
-    /// The pipe, what goes into it, how much has gone.
+    /// The pipe, its input, and the number of bytes written.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
     stderr: Source<ChildStderr>,
-    piece: Piece,
+    piece: PieceSink,
     disks: Watch,
     buffer: Vec<u8>,
 }
 
-/// One of the program's streams. Without a pipe, it has come to its end.
+/// One of the program's streams. The pipe is `None` after the end of the stream.
 struct Source<P> {
     stream: Stream,
     pipe: Option<P>,
@@ -210,8 +212,8 @@ struct Source<P> {
 }
 
 impl<P: Read> Source<P> {
-    /// Takes some of what is there, without waiting. Says whether there may be more.
-    fn take(&mut self, buffer: &mut [u8], piece: &mut Piece) -> io::Result<bool> {
+    /// Reads available bytes without waiting; returns whether there may be more.
+    fn take(&mut self, buffer: &mut [u8], piece: &mut PieceSink) -> io::Result<bool> {
         let Some(pipe) = &mut self.pipe else { return Ok(false) };
         match pipe.read(buffer) {
             Ok(0) => {
@@ -228,13 +230,13 @@ impl<P: Read> Source<P> {
         }
     }
 
-    fn finish(self, piece: &mut Piece) -> io::Result<Captured> {
+    fn finish(self, piece: &mut PieceSink) -> io::Result<Captured> {
         self.capture.finish(&mut |bytes| piece(self.stream, bytes))
     }
 }
 
 impl Supervisor<'_> {
-    /// Waits until the program ends, or says why it must.
+    /// Waits until the program ends; returns why it must be stopped before.
     fn watch(&mut self) -> io::Result<Option<End>> {
         if let Some((pipe, ..)) = &self.stdin {
             ioctl_fionbio(pipe, true)?;
@@ -246,9 +248,9 @@ impl Supervisor<'_> {
             ioctl_fionbio(pipe, true)?;
         }
         let program = pidfd_open(self.program, PidfdFlags::empty())?;
-        let mut next_look = Instant::now() + WATCH;
+        let mut next_look = Instant::now() + WATCH_INTERVAL;
         loop {
-            self.give()?;
+            self.feed_stdin()?;
             self.stdout.take(&mut self.buffer, &mut self.piece)?;
             self.stderr.take(&mut self.buffer, &mut self.piece)?;
             let now = Instant::now();
@@ -262,14 +264,17 @@ impl Supervisor<'_> {
                 return Ok(Some(End::Limit(Limit::Output)));
             }
             if now >= next_look {
-                if let Some(limit) = self.look()? {
+                if let Some(limit) = self.check_limits()? {
                     return Ok(Some(End::Limit(limit)));
                 }
-                // With many processes, looking takes a while; it should not take all the time.
-                next_look = Instant::now() + WATCH.max(now.elapsed() * 4);
+                // With many processes, polling takes a while; it must not take all the time.
+                next_look = Instant::now() + WATCH_INTERVAL.max(now.elapsed() * 4);
             }
-            let next =
-                if self.requests.is_waiting() { next_look.min(now + RETRY) } else { next_look };
+            let next = if self.requests.is_waiting() {
+                next_look.min(now + LOCK_RETRY_INTERVAL)
+            } else {
+                next_look
+            };
             if let Some(end) = self.wait(program.as_fd(), self.deadline.min(next))? {
                 return Ok(Some(end));
             }
@@ -278,10 +283,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits until there is something to do, and lets a call through. Says whether the run must
-    /// end.
+    /// Waits for an event, and handles one waiting call. Returns whether the run must end.
     fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
-        // The host says nothing more. Its end of the pipe closes when it cancels, or dies.
+        // The host sends nothing more. Its end of the pipe closes when it cancels or dies.
         let mut fds = vec![
             PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::RDHUP),
             PollFd::from_borrowed_fd(program, PollFlags::IN),
@@ -302,27 +306,28 @@ impl Supervisor<'_> {
         let asked = events.contains(PollFlags::IN);
         let Some(gate) = &self.gate else { return Ok(None) };
         if events.contains(PollFlags::HUP) && !asked {
-            // All who could ask are gone. Polled further, it would never let this process wait.
+            // All processes with the filter are gone. Polling the gate further would return at once
+            // each time.
             self.gate = None;
             return Ok(None);
         }
         self.requests.retry(gate)?;
-        if asked && let Some(call) = gate.asked()? {
+        if asked && let Some(call) = gate.next_call()? {
             return self.decide(call);
         }
         Ok(None)
     }
 
-    /// Replies to a call that waits. Says whether the run must end.
-    fn decide(&mut self, call: Asked) -> io::Result<Option<End>> {
+    /// Replies to a waiting call. Returns whether the run must end.
+    fn decide(&mut self, call: PendingCall) -> io::Result<Option<End>> {
         let Some(gate) = &self.gate else { return Ok(None) };
         if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
-            // setpgid(2) makes a group only for the process that it moves, its first argument.
+            // setpgid(2) creates a group only for the process that it moves, its first argument.
             let moved = match call.call {
                 libc::SYS_setpgid => Pid::from_raw(call.arguments[0] as i32),
                 _ => None,
             };
-            let caller = || tree::status(call.thread).map(|status| status.process);
+            let caller = || procfs::status(call.thread).map(|status| status.process);
             if moved.or_else(caller).is_some_and(|first| !self.groups.admit(first)) {
                 return Ok(Some(End::Limit(Limit::Processes)));
             }
@@ -337,13 +342,13 @@ impl Supervisor<'_> {
         Ok(None)
     }
 
-    /// How many processes are looked at: more than there may be, since some may have ended.
+    /// The number of processes that are examined: more than the limit, since some may have ended.
     fn most_members(&self) -> usize {
         usize::try_from(self.limits.processes.saturating_mul(2)).unwrap_or(usize::MAX)
     }
 
-    /// Gives the program what it takes of its input.
-    fn give(&mut self) -> io::Result<()> {
+    /// Writes as much input as the program reads.
+    fn feed_stdin(&mut self) -> io::Result<()> {
         while let Some((pipe, input, given)) = &mut self.stdin {
             if *given == input.len() {
                 self.stdin = None;
@@ -354,7 +359,7 @@ impl Supervisor<'_> {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::Interrupted => {}
-                    // It does not want more.
+                    // The program has closed its input.
                     io::ErrorKind::BrokenPipe => self.stdin = None,
                     _ => return Err(error),
                 },
@@ -363,11 +368,11 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Looks at what nobody tells.
-    fn look(&mut self) -> io::Result<Option<Limit>> {
+    /// Polls the limits that are not reported by events.
+    fn check_limits(&mut self) -> io::Result<Option<Limit>> {
         self.requests.verify();
         let pids = self.tree.members(self.most_members())?;
-        let members: Vec<_> = pids.iter().filter_map(|&pid| tree::status(pid)).collect();
+        let members: Vec<_> = pids.iter().filter_map(|&pid| procfs::status(pid)).collect();
         if members.iter().map(|status| status.threads).sum::<u64>() > self.limits.processes {
             return Ok(Some(Limit::Processes));
         }
@@ -377,15 +382,16 @@ impl Supervisor<'_> {
         self.disks.look(&pids, false)
     }
 
-    /// Kills what is left, and takes the last of the output. Says whether there was any.
+    /// Kills the remaining processes and reads the rest of the output. Returns whether there were
+    /// any.
     fn end(&mut self) -> io::Result<bool> {
         self.stdin = None;
-        // Nobody is let through any more. The gate stays until all are dead: whoever waits there
-        // dies waiting, whereas a closed gate would set them all off at once.
+        // No call is admitted any more. The gate stays open until all processes are dead: those
+        // that wait die waiting, whereas closing the gate would resume them all at once.
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;
-        // Nobody writes any more.
+        // All writers are dead.
         while self.stdout.take(&mut self.buffer, &mut self.piece)? {}
         while self.stderr.take(&mut self.buffer, &mut self.piece)? {}
         Ok(killed)

@@ -1,29 +1,29 @@
-//! The processes of a run: finding them, and killing them until none is left.
+//! Finds the processes of a run, and kills them until none is left.
 
 use std::fs;
 use std::io;
-use std::iter;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
 use super::groups::Groups;
+use super::procfs::{children, parse};
 
-/// Where the processes of a run are found.
+/// How the processes of a run are found.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tree {
-    /// All others in this process's namespace. This one is its first.
+    /// All other processes in this process's namespace, of which this one is the first.
     Namespace,
     /// The descendants of this process. Orphans among them become its children.
     Descendants,
 }
 
 impl Tree {
-    /// The processes that live now, without this one, or some that have just ended; not many more
-    /// than `most`.
+    /// Returns the processes without this one, perhaps with some that have just ended; not many
+    /// more than `most`.
     ///
     /// # Errors
-    /// A system without the list.
+    /// Returns an error if the system does not have the list.
     pub(super) fn members(self, most: usize) -> io::Result<Vec<Pid>> {
         match self {
             Self::Namespace => {
@@ -43,7 +43,7 @@ impl Tree {
                 while let Some(pid) = pids.get(next)
                     && pids.len() <= most
                 {
-                    // One that has ended meanwhile has no children any more.
+                    // A process that has ended in the meantime has no children.
                     pids.extend(children(&pid.as_raw_nonzero().to_string()).unwrap_or_default());
                     next += 1;
                 }
@@ -52,12 +52,12 @@ impl Tree {
         }
     }
 
-    /// Kills everything and waits until all are gone. Says whether one was still there. `ended`
-    /// sees how each ended. Nobody is let through the gate, so there are no groups besides
-    /// `groups`.
+    /// Kills all processes and waits until they are gone. Returns whether any was killed. `ended`
+    /// receives the status of each. No call passes the gate meanwhile, so there are no groups
+    /// besides `groups`.
     ///
     /// # Errors
-    /// The processes can't be waited for.
+    /// Returns an error if the processes can't be waited for.
     pub(super) fn kill(
         self,
         groups: &Groups,
@@ -67,7 +67,7 @@ impl Tree {
         loop {
             let options = match self {
                 Self::Namespace => {
-                    // Reaches all at once, so no fork gets away. Nobody left is an error.
+                    // Kills all at once, so no fork escapes. It fails if no process is left.
                     let _ = kill_process_group(Pid::INIT, Signal::KILL);
                     WaitOptions::empty()
                 }
@@ -76,7 +76,7 @@ impl Tree {
                     WaitOptions::NOHANG
                 }
             };
-            // No child means no descendant: the topmost of those would be a child.
+            // No child means no descendant: the topmost descendant would be a child.
             while let Some((pid, status)) = match wait(options) {
                 Err(rustix::io::Errno::CHILD) => return Ok(killed),
                 other => other?,
@@ -84,107 +84,15 @@ impl Tree {
                 killed |= status.terminating_signal() == Some(Signal::KILL.as_raw());
                 ended(pid, status);
             }
-            // They have not gone yet, or one was just changing its group.
+            // They have not exited yet, or one was just changing its group.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// Reaps what has ended, without waiting.
+/// Reaps the processes that have exited, without waiting.
 pub(super) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         ended(pid, status);
     }
-}
-
-fn parse(number: &str) -> Option<Pid> {
-    number.parse().ok().and_then(Pid::from_raw)
-}
-
-/// The parent of a process, or 0 outside of the namespace. None when there is no such process.
-pub(super) fn parent(pid: Pid) -> Option<i64> {
-    field(pid, 4) // `ppid`
-}
-
-/// Whether a process is below this one.
-pub(super) fn is_descendant(pid: Pid) -> bool {
-    let own = i64::from(getpid().as_raw_nonzero().get());
-    let up = |pid: &i64| parent(Pid::from_raw(i32::try_from(*pid).ok()?)?);
-    iter::successors(parent(pid), up).any(|parent| parent == own)
-}
-
-/// What the kernel says of a process or a thread.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Status {
-    /// The process that it belongs to.
-    pub(super) process: Pid,
-    /// One of its threads that has memory and descriptors: the first one may have ended before
-    /// the others, and then has none.
-    pub(super) thread: Pid,
-    pub(super) threads: u64,
-    /// Resident memory in bytes.
-    pub(super) resident: u64,
-    /// The tables for its addresses, in bytes.
-    pub(super) tables: u64,
-}
-
-/// The status of a process or thread: proc(5), `/proc/pid/status`. None when there is no such
-/// process any more.
-pub(super) fn status(pid: Pid) -> Option<Status> {
-    let (status, has_memory) = status_of(pid)?;
-    if has_memory || status.threads < 2 {
-        return Some(status);
-    }
-    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
-    let threads = threads.flatten().filter_map(|entry| parse(entry.file_name().to_str()?));
-    let alive = threads.filter_map(status_of).find(|(_, has_memory)| *has_memory);
-    Some(alive.map_or(status, |(status, _)| status))
-}
-
-/// The status of this thread alone, and whether it has memory.
-fn status_of(thread: Pid) -> Option<(Status, bool)> {
-    let text = fs::read_to_string(format!("/proc/{}/status", thread.as_raw_nonzero())).ok()?;
-    let mut status = Status { process: thread, thread, threads: 0, resident: 0, tables: 0 };
-    let mut has_memory = false;
-    for line in text.lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        match name {
-            "Tgid" => status.process = parse(value.trim())?,
-            "VmRSS" => {
-                has_memory = true;
-                status.resident = kilobytes(value).unwrap_or(0);
-            }
-            "VmPTE" => status.tables = kilobytes(value).unwrap_or(0),
-            "Threads" => {
-                status.threads = value.trim().parse().ok()?;
-                break; // The last of these.
-            }
-            _ => {}
-        }
-    }
-    Some((status, has_memory))
-}
-
-/// A number of kilobytes as the kernel writes it, in bytes.
-pub(super) fn kilobytes(value: &str) -> Option<u64> {
-    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|number| number * 1024)
-}
-
-/// A number from `/proc/pid/stat`, proc(5). Fields count from 1; the second is the name of the
-/// program in parentheses, which may hold any character.
-fn field(pid: Pid, number: usize) -> Option<i64> {
-    let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let name_ends = text.iter().rposition(|byte| *byte == b')')?;
-    let rest = str::from_utf8(text.get(name_ends + 1..)?).ok()?;
-    rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
-}
-
-/// The children of all threads of a process: proc(5), `/proc/pid/task/tid/children`.
-fn children(process: &str) -> io::Result<Vec<Pid>> {
-    let mut pids = Vec::new();
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        let list = fs::read_to_string(thread?.path().join("children"))?;
-        pids.extend(list.split_ascii_whitespace().filter_map(parse));
-    }
-    Ok(pids)
 }

@@ -1,5 +1,5 @@
-//! What reaches beyond a run through files that it can only read, and what the user or the machine
-//! has one number of: first the program that tries, then what must hold.
+//! What affects others through files that a program can only read, and resources that the kernel
+//! counts per user or per machine: first the program that tries, then the tests.
 
 use std::ffi::CString;
 use std::fs;
@@ -16,7 +16,7 @@ use libc::{c_int, c_long, c_short};
 use crate::hostile::{check, fork, say};
 use crate::support::{Place, Setting, write};
 
-/// Commands of `fcntl` that the C library does not name: linux/fcntl.h.
+/// Commands of `fcntl` that the C library does not define: linux/fcntl.h.
 const DN_MODIFY: c_long = 2;
 const F_SETSIG: c_int = 10;
 const F_SETOWN_EX: c_int = 15;
@@ -27,7 +27,7 @@ fn fcntl(file: &fs::File, command: c_int, argument: c_long) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), command, argument) }.into())
 }
 
-/// A lock of the whole file.
+/// Takes or queries a lock on the whole file.
 fn lock(file: &fs::File, command: c_int, kind: c_int) -> io::Result<()> {
     // SAFETY: zeroes are a valid lock, and it lives during the call.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -45,7 +45,7 @@ fn create(path: &str) -> fs::File {
     fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// Takes all that other programs wait for.
+/// Takes everything that other programs wait for.
 pub fn leases(path: &str) {
     let file = fs::File::open(path).unwrap();
     for (name, command, argument) in [
@@ -68,7 +68,7 @@ pub fn leases(path: &str) {
     say("large pipe", fcntl(&pipe, libc::F_SETPIPE_SZ, 1 << 20));
 }
 
-/// Locks a file that it can only read, and one of its own; then waits.
+/// Locks a file that it can only read, and one of its own; then sleeps.
 pub fn locks(real: &str, own: &str) {
     let file = fs::File::open(real).unwrap();
     for (name, done) in [
@@ -84,7 +84,7 @@ pub fn locks(real: &str, own: &str) {
     std::thread::sleep(Duration::from_millis(700));
 }
 
-/// Several threads and processes take turns at files of their own.
+/// Several threads and processes lock their own files in turns.
 pub fn turns(path: &str) {
     let first = create(path);
     flock(&first, libc::LOCK_EX).unwrap();
@@ -93,7 +93,7 @@ pub fn turns(path: &str) {
         flock(&other, libc::LOCK_EX | libc::LOCK_NB).unwrap_err().kind(),
         io::ErrorKind::WouldBlock
     );
-    // This process has one thread: so does its child.
+    // This process has one thread, and so has its child.
     let child = fork();
     if child == 0 {
         let mine = create(path);
@@ -122,7 +122,7 @@ pub fn turns(path: &str) {
     println!("took turns");
 }
 
-/// Exchanges the file between the supervisor's look and the kernel's lock.
+/// Exchanges the file between the supervisor's check and the kernel's lock.
 pub fn lock_race(real: &str, own: &str) -> ! {
     static AT: AtomicI32 = AtomicI32::new(-1);
     let (real, own) = (fs::File::open(real).unwrap(), create(own));
@@ -145,7 +145,7 @@ pub fn lock_race(real: &str, own: &str) -> ! {
     }
 }
 
-/// Changes what a file that is open only for reading says of itself.
+/// Changes the metadata of a file that is open only for reading.
 pub fn metadata(path: &str) {
     let name = Path::new(path).file_name().unwrap().to_str().unwrap();
     let file = fs::File::open(path).unwrap();
@@ -174,7 +174,7 @@ pub fn metadata(path: &str) {
     }
 }
 
-/// Takes all instances that it gets.
+/// Creates as many inotify instances as it can.
 pub fn inotify() {
     let mut taken = 0;
     // SAFETY: no pointers.
@@ -231,7 +231,7 @@ pub fn locks_do_not_reach_files_of_others(setting: &Setting) {
     lock_beside(&Place::new(setting), real.to_str().unwrap(), temporary.path());
 }
 
-/// A program locks a file that it can only read; the test locks it meanwhile.
+/// A program locks a file that it can only read, while the test locks it.
 fn lock_beside(place: &Place, real: &str, readable: &Path) {
     let own = place.workspace().join("own");
     let arguments = ["locks", real, own.to_str().unwrap()];
@@ -242,7 +242,7 @@ fn lock_beside(place: &Place, real: &str, readable: &Path) {
     let file = fs::File::options().read(true).write(true).open(real).unwrap();
     flock(&file, libc::LOCK_EX | libc::LOCK_NB).unwrap();
     lock(&file, libc::F_OFD_SETLK, libc::F_WRLCK).unwrap();
-    // Those on a file of its own are real.
+    // Locks on a file of its own are real.
     let file = fs::File::options().read(true).write(true).open(&own).unwrap();
     flock(&file, libc::LOCK_EX | libc::LOCK_NB).unwrap_err();
     lock(&file, libc::F_OFD_SETLK, libc::F_WRLCK).unwrap_err();
@@ -294,7 +294,7 @@ pub fn open_files_of_others_are_not_changed(setting: &Setting) {
         (metadata.mode(), metadata.gid(), metadata.mtime(), metadata.ctime_nsec())
     };
     assert_eq!(said(&after), said(&before), "{output}");
-    // Those of its own are.
+    // Locks on its own files are.
     let own = place.workspace().join("own");
     fs::File::options().create(true).append(true).mode(0o644).open(&own).unwrap();
     let report = place.run(command(&place, &["metadata", own.to_str().unwrap()]));

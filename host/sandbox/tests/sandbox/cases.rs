@@ -1,4 +1,4 @@
-//! What must hold, for each tier and user.
+//! The test cases, for each tier and user.
 
 use std::fs;
 use std::io;
@@ -21,26 +21,26 @@ use crate::{beyond, held};
 
 type Case = fn(&Setting);
 
-/// How long something that happens at once may take on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+/// The time in which something immediate happens even on a busy machine.
+const IMMEDIATE: Duration = Duration::from_secs(20);
 
-/// All cases in one setting.
+/// Returns all cases for one setting.
 pub fn all(setting: &Setting) -> Vec<Trial> {
     let table: &[(&str, Case)] = &[
-        ("the_end_of_a_program_is_told", the_end_of_a_program_is_told),
+        ("exit_statuses_and_signals_are_reported", exit_statuses_and_signals_are_reported),
         ("input_goes_in_and_comes_out", input_goes_in_and_comes_out),
         ("arguments_are_literal", arguments_are_literal),
-        ("a_program_that_is_none_is_named", a_program_that_is_none_is_named),
-        ("paths_that_do_not_fit_are_refused", paths_that_do_not_fit_are_refused),
-        ("words_that_do_not_fit_are_refused", words_that_do_not_fit_are_refused),
+        (
+            "programs_that_can_not_be_executed_are_reported",
+            programs_that_can_not_be_executed_are_reported,
+        ),
+        ("invalid_paths_are_refused", invalid_paths_are_refused),
+        ("invalid_words_are_refused", invalid_words_are_refused),
         ("a_gigabyte_of_output_is_cut", a_gigabyte_of_output_is_cut),
         ("endless_output_ends_the_run", endless_output_ends_the_run),
         ("output_does_not_hold_up_the_deadline", output_does_not_hold_up_the_deadline),
-        ("long_output_is_handed_over", long_output_is_handed_over),
-        (
-            "who_does_not_take_what_is_handed_over_can_go",
-            who_does_not_take_what_is_handed_over_can_go,
-        ),
+        ("long_output_is_passed_on", long_output_is_passed_on),
+        ("a_blocked_sink_can_be_cancelled", a_blocked_sink_can_be_cancelled),
         ("no_connection_is_made", no_connection_is_made),
         ("loopback_is_private_or_absent", loopback_is_private_or_absent),
         ("secrets_are_not_read", secrets_are_not_read),
@@ -49,8 +49,8 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("the_workspace_is_changed_as_who_started_it", the_workspace_is_changed),
         ("temporary_files_are_private", temporary_files_are_private),
         ("a_fork_bomb_is_capped_and_ends", a_fork_bomb_is_capped_and_ends),
-        ("processes_within_the_limit_are_fine", processes_within_the_limit_are_fine),
-        ("a_fork_is_not_taken_back", a_fork_is_not_taken_back),
+        ("processes_within_the_limit_are_allowed", processes_within_the_limit_are_allowed),
+        ("signals_do_not_interrupt_forks", signals_do_not_interrupt_forks),
         ("processes_that_keep_forking_away_die", processes_that_keep_forking_away_die),
         ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
         ("a_daemon_dies_after_a_normal_end", a_daemon_dies_after_a_normal_end),
@@ -62,7 +62,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("who_writes_without_end_is_stopped", disk::who_writes_without_end_is_stopped),
         ("temporary_files_are_bounded", disk::temporary_files_are_bounded),
         ("an_overlay_is_bounded", disk::an_overlay_is_bounded),
-        ("what_is_within_the_bounds_is_fine", disk::what_is_within_the_bounds_is_fine),
+        ("usage_within_the_limits_is_allowed", disk::usage_within_the_limits_is_allowed),
         ("memory_is_counted_over_all_processes", memory_is_counted_over_all_processes),
         ("shared_memory_is_counted_once", shared_memory_is_counted_once),
         ("memory_is_counted_whatever_holds_it", held::memory_is_counted_whatever_holds_it),
@@ -85,16 +85,16 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
         ("no_state_is_inherited", no_state_is_inherited),
         ("no_file_runs_as_its_owner", no_file_runs_as_its_owner),
         ("dangerous_calls_are_refused", dangerous_calls_are_refused),
-        ("a_sandbox_that_is_not_there_is_refused", a_sandbox_that_is_not_there_is_refused),
+        ("unavailable_tiers_are_refused", unavailable_tiers_are_refused),
         ("a_start_takes_some_milliseconds", a_start_takes_some_milliseconds),
         ("a_worker_answers_or_refuses", worker::a_worker_answers_or_refuses),
         ("a_worker_gets_nothing_else", worker::a_worker_gets_nothing_else),
         ("a_worker_ends_at_its_limits", worker::a_worker_ends_at_its_limits),
-        ("a_worker_that_crashes_is_told", worker::a_worker_that_crashes_is_told),
+        ("worker_crashes_are_reported", worker::worker_crashes_are_reported),
         ("a_cancelled_worker_ends_at_once", worker::a_cancelled_worker_ends_at_once),
         (
-            "a_worker_that_can_not_be_started_is_told",
-            worker::a_worker_that_can_not_be_started_is_told,
+            "workers_that_can_not_be_started_are_reported",
+            worker::workers_that_can_not_be_started_are_reported,
         ),
     ];
     let of = |(name, case): &(&str, Case)| {
@@ -108,7 +108,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
     table.iter().map(of).collect()
 }
 
-fn the_end_of_a_program_is_told(setting: &Setting) {
+fn exit_statuses_and_signals_are_reported(setting: &Setting) {
     let place = Place::new(setting);
     let table: &[(&[&str], End)] = &[
         (&["exit", "0"], End::Exited(0)),
@@ -124,14 +124,14 @@ fn the_end_of_a_program_is_told(setting: &Setting) {
 
 fn input_goes_in_and_comes_out(setting: &Setting) {
     let place = Place::new(setting);
-    // More than pipes hold, on the way in and out.
+    // More than a pipe holds, in both directions.
     for length in [0, 5, 300_000] {
         let mut command = place.command(&["echo"]);
         command.stdin = (0..length).map(|n: u32| n as u8).collect();
         let expected = command.stdin.clone();
         assert!(place.run(command).stdout.bytes == expected, "{length} bytes");
     }
-    // Nobody reads it.
+    // The input is not read.
     let mut command = place.command(&["exit", "3"]);
     command.stdin = vec![0; 300_000];
     assert_eq!(place.run(command).end, End::Exited(3));
@@ -146,7 +146,7 @@ fn arguments_are_literal(setting: &Setting) {
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
 }
 
-fn a_program_that_is_none_is_named(setting: &Setting) {
+fn programs_that_can_not_be_executed_are_reported(setting: &Setting) {
     let place = Place::new(setting);
     write(place.workspace().join("text"), "no program");
     for path in
@@ -161,7 +161,7 @@ fn a_program_that_is_none_is_named(setting: &Setting) {
     }
 }
 
-fn paths_that_do_not_fit_are_refused(setting: &Setting) {
+fn invalid_paths_are_refused(setting: &Setting) {
     let place = Place::new(setting);
     std::os::unix::fs::symlink(place.outside(), place.workspace().join("link")).unwrap();
     let table = [
@@ -180,7 +180,7 @@ fn paths_that_do_not_fit_are_refused(setting: &Setting) {
     }
 }
 
-fn words_that_do_not_fit_are_refused(setting: &Setting) {
+fn invalid_words_are_refused(setting: &Setting) {
     let place = Place::new(setting);
     for (argument, name, value) in
         [("a\0b", "N", "v"), ("a", "N", "\0"), ("a", "N=", "v"), ("a", "", "v")]
@@ -224,10 +224,10 @@ fn output_does_not_hold_up_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(300);
     let report = place.run(command);
     assert_eq!(report.end, End::Limit(Limit::WallClock));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
 }
 
-fn long_output_is_handed_over(setting: &Setting) {
+fn long_output_is_passed_on(setting: &Setting) {
     let place = Place::new(setting);
     let run = |bytes: &str, most: u64| {
         let mut command = place.command(&["print", bytes]);
@@ -252,13 +252,13 @@ fn long_output_is_handed_over(setting: &Setting) {
     assert_eq!((report.stdout.bytes.len(), text.as_str()), (89, ""));
 }
 
-fn who_does_not_take_what_is_handed_over_can_go(setting: &Setting) {
+fn a_blocked_sink_can_be_cancelled(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["print", "1000000000000"]);
     command.limits.stream = u64::MAX;
     command.spill = Some(Spill { above: 0, most: u64::MAX });
     let running = place.start(command.clone());
-    // Time enough to fill the pipe; without it, the test only tests less.
+    // Time enough to fill the pipe; without it, the test only covers less.
     std::thread::sleep(Duration::from_millis(200));
     drop(running);
     assert_eq!(place.survivors(), Vec::<String>::new());
@@ -274,7 +274,7 @@ fn no_connection_is_made(setting: &Setting) {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let tcp6 = TcpListener::bind("[::1]:0").unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Where the program can see them.
+    // Where the program can see the files.
     let (stream_path, datagram_path) =
         (place.workspace().join("stream"), place.workspace().join("datagram"));
     let stream = UnixListener::bind(&stream_path).unwrap();
@@ -306,8 +306,8 @@ fn no_connection_is_made(setting: &Setting) {
         io::ErrorKind::WouldBlock,
         "{output}"
     );
-    // Pairs between a program and its children are fine, and what is sent in a network of one's
-    // own is lost there.
+    // Pairs between a program and its children are allowed, and what is sent in the run's own
+    // network is lost there.
     let done: Vec<_> = output.lines().filter(|line| line.ends_with("DONE")).collect();
     let expected: &[&str] = match setting.tier {
         Tier::A => &["udp: DONE", "stream pair: DONE"],
@@ -354,7 +354,7 @@ fn secrets_are_not_read(setting: &Setting) {
 
 fn environments_are_not_read(setting: &Setting) {
     let place = Place::new(setting);
-    // Somebody with the same user, and a secret in the environment.
+    // Another process of the same user, with a secret in its environment.
     let mut other = crate::support::sleeper("COFFERDAM_SECRET", "SECRET");
     let output = place.output(&["environment"]);
     other.kill().unwrap();
@@ -378,7 +378,7 @@ fn nothing_outside_is_changed(setting: &Setting) {
     let names = [file.clone(), directory, readable.join("file"), readable.clone()];
     let mut arguments = vec!["write".to_owned()];
     arguments.extend(names.iter().map(|path| path.to_str().unwrap().to_owned()));
-    // Through a link of the workspace.
+    // Through a link in the workspace.
     arguments.push(link.to_str().unwrap().to_owned());
     let mut command = place.command(&arguments);
     command.readable.push(readable.clone());
@@ -397,7 +397,7 @@ fn nothing_outside_is_changed(setting: &Setting) {
     }
 }
 
-/// Names, modes, owners, sizes and contents beneath a directory; and its own times but that of
+/// Names, modes, owners, sizes and contents beneath a directory, and its own times except that of
 /// access.
 fn state_of(directory: &Path) -> Vec<String> {
     let mut state = Vec::new();
@@ -431,7 +431,7 @@ fn the_workspace_is_changed(setting: &Setting) {
     assert_eq!(fs::read(&path).unwrap(), b"touched");
     assert_eq!((made.uid(), made.gid()), (workspace.uid(), workspace.gid()));
     assert_eq!(made.mode() & 0o777, 0o644);
-    // What is there already can be changed, too.
+    // Existing files can be changed, too.
     write(&path, "older");
     place.run(place.command(&["touch", path.to_str().unwrap()]));
     assert_eq!(fs::read(&path).unwrap(), b"touched");
@@ -479,14 +479,14 @@ fn a_fork_bomb_is_capped_and_ends(setting: &Setting) {
             assert_eq!((report.end, report.killed), (End::Limit(Limit::Processes), true));
             counting.join().unwrap()
         });
-        // Before they are looked at, there are some more.
+        // There can be some more until the next poll.
         assert!(most <= 2000, "{attack}: {most}");
     }
 }
 
-fn processes_within_the_limit_are_fine(setting: &Setting) {
+fn processes_within_the_limit_are_allowed(setting: &Setting) {
     let place = Place::new(setting);
-    // Many one after the other, and always as many as are allowed.
+    // Many one after the other, and always as many as the limit allows.
     let mut command = place.command(&["fork-within", "200", "9"]);
     command.limits.processes = 10;
     assert_eq!(place.run(command).end, End::Exited(0));
@@ -495,8 +495,8 @@ fn processes_within_the_limit_are_fine(setting: &Setting) {
     assert_eq!(place.run(command).end, End::Limit(Limit::Processes));
 }
 
-/// Which a signal would do to a call that waits for the sandbox.
-fn a_fork_is_not_taken_back(setting: &Setting) {
+/// A signal would interrupt a fork that waits for the sandbox.
+fn signals_do_not_interrupt_forks(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["fork-while-children-end", "4000"]);
     command.limits.processes = 5000;
@@ -511,7 +511,7 @@ fn processes_that_keep_forking_away_die(setting: &Setting) {
     let start = Instant::now();
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    assert!(start.elapsed() < IMMEDIATE, "{:?}", start.elapsed());
 }
 
 fn a_daemon_dies_at_the_deadline(setting: &Setting) {
@@ -521,7 +521,7 @@ fn a_daemon_dies_at_the_deadline(setting: &Setting) {
     command.limits.wall = Duration::from_millis(500);
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
     assert_still(&heart);
 }
 
@@ -533,7 +533,7 @@ fn a_daemon_dies_after_a_normal_end(setting: &Setting) {
     assert_still(&heart);
 }
 
-/// A heart that has beaten does so no more.
+/// Asserts that a heartbeat has stopped.
 fn assert_still(heart: &Path) {
     let beat = fs::read(heart).unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -559,7 +559,7 @@ fn nothing_survives_the_host(setting: &Setting) {
     assert_still(&heart);
 }
 
-/// What the host of [`nothing_survives_the_host`] does.
+/// The host process of [`nothing_survives_the_host`].
 pub fn be_a_host(arguments: &[&str]) {
     let [tier, program, workspace, arguments] = arguments else { panic!("{arguments:?}") };
     let tier = if *tier == "A" { Tier::A } else { Tier::B };
@@ -573,7 +573,7 @@ pub fn be_a_host(arguments: &[&str]) {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < SOON, "{what}: not yet");
+        assert!(start.elapsed() < IMMEDIATE, "{what}: not yet");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -591,7 +591,7 @@ fn a_cancelled_run_ends_at_once(setting: &Setting) {
         waiting.join().unwrap()
     });
     assert_eq!((report.end, report.killed), (End::Cancelled, true));
-    assert!(report.wall < SOON, "{:?}", report.wall);
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
     assert_eq!(place.survivors(), Vec::<String>::new());
     assert_still(&heart);
 }
@@ -636,7 +636,7 @@ fn each_limit_has_its_code(setting: &Setting) {
         assert_eq!(report.end, End::Limit(*limit), "{arguments:?}");
     }
     assert_eq!(fs::metadata(place.workspace().join("large")).unwrap().len(), 10 << 20);
-    // A shell that passes it on.
+    // A shell that passes the status on.
     let mut command = place.command(&["file-size"]);
     command.limits.file_size = 10 << 20;
     command.arguments.insert(0, command.program.to_str().unwrap().to_owned());
@@ -687,7 +687,7 @@ fn protected_paths_stay(setting: &Setting) {
     assert_eq!(fs::read(workspace.join("worktree/.git")).unwrap(), b"gitdir: elsewhere");
     assert!(output.contains("ordinary: DONE\n"), "{output}");
     assert!(output.contains("beside nested: DONE\n"), "{output}");
-    // As a person would try it.
+    // As a user would try it.
     command.program = "/bin/sh".into();
     let script = "mv .git .git2 && cp -r .git2 .git; echo planted > .git/config; \
                   mv sub sub2 && cp -r sub2 sub; echo planted > sub/module/.git/config; \
@@ -696,7 +696,7 @@ fn protected_paths_stay(setting: &Setting) {
     place.run(command.clone());
     assert_eq!(state(), before, "{output}");
     assert_eq!(fs::read(workspace.join("worktree/.git")).unwrap(), b"gitdir: elsewhere");
-    // A link stays, too.
+    // A link is not replaced, either.
     std::os::unix::fs::symlink("../evil", workspace.join("src/.git")).unwrap();
     command.protected.push(workspace.join("src/.git"));
     let script = "rm -f src/.git; mv src/.git src/x; mv evil/hooks src/.git; ln -sfn /tmp src/.git; echo end";
@@ -713,7 +713,7 @@ fn an_overlay_takes_the_changes(setting: &Setting) {
     write(workspace.join("file"), "as it was");
     write(workspace.join("removed"), "as it was");
     write(workspace.join(".git/config"), "as it was");
-    // A long name, with what means something in mount options.
+    // A long name, with characters that are special in mount options.
     let staging = place.outside().join(format!("a:b,c\\{}", "x".repeat(240)));
     let overlay = Overlay {
         lower: workspace.clone(),
@@ -722,7 +722,7 @@ fn an_overlay_takes_the_changes(setting: &Setting) {
     };
     fs::create_dir_all(&overlay.upper).unwrap();
     fs::create_dir_all(&overlay.work).unwrap();
-    // What was staged before.
+    // A change that was staged before.
     write(overlay.upper.join("staged"), "staged");
     let before = state_of(&workspace);
     let script = "cat staged; echo changed > file; rm removed; echo new > new; \
@@ -739,7 +739,7 @@ fn an_overlay_takes_the_changes(setting: &Setting) {
         return;
     }
     let report = place.run(command);
-    // Else it could not be removed.
+    // Otherwise it could not be removed.
     fs::set_permissions(overlay.work.join("work"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(
         String::from_utf8(report.stdout.bytes).unwrap(),
@@ -762,7 +762,7 @@ fn an_overlay_takes_the_changes(setting: &Setting) {
 
 fn only_three_descriptors_are_inherited(setting: &Setting) {
     let place = Place::new(setting);
-    // Two that a careless host leaves open.
+    // Two descriptors that a careless host leaves open.
     let file = fs::File::open("/etc/passwd").unwrap();
     let careless = [file.as_fd(), file.as_fd()].map(|fd| rustix::io::dup(fd).unwrap());
     for fd in &careless {
@@ -773,8 +773,7 @@ fn only_three_descriptors_are_inherited(setting: &Setting) {
 
 fn no_state_is_inherited(setting: &Setting) {
     let place = Place::new(setting);
-    // A careless host.
-    // SAFETY: a signal is ignored, and not any more.
+    // A careless host. SAFETY: a signal is ignored, and later not any more.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     let output = place.output(&["state"]);
     // SAFETY: as above.
@@ -807,8 +806,8 @@ fn dangerous_calls_are_refused(setting: &Setting) {
     assert!(output.lines().count() > 15, "{output}");
 }
 
-fn a_sandbox_that_is_not_there_is_refused(setting: &Setting) {
-    // Within a sandbox, none can be built: namespaces are refused, and /proc has no processes.
+fn unavailable_tiers_are_refused(setting: &Setting) {
+    // Within a sandbox, none can be set up: namespaces are refused, and /proc has no processes.
     let output = Place::new(setting).output(&["probe"]);
     assert!(output.starts_with("Err(Unavailable("), "{output}");
 }

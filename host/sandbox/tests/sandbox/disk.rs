@@ -10,11 +10,12 @@ use cofferdam_sandbox::{Bounded, End, Limit, Overlay, Tier};
 
 use crate::support::{Place, Setting};
 
-/// What a directory may hold, in bytes and names.
-const MOST: (u64, u64) = (20 << 20, 2000);
+/// The limits of a directory, in bytes and entries.
+const MAX_USAGE: (u64, u64) = (20 << 20, 2000);
 
-/// How much more there may be before a run is stopped, on a busy machine with a fast disk.
-const BEYOND: u64 = 500 << 20;
+/// How far a run can exceed them before it is stopped, on a busy machine with a fast disk, in
+/// bytes.
+const MAX_EXCESS_BYTES: u64 = 500 << 20;
 
 /// Writes without end, in one of several ways.
 pub fn fill(how: &str) {
@@ -35,14 +36,14 @@ pub fn fill(how: &str) {
                 }
                 fs::write(Path::new("d").join(number.to_string()), &block).unwrap();
             }
-            // They have no names.
+            // The files are deleted.
             "deleted" => {
                 let name = number.to_string();
                 let mut file = File::create(&name).unwrap();
                 fs::remove_file(&name).unwrap();
                 file.write_all(&block).unwrap();
                 open.push(file);
-                // It may not have very many.
+                // It may not have many open files.
                 if open.len() == 100 {
                     for file in &mut open {
                         file.write_all(&block.repeat(2)).unwrap();
@@ -50,7 +51,7 @@ pub fn fill(how: &str) {
                     std::thread::sleep(std::time::Duration::from_mins(1));
                 }
             }
-            // Beyond their ends, which is no part of their sizes.
+            // Allocates beyond their ends, which does not change their sizes.
             "ahead" => {
                 let file = File::create(number.to_string()).unwrap();
                 let (mode, length) = (libc::FALLOC_FL_KEEP_SIZE, 8 << 20);
@@ -68,10 +69,10 @@ pub fn fill(how: &str) {
 }
 
 fn bounded(directory: PathBuf) -> Bounded {
-    Bounded { directory, bytes: MOST.0, entries: MOST.1, held: (0, 0) }
+    Bounded { directory, bytes: MAX_USAGE.0, entries: MAX_USAGE.1, held: (0, 0) }
 }
 
-/// What is on the disk, in bytes.
+/// The bytes on disk in a directory.
 fn held(directory: &Path) -> u64 {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
@@ -89,25 +90,25 @@ pub fn who_writes_without_end_is_stopped(setting: &Setting) {
         command.bounded.push(bounded(place.workspace()));
         let report = place.run(command);
         if how == "ahead" && report.end == End::Exited(101) {
-            // Refused: it takes no time, so there could be much before it is counted.
+            // Refused: it is instant, so much could be allocated before it is counted.
             continue;
         }
         let End::Limit(Limit::Directory { number: Some(0), bytes, entries }) = report.end else {
             panic!("{how}: {report:?}");
         };
-        assert!(bytes > MOST.0 || entries > MOST.1, "{how}: {report:?}");
+        assert!(bytes > MAX_USAGE.0 || entries > MAX_USAGE.1, "{how}: {report:?}");
         if how != "deep" && how != "ahead" {
             let held = held(&place.workspace());
-            assert!(held < MOST.0 + BEYOND, "{how}: {held}");
+            assert!(held < MAX_USAGE.0 + MAX_EXCESS_BYTES, "{how}: {held}");
         }
     }
 }
 
-/// In tier A they are in memory, and the program sees that its directory is full.
+/// In tier A they are in memory, and the program gets the error that its directory is full.
 pub fn temporary_files_are_bounded(setting: &Setting) {
     let place = Place::new(setting);
     let mut command = place.command(&["fill", "temporary"]);
-    command.limits.temporary = MOST.0;
+    command.limits.temporary = MAX_USAGE.0;
     let end = place.run(command).end;
     match setting.tier {
         Tier::A => assert_eq!(end, End::Exited(101)),
@@ -133,11 +134,11 @@ pub fn an_overlay_is_bounded(setting: &Setting) {
         command.bounded.push(bounded(place.outside().join("run")));
         let end = place.run(command).end;
         assert!(matches!(end, End::Limit(Limit::Directory { number: Some(0), .. })), "{end:?}");
-        assert!(held(&upper) < MOST.0 + BEYOND, "{how}");
+        assert!(held(&upper) < MAX_USAGE.0 + MAX_EXCESS_BYTES, "{how}");
     }
 }
 
-pub fn what_is_within_the_bounds_is_fine(setting: &Setting) {
+pub fn usage_within_the_limits_is_allowed(setting: &Setting) {
     let place = Place::new(setting);
     fs::write(place.workspace().join("old"), vec![1; 30 << 20]).unwrap();
     let mut command = place.command(&["write", "new"]);

@@ -1,4 +1,4 @@
-//! Memory that is in no process's count: first the program that holds it, then what must hold.
+//! Memory that no process's own count includes: first the program that holds it, then the tests.
 
 use std::ffi::CString;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::support::{Place, Setting};
 
 const MIB: usize = 1 << 20;
 
-/// As much as each way is tried for.
-const MOST: usize = 1024 * MIB;
+/// The most that is tried in each way, in bytes.
+const MAX_HELD_BYTES: usize = 1024 * MIB;
 
-/// Holds memory in some way, says how much, and sleeps.
+/// Holds memory in some way, prints how much, and sleeps.
 pub fn hold(way: &str) {
     let held = match way {
         "memfd" => memfd(),
@@ -46,7 +46,7 @@ fn map(flags: c_int, protection: c_int, fd: c_int, bytes: usize) -> io::Result<*
 
 const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Writes to each page, and then lets go of them: they stay where they are.
+/// Writes to each page, and then unmaps them: they stay allocated.
 fn fill(address: *mut u8, bytes: usize) {
     for page in (0..bytes).step_by(4096) {
         // SAFETY: the page is mapped for writing.
@@ -56,10 +56,10 @@ fn fill(address: *mut u8, bytes: usize) {
     unsafe { libc::madvise(address.cast::<c_void>(), bytes, libc::MADV_DONTNEED) };
 }
 
-/// Repeats something that holds so many bytes until it fails.
+/// Repeats an operation that holds so many bytes until it fails.
 fn repeat(bytes: usize, mut once: impl FnMut() -> io::Result<()>) -> usize {
     let mut held = 0;
-    while held < MOST && once().is_ok() {
+    while held < MAX_HELD_BYTES && once().is_ok() {
         held += bytes;
     }
     held
@@ -148,7 +148,7 @@ fn shared_zero() -> usize {
     repeat(bytes, || {
         let address = map(libc::MAP_SHARED, protection, zero.as_raw_fd(), bytes)?;
         if protection != BOTH {
-            // It can only be read: nothing is kept of it.
+            // It is read-only, so nothing of it is kept.
             return Err(io::ErrorKind::Unsupported.into());
         }
         fill(address, bytes);
@@ -156,7 +156,7 @@ fn shared_zero() -> usize {
     })
 }
 
-/// Reads one byte of each two megabytes of a large space: each takes a page of tables.
+/// Reads one byte of each two megabytes of a large mapping: each takes a page of page tables.
 fn tables() -> usize {
     let space: usize = 512 << 30;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -175,11 +175,11 @@ fn tables() -> usize {
     })
 }
 
-/// The first thread ends; of it, the kernel says no memory any more.
+/// The first thread exits; the kernel then reports no memory for it.
 fn first_thread_gone() -> ! {
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(50));
-        let blocks: Vec<_> = (0..MOST / MIB).map(|_| vec![1_u8; MIB]).collect();
+        let blocks: Vec<_> = (0..MAX_HELD_BYTES / MIB).map(|_| vec![1_u8; MIB]).collect();
         println!("{}", blocks.len());
         std::thread::sleep(Duration::from_millis(500));
         // SAFETY: ends the process.
@@ -261,7 +261,7 @@ pub fn memory_is_counted_whatever_holds_it(setting: &Setting) {
         if report.end == End::Limit(Limit::Memory) {
             continue;
         }
-        // It got no more.
+        // The program got no more.
         assert_eq!(report.end, End::Exited(0), "{way}");
         let held: u64 = output.trim().parse().unwrap();
         assert!(held <= 256, "{way}: {held} MiB");

@@ -1,4 +1,4 @@
-//! The program that tries. It prints what it got; the cases judge.
+//! The hostile program. It prints what it achieved; the cases check that.
 
 use std::ffi::CString;
 use std::fs;
@@ -15,10 +15,10 @@ use libc::c_long;
 
 use crate::{beyond, held};
 
-/// The first argument of the hostile program. The second is a mark that it does not look at.
+/// The first argument of the hostile program. It ignores the second, which is a mark.
 pub const ARGUMENT: &str = "--hostile";
 
-/// Does what the arguments say.
+/// Performs the attack that the arguments name.
 pub fn attack(arguments: &[&str]) {
     match arguments {
         ["print", bytes] => print(bytes.parse().unwrap()),
@@ -34,7 +34,7 @@ pub fn attack(arguments: &[&str]) {
         ["touch", path] => fs::write(path, "touched").unwrap(),
         ["fork-bomb"] => fork_bomb(),
         ["thread-bomb"] => loop {
-            // The handle is dropped, and the thread goes on.
+            // The handle is dropped, and the thread continues.
             let _ = std::thread::Builder::new().spawn(|| std::thread::sleep(Duration::MAX));
         },
         ["double-fork-bomb"] => double_fork_bomb(),
@@ -112,17 +112,17 @@ fn connect(targets: &[&str]) {
     say("stream pair", UnixStream::pair());
 }
 
-/// The kernel makes a pair of datagram sockets of it.
+/// The kernel turns it into a pair of datagram sockets.
 fn raw_pair() -> io::Result<UnixDatagram> {
     let mut pair = [0; 2];
     // SAFETY: the call fills the two numbers.
     check(unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_RAW, 0, pair.as_mut_ptr()) }.into())?;
-    // SAFETY: it succeeded, so both are open and nobody else's.
+    // SAFETY: the call succeeded, so both descriptors are open and new.
     let [one, _other] = pair.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(one.into())
 }
 
-/// A server and a client of its own.
+/// Runs a server and a client of its own.
 fn loopback() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0");
     say("loopback", listener.and_then(|listener| TcpStream::connect(listener.local_addr()?)));
@@ -136,7 +136,7 @@ fn read(path: &str) -> String {
     }
 }
 
-/// Its own environment, and that of everybody.
+/// Prints its own environment, and those of all processes.
 fn environment() {
     for (name, value) in std::env::vars() {
         println!("own {name}={value}");
@@ -197,7 +197,7 @@ fn fork_bomb() -> ! {
     }
 }
 
-/// Orphans only.
+/// Forks so that only orphans remain.
 fn double_fork_bomb() -> ! {
     loop {
         if fork() == 0 {
@@ -211,7 +211,7 @@ fn double_fork_bomb() -> ! {
     }
 }
 
-/// As dash does: its handler for the end of a child does not restart calls.
+/// Forks as dash does: its handler for SIGCHLD does not restart calls.
 fn fork_while_children_end(times: usize) {
     extern "C" fn ignore(_: libc::c_int) {}
     // SAFETY: the handler does nothing; the structure is plain data that the call reads.
@@ -231,7 +231,7 @@ fn fork_while_children_end(times: usize) {
     }
 }
 
-/// So many children at a time, so many times.
+/// Forks so many children at a time, so many times.
 fn fork_within(rounds: usize, children: usize) {
     for _ in 0..rounds {
         let mut hold = [0; 2];
@@ -262,7 +262,7 @@ fn fork_within(rounds: usize, children: usize) {
     }
 }
 
-/// Processes that are always new: each starts the next one and ends.
+/// Processes that are always new: each starts the next one and exits.
 fn comets() -> ! {
     for _ in 0..4 {
         if fork() == 0 {
@@ -279,7 +279,7 @@ fn comets() -> ! {
     }
 }
 
-/// Leaves the session and the parent behind, and lets its heart beat.
+/// Leaves the session and the parent, and writes a heartbeat.
 fn daemon(heartbeat: &str, last: &str) {
     if fork() == 0 {
         // SAFETY: no pointers.
@@ -305,8 +305,8 @@ fn daemon(heartbeat: &str, last: &str) {
     }
 }
 
-/// Everything that one process can do to another: to its parent, and to the named ones. It is not
-/// tried on everybody (-1): without a sandbox around, that would end all that the developer runs.
+/// Everything that one process can do to another: to its parent, and to the given ones. It is not
+/// tried on all processes (-1): without a sandbox, that would kill all processes of the developer.
 fn kill(pids: &[&str]) {
     let parent = std::os::unix::process::parent_id().to_string();
     for pid in pids.iter().copied().chain([parent.as_str()]) {
@@ -324,7 +324,7 @@ fn kill(pids: &[&str]) {
         say(&format!("memory of {pid}"), fs::File::open(format!("/proc/{pid}/mem")));
     }
     if fork() == 0 {
-        // SAFETY: no pointers. The group has this process in it, and its parent.
+        // SAFETY: no pointers. The group contains this process and its parent.
         unsafe { libc::setpgid(0, 0) };
         // SAFETY: as above.
         unsafe { libc::kill(0, libc::SIGKILL) };
@@ -346,7 +346,7 @@ fn memory() {
     }
 }
 
-/// Each has less than the limit.
+/// Each child has less than the limit.
 fn memory_of_children() {
     for _ in 0..8 {
         if fork() == 0 {
@@ -358,7 +358,7 @@ fn memory_of_children() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// 60 MiB, which four children see as well.
+/// Shares 60 MiB with four children.
 fn shared_memory() {
     let block = vec![1_u8; 60 << 20];
     for _ in 0..4 {
@@ -387,7 +387,7 @@ fn descriptors() {
     }
 }
 
-/// Tries to leave something in a repository that git executes, in all the ways around.
+/// Tries in many ways to leave something in a repository that git executes.
 fn plant(workspace: &Path) {
     for repository in [workspace.to_owned(), workspace.join("sub/module")] {
         let git = repository.join(".git");
@@ -422,7 +422,7 @@ fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, flags)?)
 }
 
-/// Makes a file that runs as its owner.
+/// Creates a set-user-ID file.
 fn set_id(path: &str) {
     use std::os::unix::fs::OpenOptionsExt as _;
 
@@ -448,8 +448,8 @@ fn set_id(path: &str) {
     }
 }
 
-/// Calls that no program may make. Without a filter, most would fail otherwise, since their
-/// arguments make no sense: so what they fail with is printed.
+/// Calls that no program may make. Without a filter, most would fail with other errors, since their
+/// arguments are invalid: so the errors are printed.
 fn calls() {
     let table: &[(&str, c_long, [c_long; 4])] = &[
         ("add_key", libc::SYS_add_key, [0; 4]),
@@ -491,7 +491,7 @@ fn calls() {
     }
 }
 
-/// What a program inherits besides files.
+/// Prints what a program inherits besides files.
 fn state() {
     println!("no new privileges: {}", rustix::thread::no_new_privs().unwrap());
     println!("capabilities: {:?}", rustix::thread::capabilities(None).unwrap());
@@ -518,7 +518,7 @@ fn state() {
     println!("terminal: {:?}", fs::File::open("/dev/tty").map(|tty| tty.as_raw_fd()).is_ok());
 }
 
-/// What a sandbox offers within a sandbox.
+/// Prints what a sandbox offers within a sandbox.
 fn probe() {
     let start = Instant::now();
     let opened = cofferdam_sandbox::Sandbox::open(cofferdam_sandbox::Helper::current(), None);

@@ -1,8 +1,8 @@
-//! Real programs that try to get out. The test binary is three things: the runner of the tests,
-//! the sandbox's helper, and the hostile program itself, so that nothing has to be installed.
+//! Real programs that try to escape. The test binary is three things: the test runner, the
+//! sandbox's helper, and the hostile program itself, so that nothing has to be installed.
 //!
-//! Everything runs in each tier; started by root, everything runs once more as another user. A
-//! tier that this system does not offer is said on standard error, and its refusal is tested.
+//! Everything runs in each tier; if root starts it, everything runs once more as another user. A
+//! tier that this system does not offer is reported on standard error, and its refusal is tested.
 
 #![expect(clippy::print_stderr, clippy::print_stdout, reason = "a program of its own")]
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if let Some(status) = cofferdam_sandbox::run_if_helper() {
         return status;
     }
-    if let Some(status) = cofferdam_sandbox::work_if_asked(worker::work) {
+    if let Some(status) = cofferdam_sandbox::run_if_worker(worker::work) {
         return status;
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! What the cases stand on: the binary where everybody can execute it, a workspace, a run.
+//! The setting of the cases: the binary where every user can execute it, a workspace, a run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,20 +12,20 @@ use libtest_mimic::{Arguments, Trial};
 
 use crate::hostile;
 
-/// The first argument of a process that plays the host.
+/// The first argument of a process that acts as the host.
 pub const HOST_ARGUMENT: &str = "--host";
 
-/// Somebody who is not root.
+/// A user id other than root.
 const USER: u32 = 65534;
 
-/// One way to run everything.
+/// A combination of tier and user.
 #[derive(Clone)]
 pub struct Setting {
-    /// `root` or `user`.
+    /// `root` or `user`, as in the names of tests.
     pub user: &'static str,
     pub tier: Tier,
     pub probe: Arc<Probe>,
-    /// The test binary, where everybody can execute it.
+    /// The test binary, where every user can execute it.
     pub binary: PathBuf,
 }
 
@@ -35,10 +35,10 @@ impl Setting {
     }
 }
 
-/// Runs all cases; as root, as another user as well.
+/// Runs all cases; if started as root, as another user as well.
 pub fn run(cases: fn(&Setting) -> Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Limits of time are tested: one after the other.
+    // Time limits are tested, so one after the other.
     arguments.test_threads.get_or_insert(1);
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -78,7 +78,7 @@ fn refusal(setting: Setting) -> Trial {
     })
 }
 
-/// A directory to work on, and one beside it that is nobody's business.
+/// A directory to work on, and one beside it that is not granted.
 pub struct Place {
     root: tempfile::TempDir,
     setting: Setting,
@@ -86,7 +86,7 @@ pub struct Place {
 
 impl Place {
     pub fn new(setting: &Setting) -> Self {
-        // Not in /tmp, so that a private /tmp can't be what hides things.
+        // Not in /tmp, so that files are not hidden just by a private /tmp.
         let root = tempfile::Builder::new().prefix("sandbox-").tempdir_in("/var/tmp").unwrap();
         for name in ["workspace", "outside"] {
             fs::create_dir(root.path().join(name)).unwrap();
@@ -107,7 +107,7 @@ impl Place {
         let mut command = Command::new(&self.setting.binary, self.workspace());
         command.writable.push(self.workspace());
         command.environment.push(("GRANTED".to_owned(), "yes".to_owned()));
-        // By its mark, each of its processes is found again.
+        // Each of its processes is found again by this mark.
         command.arguments.push(hostile::ARGUMENT.to_owned());
         command.arguments.push(self.mark());
         command.arguments.extend(arguments.iter().map(|argument| argument.as_ref().to_owned()));
@@ -118,7 +118,7 @@ impl Place {
         self.setting.sandbox().start(command).unwrap()
     }
 
-    /// Runs to the end, and makes sure that nothing is left.
+    /// Runs to the end, and checks that no process is left.
     pub fn run(&self, command: Command) -> Report {
         let report = self.start(command).wait().unwrap();
         assert_eq!(self.survivors(), Vec::<String>::new());
@@ -126,14 +126,14 @@ impl Place {
         report
     }
 
-    /// Runs the hostile program with plain limits, and answers what it printed.
+    /// Runs the hostile program with default limits; returns its output.
     pub fn output<S: AsRef<str>>(&self, arguments: &[S]) -> String {
         let report = self.run(self.command(arguments));
         String::from_utf8(report.stdout.bytes).unwrap()
             + &String::from_utf8_lossy(&report.stderr.bytes)
     }
 
-    /// The command lines of hostile programs that still live.
+    /// The command lines of hostile programs that still run.
     pub fn survivors(&self) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -151,7 +151,7 @@ impl Place {
     }
 }
 
-/// Writes a file, with its directories.
+/// Writes a file, creating its directories.
 pub fn write(path: impl AsRef<Path>, text: &str) {
     let path = path.as_ref();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -167,7 +167,7 @@ pub fn sleeper(name: &str, value: &str) -> std::process::Child {
         .unwrap()
 }
 
-/// A process that plays the host.
+/// Starts a process that acts as the host.
 pub fn host(arguments: &[&str]) -> std::process::Child {
     std::process::Command::new("/proc/self/exe").args(arguments).spawn().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Computations in processes of their own, and what hostile ones get.
+//! Computations in processes of their own, and what hostile ones achieve.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::support::Setting;
 
 const BOUNDS: Bounds = Bounds { wall: Duration::from_secs(60), memory: 256 << 20, output: 1 << 20 };
 
-/// What the test binary computes: the first word of the input says it.
+/// The computation of the test binary: the first word of the input selects it.
 pub fn work(input: Vec<u8>) -> Result<Vec<u8>, String> {
     let text = String::from_utf8_lossy(&input).into_owned();
     match text.split(' ').next().unwrap_or_default() {
@@ -33,7 +33,7 @@ pub fn work(input: Vec<u8>) -> Result<Vec<u8>, String> {
         "output" => Ok(vec![1; (1 << 20) + 1]),
         "panic" => panic!("out of order"),
         "abort" => std::process::abort(),
-        // It says everything and then stays.
+        // It writes its answer and does not exit.
         "stay" => {
             rustix::stdio::dup2_stdout(rustix::stdio::stdin()).ok();
             loop {
@@ -48,7 +48,7 @@ pub fn work(input: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Everything that it got and should not have.
+/// Returns everything that it got and should not have.
 fn escapes() -> Vec<String> {
     let mut got = Vec::new();
     let mut tried = |what: &str, result: io::Result<String>| {
@@ -72,7 +72,7 @@ fn escapes() -> Vec<String> {
         "environment",
         variable.map(|(name, _)| name).ok_or_else(|| io::ErrorKind::NotFound.into()),
     );
-    // SAFETY: calls with plain numbers; what they would do is what must not happen.
+    // SAFETY: calls with plain numbers; the test checks that they fail.
     unsafe {
         let kill = match libc::syscall(libc::SYS_kill, -1, 0) {
             0 => Ok(String::new()),
@@ -141,12 +141,12 @@ pub fn a_worker_ends_at_its_limits(_: &Setting) {
     assert_eq!(ask("output", &BOUNDS), Err(WorkError::Limit(Limit::Output)));
     assert_eq!(ask("spin", &brief), Err(WorkError::Limit(Limit::WallClock)));
     assert_eq!(ask("stay", &brief), Err(WorkError::Limit(Limit::WallClock)));
-    // It does not even read its input, which is more than a pipe holds.
+    // It does not read its input, which is more than a pipe holds.
     let long = format!("spin {}", "x".repeat(1 << 20));
     assert_eq!(ask(&long, &brief), Err(WorkError::Limit(Limit::WallClock)));
 }
 
-pub fn a_worker_that_crashes_is_told(_: &Setting) {
+pub fn worker_crashes_are_reported(_: &Setting) {
     for (work, said) in [("panic", "out of order"), ("abort", "signal: 6")] {
         match ask(work, &BOUNDS) {
             Err(WorkError::Crashed(how)) => assert!(how.contains(said), "{how}"),
@@ -163,7 +163,7 @@ pub fn a_cancelled_worker_ends_at_once(_: &Setting) {
     assert!(started.elapsed() < BOUNDS.wall);
 }
 
-pub fn a_worker_that_can_not_be_started_is_told(_: &Setting) {
+pub fn workers_that_can_not_be_started_are_reported(_: &Setting) {
     let answer = Helper::at("/nowhere/cofferdam").work(b"echo", &BOUNDS, &|| false);
     assert!(matches!(answer, Err(WorkError::Start(_))), "{answer:?}");
 }

@@ -1,4 +1,4 @@
-//! What changes names: making directories and links, removing, renaming.
+//! Operations on names: creating directories and links, removing, renaming.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -6,34 +6,35 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::super::Refused;
-use super::super::disk::{self, Listed};
-use super::super::path::check_length;
-use super::super::quota::Quota;
-use super::staging::check_names;
-use super::{Entry, Found, Overlay};
+use super::staging::check_hard_links;
+use super::state::{Entry, Location};
+use super::tree::Overlay;
+use crate::disk::{self, Listed};
+use crate::error::Refused;
+use crate::path::check_length;
+use crate::quota::Quota;
 
 impl Overlay {
     /// Removes a file or a link.
     ///
     /// # Errors
-    /// What POSIX says of `unlink`.
+    /// As `unlink` in POSIX; [`Refused`] for what can't be changed.
     pub fn remove_file(&self, place: &str) -> io::Result<()> {
         let stage = self.stage()?;
         match self.find(place)? {
-            Found::Nothing => return Err(Errno::NOENT.into()),
-            Found::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
-            Found::Staged(id, _) => {
+            Location::Nothing => return Err(Errno::NOENT.into()),
+            Location::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
+            Location::Staged(id, _) => {
                 if id > self.state().kept {
                     disk::remove(stage, &self.image_name(id), AtFlags::empty())?;
                 }
             }
-            Found::Disk => {
+            Location::Disk => {
                 let stat = disk::stat(&*self.disk, place)?;
                 if disk::file_type(&stat) == FileType::Directory {
                     return Err(Errno::ISDIR.into());
                 }
-                check_names(place, &stat)?;
+                check_hard_links(place, &stat)?;
                 self.open_parent(disk::split(place).0)?;
                 self.observe(place, Some(&stat))?;
             }
@@ -44,7 +45,7 @@ impl Overlay {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// What POSIX says of `rmdir`.
+    /// As `rmdir` in POSIX.
     pub fn remove_directory(&self, place: &str) -> io::Result<()> {
         if place.is_empty() {
             return Err(Errno::BUSY.into());
@@ -59,10 +60,10 @@ impl Overlay {
             return Err(Errno::NOTEMPTY.into());
         }
         match found {
-            Found::Staged(id, _) if id > self.state().kept => {
+            Location::Staged(id, _) if id > self.state().kept => {
                 disk::remove(self.stage()?, &self.image_name(id), AtFlags::REMOVEDIR)?;
             }
-            Found::Disk => {
+            Location::Disk => {
                 self.open_parent(disk::split(place).0)?;
                 self.observe(place, Some(&disk::stat(&*self.disk, place)?))?;
             }
@@ -72,25 +73,25 @@ impl Overlay {
         self.detach(place)
     }
 
-    /// Creates a directory.
+    /// Creates a directory, whose parent has to exist.
     ///
     /// # Errors
-    /// What POSIX says of `mkdir`.
+    /// As `mkdir` in POSIX; `EDQUOT`.
     pub fn create_directory(&self, place: &str, quota: &Quota) -> io::Result<()> {
         if self.kind(place)?.is_some() {
             return Err(Errno::EXIST.into());
         }
         self.prepare_new(place)?;
         let id = self.new_id(quota)?;
-        disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
+        disk::create_directory(self.stage()?, &self.image_name(id), disk::DEFAULT_MODE)?;
         self.insert(place, Entry::Staged(id, FileType::Directory));
         Ok(())
     }
 
-    /// Creates a symbolic link. Where it points is the caller's decision.
+    /// Creates a symbolic link. The caller checks the target.
     ///
     /// # Errors
-    /// What POSIX says of `symlink`.
+    /// As `symlink` in POSIX; `EDQUOT`.
     pub fn create_link(&self, target: &str, place: &str, quota: &Quota) -> io::Result<()> {
         if self.kind(place)?.is_some() {
             return Err(Errno::EXIST.into());
@@ -102,11 +103,11 @@ impl Overlay {
         Ok(())
     }
 
-    /// Renames a file, a link or a directory with everything below; `allow` is asked for every
-    /// place that this empties or fills.
+    /// Renames a file, a link or a directory with everything beneath; calls `allow` for every old and
+    /// every new place.
     ///
     /// # Errors
-    /// What POSIX says of `rename`; those of `allow`; [`Refused`] for what can't be changed.
+    /// As `rename` in POSIX; those of `allow`; [`Refused`] for what can't be changed.
     pub fn rename(
         &self,
         from: &str,
@@ -138,10 +139,10 @@ impl Overlay {
             Some(_) => {}
             None => self.prepare_new(to)?,
         }
-        if let Found::Disk = self.find(from)? {
+        if let Location::Disk = self.find(from)? {
             self.open_parent(disk::split(from).0)?;
         }
-        // Everything is staged before the first entry changes place.
+        // Everything is staged before the first entry is moved.
         let moved = self.stage_tree(from, kind, to, allow, quota)?;
         match replaced {
             Some(FileType::Directory) => self.remove_directory(to)?,
@@ -157,8 +158,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Stages what is at `from`, of this kind, and everything below. Answers each with the end of
-    /// its place, which begins with a `/` where it is not empty.
+    /// Stages the file at `from` and everything beneath. Returns each entry with its place relative to
+    /// `from`, which begins with `/` unless it is empty.
     fn stage_tree(
         &self,
         from: &str,
@@ -178,12 +179,12 @@ impl Overlay {
                 allow(&target)?;
             }
             let id = match (self.find(&place)?, kind) {
-                (Found::Nothing, _) => return Err(Errno::NOENT.into()),
-                (Found::Staged(id, _), _) => id,
-                (Found::Disk, FileType::RegularFile) => self.stage_file(&place, true, quota)?,
-                (Found::Disk, FileType::Directory) => self.stage_directory(&place, quota)?,
-                (Found::Disk, FileType::Symlink) => self.stage_link(&place, quota)?,
-                (Found::Disk, _) => {
+                (Location::Nothing, _) => return Err(Errno::NOENT.into()),
+                (Location::Staged(id, _), _) => id,
+                (Location::Disk, FileType::RegularFile) => self.stage_file(&place, true, quota)?,
+                (Location::Disk, FileType::Directory) => self.stage_directory(&place, quota)?,
+                (Location::Disk, FileType::Symlink) => self.stage_link(&place, quota)?,
+                (Location::Disk, _) => {
                     return Err(Refused::unsupported(format!(
                         "{place} is no regular file, directory or link"
                     )));
@@ -207,7 +208,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// What is below a removed directory is gone with it.
+    /// Removes the entries beneath a removed directory.
     fn forget_below(&self, place: &str) {
         let mut state = self.state();
         let below: Vec<String> = state.below(place).map(|(path, _)| path.clone()).collect();
@@ -216,8 +217,7 @@ impl Overlay {
         }
     }
 
-    /// Whether the disk has something at `place` that would show if the transaction had
-    /// nothing there.
+    /// Whether a file on the disk at `place` would be visible without an entry there.
     fn shows_disk(&self, place: &str) -> io::Result<bool> {
         if self.state().nearest_above(place).is_some() {
             return Ok(false);

@@ -1,26 +1,39 @@
-//! Which place a path stands for, with links followed inside the tree.
+//! Resolving paths, with symbolic links inside the tree.
 
 use std::io;
 
+use cofferdam_core::policy::Place;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::super::{Refused, path};
-use super::Overlay;
+use super::tree::Overlay;
+use crate::error::Refused;
+use crate::path;
 
-/// How many symbolic links a path may lead through, as in Linux.
+/// The largest number of symbolic links in the resolution of a path, as in Linux.
 const MAX_LINKS: usize = 40;
 
 impl Overlay {
-    /// Which place `path`, relative to the directory `base`, stands for. The last name need not
-    /// exist; where it is a link, `follow` says whether its target counts.
+    /// Returns the place of `path`, relative to the directory `base`. The last name need not exist; if
+    /// it is a link, `follow` says whether to follow it.
     ///
     /// # Errors
     /// Missing parents, links that leave the tree, malformed paths.
-    pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<String> {
+    pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<Place> {
+        self.resolve_noting(base, path, follow, |_| {})
+    }
+
+    /// As [`resolve`](Self::resolve); calls `note` with the place of each link on the way, even if
+    /// resolving fails later.
+    pub(super) fn resolve_noting(
+        &self,
+        base: &str,
+        path: &str,
+        follow: bool,
+        mut note: impl FnMut(&str),
+    ) -> io::Result<Place> {
         path::check(path)?;
-        let mut place: Vec<String> =
-            base.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let mut place = Place::new(base).map_err(|_| Errno::INVAL)?;
         let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
         let mut links = 0;
         while let Some(name) = rest.pop() {
@@ -28,25 +41,25 @@ impl Overlay {
             match name.as_str() {
                 "" | "." => {}
                 ".." => {
-                    if place.pop().is_none() {
+                    if !place.pop() {
                         return Err(Refused::denied(format!("{path} leaves the workspace")));
                     }
                 }
                 name => {
-                    place.push(name.to_owned());
-                    let here = place.join("/");
-                    // A slash at the end means the directory that a link points to.
+                    place.push(name);
+                    // A trailing slash refers to the directory behind a link.
                     let looks = !is_last || follow || !rest.is_empty();
-                    match if looks { self.kind(&here)? } else { None } {
+                    match if looks { self.kind(&place)? } else { None } {
                         Some(FileType::Symlink) => {
+                            note(&place);
                             links += 1;
                             if links > MAX_LINKS {
                                 return Err(Errno::LOOP.into());
                             }
-                            let target = self.read_link(&here)?;
+                            let target = self.read_link(&place)?;
                             if target.starts_with('/') {
                                 return Err(Refused::denied(format!(
-                                    "{here} is a link that leaves the workspace"
+                                    "{place} is a link that leaves the workspace"
                                 )));
                             }
                             place.pop();
@@ -60,6 +73,6 @@ impl Overlay {
                 }
             }
         }
-        Ok(place.join("/"))
+        Ok(place)
     }
 }

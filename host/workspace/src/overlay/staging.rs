@@ -1,5 +1,5 @@
-//! What is written: every change of a file, a directory or a link goes to an inode in the staging
-//! directory, made new or as a copy of the disk's.
+//! Writing: every change of a file, a directory or a link is made to an inode in the staging
+//! directory, which is new or a copy of the one on the disk.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -8,51 +8,52 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, Timestamps};
 use rustix::io::Errno;
 
-use super::super::Refused;
-use super::super::copying::copy_file;
-use super::super::disk::{self, Spot};
-use super::super::path::check_length;
-use super::super::quota::Quota;
-use super::{Entry, Found, Overlay};
+use super::state::{Entry, Location};
+use super::tree::Overlay;
+use crate::copying::copy_file;
+use crate::disk::{self, Spot};
+use crate::error::Refused;
+use crate::path::check_length;
+use crate::quota::Quota;
 
-/// The longest name in a directory, in bytes, on every file system in use.
-const MAX_NAME: usize = 255;
+/// The longest name in a directory on common file systems, in bytes.
+const MAX_NAME_BYTES: usize = 255;
 
-/// What to do about a file that is or is not there when it is opened for writing.
+/// How a file is opened for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// Also for reading.
+    /// Whether the file is opened for reading as well.
     pub read: bool,
-    /// Create a missing one.
+    /// Whether a missing file is created.
     pub create: bool,
-    /// Fail if there is one.
+    /// Whether an existing file is an error.
     pub exclusive: bool,
-    /// Start with nothing in it.
+    /// Whether the content of an existing file is discarded.
     pub truncate: bool,
 }
 
 impl Overlay {
-    /// Opens a file for writing: a staged one, made from the disk's where there is none yet.
+    /// Opens a file for writing; stages it first if it is on the disk.
     ///
     /// # Errors
-    /// What POSIX says of `open`, and [`Refused`] for what can't be changed.
+    /// As `open` in POSIX; [`Refused`] for what can't be changed; `EDQUOT`.
     pub fn open_write(&self, place: &str, opening: Opening, quota: &Quota) -> io::Result<File> {
         let mut truncate = false;
         let id = match self.find(place)? {
-            Found::Staged(..) if opening.exclusive => return Err(Errno::EXIST.into()),
-            Found::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
-            Found::Staged(_, FileType::Symlink) => return Err(Errno::LOOP.into()),
-            Found::Staged(id, kind) => {
-                // What was staged just now is empty; ext4 would sync a file that was truncated
-                // when it is closed.
+            Location::Staged(..) if opening.exclusive => return Err(Errno::EXIST.into()),
+            Location::Staged(_, FileType::Directory) => return Err(Errno::ISDIR.into()),
+            Location::Staged(_, FileType::Symlink) => return Err(Errno::LOOP.into()),
+            Location::Staged(id, _) => {
+                // Only an inode that existed before is truncated: ext4 syncs a truncated file when it is
+                // closed.
                 truncate = opening.truncate;
-                self.writable(place, id, kind, !opening.truncate, quota)?
+                self.writable(place, id, !opening.truncate, quota)?
             }
-            Found::Nothing => self.create_file(place, opening, quota)?,
-            Found::Disk if opening.exclusive && self.kind(place)?.is_some() => {
+            Location::Nothing => self.create_file(place, opening, quota)?,
+            Location::Disk if opening.exclusive && self.kind(place)?.is_some() => {
                 return Err(Errno::EXIST.into());
             }
-            Found::Disk => match self.stage_file(place, !opening.truncate, quota) {
+            Location::Disk => match self.stage_file(place, !opening.truncate, quota) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.create_file(place, opening, quota)?
                 }
@@ -78,27 +79,27 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Checks that something new may come to `place`, and remembers that nothing was there.
+    /// Checks that a new file can be created at `place`, and notes that none exists.
     pub(super) fn prepare_new(&self, place: &str) -> io::Result<()> {
         let (parent, name) = disk::split(place);
-        if name.len() > MAX_NAME {
+        if name.len() > MAX_NAME_BYTES {
             return Err(Errno::NAMETOOLONG.into());
         }
         check_length(place)?;
         match self.find(parent)? {
-            Found::Nothing => return Err(Errno::NOENT.into()),
-            Found::Staged(_, FileType::Directory) => return Ok(()),
-            Found::Staged(..) => return Err(Errno::NOTDIR.into()),
-            Found::Disk => drop(self.open_parent(parent)?),
+            Location::Nothing => return Err(Errno::NOENT.into()),
+            Location::Staged(_, FileType::Directory) => return Ok(()),
+            Location::Staged(..) => return Err(Errno::NOTDIR.into()),
+            Location::Disk => drop(self.open_parent(parent)?),
         }
         if self.state().entries.contains_key(place) {
-            // Something of the disk's was removed here; that was observed.
+            // A file on the disk was removed here, and was noted then.
             return Ok(());
         }
         self.observe(place, None)
     }
 
-    /// Opens a directory of the disk in which names are to be changed, if that is possible.
+    /// Opens a directory on the disk whose entries are going to be changed; checks that they can be.
     pub(super) fn open_parent(&self, parent: &str) -> io::Result<OwnedFd> {
         let directory = disk::open(&*self.disk, parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let access = Access::WRITE_OK | Access::EXEC_OK;
@@ -124,27 +125,19 @@ impl Overlay {
         Ok((id, disk::create(self.stage()?, &self.image_name(id))?))
     }
 
-    /// A staged inode that may be written: the one there is, or its copy where that is part of
-    /// a savepoint.
-    fn writable(
-        &self,
-        place: &str,
-        id: u32,
-        kind: FileType,
-        content: bool,
-        quota: &Quota,
-    ) -> io::Result<u32> {
-        if id > self.state().kept || kind != FileType::RegularFile {
+    /// Returns a staged file that may be written: `id`, or a copy of it if it is part of a savepoint.
+    fn writable(&self, place: &str, id: u32, content: bool, quota: &Quota) -> io::Result<u32> {
+        if id > self.state().kept {
             return Ok(id);
         }
         let from = disk::open(self.stage()?, &self.image_name(id), OFlags::RDONLY)?;
         let from = File::from(from);
         let copy = self.copy(&from, &rustix::fs::fstat(&from)?, content, quota)?;
-        self.insert(place, Entry::Staged(copy, kind));
+        self.insert(place, Entry::Staged(copy, FileType::RegularFile));
         Ok(copy)
     }
 
-    /// Stages the disk's file at `place`, with its permissions, owner and attributes.
+    /// Stages the file on the disk at `place`, with its permissions, owner and attributes.
     pub(super) fn stage_file(&self, place: &str, content: bool, quota: &Quota) -> io::Result<u32> {
         let file = self.open_disk(place)?;
         let stat = rustix::fs::fstat(&file)?;
@@ -153,7 +146,7 @@ impl Overlay {
             FileType::Directory => return Err(Errno::ISDIR.into()),
             _ => return Err(Refused::unsupported(format!("{place} is no regular file"))),
         }
-        check_names(place, &stat)?;
+        check_hard_links(place, &stat)?;
         let (parent, name) = disk::split(place);
         let parent = self.open_parent(parent)?;
         rustix::fs::accessat(&parent, name, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -161,18 +154,18 @@ impl Overlay {
         self.copy(&file, &stat, content, quota)
     }
 
-    /// Stages the disk's directory at `place`, with its permissions and times.
+    /// Stages the directory on the disk at `place`, with its permissions and times.
     pub(super) fn stage_directory(&self, place: &str, quota: &Quota) -> io::Result<u32> {
         let stat = disk::stat(&*self.disk, place)?;
         self.observe(place, Some(&stat))?;
         let id = self.new_id(quota)?;
-        disk::create_directory(self.stage()?, &self.image_name(id), disk::ANYBODY)?;
+        disk::create_directory(self.stage()?, &self.image_name(id), disk::DEFAULT_MODE)?;
         self.set_staged_mode(id, stat.st_mode & 0o7777)?;
         self.set_staged_times(id, &disk::times(&stat))?;
         Ok(id)
     }
 
-    /// Stages the disk's link at `place`, with its times.
+    /// Stages the link on the disk at `place`, with its times.
     pub(super) fn stage_link(&self, place: &str, quota: &Quota) -> io::Result<u32> {
         self.open_parent(disk::split(place).0)?;
         let stat = disk::stat(&*self.disk, place)?;
@@ -194,7 +187,7 @@ impl Overlay {
         Ok(id)
     }
 
-    /// Stages a copy of a file from elsewhere at `place`, in place of what is there.
+    /// Stages a copy of `from` at `place`; replaces an existing file.
     pub(crate) fn restore(&self, place: &str, from: &File, quota: &Quota) -> io::Result<()> {
         self.make_room(place)?;
         let id = self.copy(from, &rustix::fs::fstat(from)?, true, quota)?;
@@ -202,9 +195,9 @@ impl Overlay {
         Ok(())
     }
 
-    /// Stages a file from elsewhere at `place`, in place of what is there, and answers what is
-    /// staged: the file itself, or a copy where it has other names or another file system.
-    /// `content` is the file, open.
+    /// Stages the file `from` at `place`; replaces an existing file. Returns the staged file: the file
+    /// itself, or a copy if it has several hard links or is on another file system. `content` is the
+    /// file, open.
     pub(crate) fn adopt(
         &self,
         place: &str,
@@ -234,7 +227,7 @@ impl Overlay {
         Ok(disk::open(stage, &name, OFlags::RDONLY)?.into())
     }
 
-    /// Removes what may be at `place` for a file that comes there.
+    /// Removes a file at `place`, if there is one, and prepares for a new one.
     fn make_room(&self, place: &str) -> io::Result<()> {
         if let Some(kind) = self.kind(place)? {
             if kind == FileType::Directory {
@@ -245,12 +238,13 @@ impl Overlay {
         self.prepare_new(place)
     }
 
-    /// The staged inode of what is at `place`, made where there is none.
+    /// Returns the staged inode of the file at `place`; stages it if it is on the disk.
     fn staged(&self, place: &str, quota: &Quota) -> io::Result<u32> {
         match self.find(place)? {
-            Found::Nothing => Err(Errno::NOENT.into()),
-            Found::Staged(id, kind) => self.writable(place, id, kind, true, quota),
-            Found::Disk => {
+            Location::Nothing => Err(Errno::NOENT.into()),
+            Location::Staged(id, FileType::RegularFile) => self.writable(place, id, true, quota),
+            Location::Staged(id, _) => Ok(id),
+            Location::Disk => {
                 let stat = disk::stat(&*self.disk, place)?;
                 let kind = disk::file_type(&stat);
                 let id = match kind {
@@ -283,10 +277,10 @@ impl Overlay {
         Ok(rustix::fs::utimensat(self.stage()?, self.image_name(id), times, flags)?)
     }
 
-    /// Lets everybody execute the file who may read it, or nobody.
+    /// Grants or revokes the execute permission: for all users who may read the file, or for all.
     ///
     /// # Errors
-    /// [`Refused`] for what is not a file; those of staging.
+    /// [`Refused`] for anything but a regular file; those of staging.
     pub fn set_executable(&self, place: &str, executable: bool, quota: &Quota) -> io::Result<()> {
         let stat = self.look(place, true)?;
         if disk::file_type(&stat) != FileType::RegularFile {
@@ -300,7 +294,7 @@ impl Overlay {
         self.set_staged_mode(self.staged(place, quota)?, wanted)
     }
 
-    /// Sets the permissions of something new.
+    /// Sets the permissions of a new file or directory.
     pub(crate) fn set_mode(&self, place: &str, mode: u32) -> io::Result<()> {
         self.set_staged_mode(self.staged(place, &Quota::unlimited())?, mode)
     }
@@ -310,7 +304,7 @@ impl Overlay {
         Ok(rustix::fs::chmodat(self.stage()?, self.image_name(id), mode, AtFlags::empty())?)
     }
 
-    /// Sets when something was last written, in nanoseconds since the epoch.
+    /// Sets the modification time, in nanoseconds since the epoch.
     pub(crate) fn set_modified(&self, place: &str, modified: i64) -> io::Result<()> {
         let time = disk::timespec(modified);
         let times = Timestamps { last_access: time, last_modification: time };
@@ -318,9 +312,9 @@ impl Overlay {
     }
 }
 
-/// Refuses a file with several names: changing it would change a file elsewhere, and the history
-/// would be one more place.
-pub(super) fn check_names(place: &str, stat: &Stat) -> io::Result<()> {
+/// Refuses a file with several hard links: a change would change it under its other names as well,
+/// and the history would add one more.
+pub(super) fn check_hard_links(place: &str, stat: &Stat) -> io::Result<()> {
     if stat.st_nlink > 1 && disk::file_type(stat) != FileType::Directory {
         return Err(Refused::unsupported(format!(
             "{place} is a file with several hard links; changing it would change a file elsewhere"

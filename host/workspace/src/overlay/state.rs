@@ -1,4 +1,4 @@
-//! What a transaction has changed and seen, as maps of places. Nothing here looks at the disk.
+//! The changes of a transaction, and what it saw on the disk, as maps of places. No I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -6,59 +6,59 @@ use std::io;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::super::stamp::Stamp;
+use crate::file_fingerprint::FileFingerprint;
 
-/// What a transaction has at a place of its own.
+/// A change of a transaction at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// An inode in the staging directory, under this number as its name. A directory shows
-    /// nothing of one that the disk may have at its place.
+    /// An inode in the staging directory, by its number. A staged directory hides the contents of a
+    /// directory on the disk at its place.
     Staged(u32, FileType),
-    /// Nothing: what the disk has here was removed.
+    /// The file on the disk was removed.
     Gone,
 }
 
-/// Where something is found.
+/// Where the file at a place is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Found {
+pub(super) enum Location {
     Staged(u32, FileType),
     Nothing,
     Disk,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct OverlayState {
     pub(super) entries: BTreeMap<String, Entry>,
-    /// What was at a place of the disk when the transaction first looked; `None`: nothing.
-    pub(super) seen: HashMap<String, Option<Stamp>>,
+    /// The files on the disk when the transaction first looked; `None`: there was none.
+    pub(super) seen: HashMap<String, Option<FileFingerprint>>,
     pub(super) next: u32,
-    /// Inodes with a smaller number are part of a savepoint and are not written any more.
+    /// Inodes up to this number are part of a savepoint and are not written any more.
     pub(super) kept: u32,
-    /// From when on, in nanoseconds since the epoch, a change on the disk is a conflict even
-    /// where nobody has looked before.
+    /// A change on the disk since then (nanoseconds since the epoch) is a conflict even if the
+    /// transaction has not looked there before.
     pub(super) others_since: Option<i64>,
 }
 
-/// A moment of a transaction to which it can go back.
+/// A state of a transaction to which it can be rolled back.
 pub struct Savepoint {
     pub(super) entries: BTreeMap<String, Entry>,
     pub(super) next: u32,
     pub(super) kept: u32,
 }
 
-impl State {
-    pub(super) fn find(&self, place: &str) -> io::Result<Found> {
+impl OverlayState {
+    pub(super) fn find(&self, place: &str) -> io::Result<Location> {
         if self.entries.is_empty() {
-            return Ok(Found::Disk);
+            return Ok(Location::Disk);
         }
         match self.entries.get(place) {
-            Some(Entry::Staged(id, kind)) => return Ok(Found::Staged(*id, *kind)),
-            Some(Entry::Gone) => return Ok(Found::Nothing),
+            Some(Entry::Staged(id, kind)) => return Ok(Location::Staged(*id, *kind)),
+            Some(Entry::Gone) => return Ok(Location::Nothing),
             None => {}
         }
         match self.nearest_above(place) {
-            None => Ok(Found::Disk),
-            Some(Entry::Gone | Entry::Staged(_, FileType::Directory)) => Ok(Found::Nothing),
+            None => Ok(Location::Disk),
+            Some(Entry::Gone | Entry::Staged(_, FileType::Directory)) => Ok(Location::Nothing),
             Some(Entry::Staged(_, FileType::Symlink)) => Err(Errno::LOOP.into()),
             Some(Entry::Staged(..)) => Err(Errno::NOTDIR.into()),
         }
@@ -68,7 +68,7 @@ impl State {
         place.rmatch_indices('/').find_map(|(end, _)| self.entries.get(&place[..end]).copied())
     }
 
-    /// Takes an entry away. `on_disk`: the disk has something at the place that shows through.
+    /// Removes an entry. `on_disk`: a file on the disk would be visible then, so it is hidden.
     pub(super) fn detach(&mut self, place: &str, on_disk: bool) {
         if on_disk {
             self.entries.insert(place.to_owned(), Entry::Gone);

@@ -1,20 +1,18 @@
-//! What comes after a host that died: nothing is torn, nothing is lost, and nothing is believed
-//! that no host of this user has written.
+//! Recovery after a crash: commits are atomic, no file is lost, and only authentic files are used.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use super::super::history;
-use super::super::manifest::FILE;
-use super::super::seal::Key;
-use super::super::sealed::{self, Found, VERSION};
 use super::*;
+use crate::commit_file::{self, StoredCommit, VERSION};
+use crate::history_dirs;
+use crate::layout::COMMIT_FILE;
 
-/// How many files have a text that takes six times its size in JSON: more than there is room for in
-/// one manifest.
+/// The number of files whose text takes six times its size in JSON: more than fit into one commit
+/// file.
 const TEXTS: usize = 250;
 
-/// A text as it blows up most.
+/// Returns a text that grows most in JSON.
 fn text(which: u8) -> String {
     let mut text = "\0".repeat(4096);
     text.replace_range(0..1, if which == 0 { "a" } else { "b" });
@@ -37,13 +35,13 @@ fn own(root: &Path, name: &str) -> PathBuf {
     root.join(OWN).join(name)
 }
 
-/// What was moved out of the way.
+/// Returns what was set aside.
 fn set_aside(root: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(own(root, "set-aside")) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The commits that were written down beside the workspace.
+/// Returns the commits that were recorded beside the workspace.
 fn recorded_ids(root: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(records(root)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -51,10 +49,10 @@ fn recorded_ids(root: &Path) -> BTreeSet<String> {
 
 fn ids(root: &Path) -> Vec<String> {
     let history = History::new(open(root));
-    history.list(usize::MAX).unwrap().into_iter().map(|commit| commit.id).collect()
+    history.list(usize::MAX).unwrap().into_iter().map(|commit| commit.id.to_string()).collect()
 }
 
-/// Every file below a directory.
+/// Returns every file beneath a directory.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![directory.to_owned()];
@@ -72,7 +70,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// A directory with a workspace in it, so that there is room beside it.
+/// Creates a directory that contains a workspace, for files beside it.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("workspace");
@@ -88,8 +86,8 @@ fn spawn_plain(root: &Path, task: &str, fault: &str, is_plain: bool) -> Output {
     command.spawn().unwrap().wait_with_output().unwrap()
 }
 
-/// Kills a task at every step, and recovery at each of its own; then all is old or all is new, the
-/// history has what the records say, and nothing lies about.
+/// Kills a task at every step, and recovery at each of its steps; then all files are old or all are
+/// new, the history matches the records, and no files are left over.
 fn kill_everywhere(is_plain: bool) {
     let (mut old, mut new) = (0, 0);
     let wanted = after_edit();
@@ -134,13 +132,13 @@ fn killed_at_every_step_it_is_all_old_or_all_new() {
     kill_everywhere(false);
 }
 
-/// A file system that exchanges nothing takes several steps for one change.
+/// A file system that can't exchange needs several steps for one change.
 #[test]
 fn killed_at_every_step_where_nothing_can_be_exchanged() {
     kill_everywhere(true);
 }
 
-/// The steps of a commit that are of interest: all of few, some of many.
+/// Selects steps of a task: all if they are few, some if they are many.
 fn some_steps(root: &Path, task: &str) -> Vec<u64> {
     let output = run(root, task, "0:0");
     let said = String::from_utf8(output.stdout).unwrap();
@@ -149,7 +147,7 @@ fn some_steps(root: &Path, task: &str) -> Vec<u64> {
     (1..=steps).filter(|step| step % 211 == 1 || *step + 6 > steps).collect()
 }
 
-/// Texts that take six times their size in a manifest: the commit can be read, recovered, shown and
+/// With texts that take six times their size in JSON, the commit can be read, recovered, shown and
 /// undone.
 #[test]
 fn texts_that_blow_up_are_recovered_shown_and_undone() {
@@ -198,7 +196,7 @@ fn texts_that_blow_up_are_recovered_shown_and_undone() {
     }
 }
 
-/// The manifest has few texts in it, and one of one small file has its text.
+/// Only some of many texts are in the commit's file.
 #[test]
 fn a_manifest_stays_small() {
     let (_directory, root) = place();
@@ -213,7 +211,7 @@ fn a_manifest_stays_small() {
     assert!(images > TEXTS && images < 2 * TEXTS, "{images}");
 }
 
-/// A commit that could not be read again is refused while there is nothing to take back.
+/// A commit whose file could not be read again is refused before anything is changed.
 #[test]
 fn a_commit_that_is_too_large_to_be_written_down_is_refused() {
     let (_directory, root) = place();
@@ -230,7 +228,7 @@ fn a_commit_that_is_too_large_to_be_written_down_is_refused() {
     assert_eq!((leftovers(&root), ids(&root).len()), (0, 0));
 }
 
-/// A workspace in which a commit of several changes was interrupted halfway.
+/// Creates a workspace in which a commit of several changes was interrupted halfway.
 fn interrupted() -> (tempfile::TempDir, PathBuf) {
     static STEP: OnceLock<u64> = OnceLock::new();
     let at = |step: u64| {
@@ -242,26 +240,26 @@ fn interrupted() -> (tempfile::TempDir, PathBuf) {
     let is_halfway = |step: &u64| {
         let (_directory, root) = at(*step);
         let is_new = |file: &str| fs::read_to_string(root.join(file)).unwrap().starts_with("new");
-        is_new("a.txt") && !is_new("bin/run") && own(&root, "staging").join(FILE).exists()
+        is_new("a.txt") && !is_new("bin/run") && own(&root, "staging").join(COMMIT_FILE).exists()
     };
     at(*STEP.get_or_init(|| (1..).find(is_halfway).unwrap()))
 }
 
-/// What can't be read is neither thrown away nor passed over: nothing changes the workspace until a
-/// person has decided.
+/// A commit file that can't be read is neither removed nor ignored: nothing can change the workspace
+/// until the user has decided.
 #[test]
 fn recovery_stops_at_what_it_can_not_read() {
     let (_directory, root) = interrupted();
-    let manifest = own(&root, "staging").join(FILE);
+    let manifest = own(&root, "staging").join(COMMIT_FILE);
     let whole = fs::read(&manifest).unwrap();
     let key = open(&root).own().unwrap().key().clone();
     let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let mut damaged: Vec<(&str, Vec<u8>)> = vec![
-        ("of another version", sealed::frame(VERSION + 1, "0", 2, b"?", &key)),
-        ("no JSON", sealed::frame(VERSION, "0", 2, b"{", &key)),
+        ("of another version", commit_file::frame(VERSION + 1, "0", 2, b"?", &key)),
+        ("no JSON", commit_file::frame(VERSION, "0", 2, b"{", &key)),
         (
             "another one's head",
-            sealed::frame(VERSION, "0", 2, &whole[head..whole.len() - 32], &key),
+            commit_file::frame(VERSION, "0", 2, &whole[head..whole.len() - 32], &key),
         ),
         ("more behind it", [&whole[..], b" "].concat()),
     ];
@@ -288,28 +286,28 @@ fn recovery_stops_at_what_it_can_not_read() {
             assert_eq!(files(&own(&root, "staging")), staged, "{what}");
         }
     }
-    // As it was, it is finished.
+    // With the original file, the commit is finished.
     fs::write(&manifest, &whole).unwrap();
     begin(&open(&root));
     assert_eq!(tree(&root), after_edit());
-    // What the message says works.
+    // The instructions in the message work.
     let (_directory, root) = interrupted();
-    let manifest = own(&root, "staging").join(FILE);
+    let manifest = own(&root, "staging").join(COMMIT_FILE);
     fs::write(&manifest, &fs::read(&manifest).unwrap()[..head]).unwrap();
     begin_now(&open(&root)).err().unwrap();
     fs::rename(own(&root, "staging"), own(&root, "interrupted")).unwrap();
     begin_now(&open(&root)).unwrap();
 }
 
-/// What no host of this user wrote for this workspace is moved out of the way, with everything that
-/// is beside it. So is what a commit of one change has left, should its manifest not be whole.
+/// A commit file that is not authentic is set aside, with everything that is staged. So is an
+/// incomplete one of a single change.
 #[test]
 fn what_is_not_authentic_is_set_aside() {
     let key = || Key::of(&[1; 32], b"elsewhere");
     for what in ["text", "empty", "directory", "link", "another key", "one change"] {
         let (_directory, root) = interrupted();
         let staging = own(&root, "staging");
-        let manifest = staging.join(FILE);
+        let manifest = staging.join(COMMIT_FILE);
         let whole = fs::read(&manifest).unwrap();
         fs::remove_file(&manifest).unwrap();
         let trusted = open(&root).own().unwrap().key().clone();
@@ -321,9 +319,9 @@ fn what_is_not_authentic_is_set_aside() {
             "another key" => {
                 let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
                 let json = &whole[head..whole.len() - 32];
-                fs::write(&manifest, sealed::frame(VERSION, "0", 2, json, &key())).unwrap();
+                fs::write(&manifest, commit_file::frame(VERSION, "0", 2, json, &key())).unwrap();
             }
-            _ => fs::write(&manifest, sealed::frame(VERSION, "0", 1, b"{", &trusted)).unwrap(),
+            _ => fs::write(&manifest, commit_file::frame(VERSION, "0", 1, b"{", &trusted)).unwrap(),
         }
         let (all, staged) = (tree(&root), files(&staging));
         begin_now(&open(&root)).unwrap();
@@ -338,7 +336,7 @@ fn what_is_not_authentic_is_set_aside() {
     }
 }
 
-/// What an authentic manifest may not say either.
+/// Even an authentic commit file can't change protected places.
 #[test]
 fn a_manifest_changes_only_what_a_call_may() {
     let image = |name: &str| {
@@ -370,8 +368,11 @@ fn a_manifest_changes_only_what_a_call_may() {
             "directories": directories, "changes": changes,
         });
         let json = manifest.to_string();
-        let bytes = sealed::frame(VERSION, "0", 2, json.as_bytes(), workspace.own().unwrap().key());
-        for (name, content) in [("0.1", &b"planted"[..]), ("0.2", b"planted"), (FILE, &bytes)] {
+        let bytes =
+            commit_file::frame(VERSION, "0", 2, json.as_bytes(), workspace.own().unwrap().key());
+        for (name, content) in
+            [("0.1", &b"planted"[..]), ("0.2", b"planted"), (COMMIT_FILE, &bytes)]
+        {
             fs::write(own(&root, "staging").join(name), content).unwrap();
         }
         let (before, all) = (tree_with_times(&root), files(outside.path()));
@@ -382,8 +383,8 @@ fn a_manifest_changes_only_what_a_call_may() {
     }
 }
 
-/// Another program changes what a dead host has left, before recovery: neither its files are lost nor what
-/// the commit had replaced.
+/// If another program changes files after a crash and before recovery, neither its files nor those
+/// that the commit had replaced are lost.
 #[test]
 fn nothing_is_lost_where_somebody_goes_on_before_recovery() {
     let mut halfway = 0;
@@ -415,7 +416,7 @@ fn nothing_is_lost_where_somebody_goes_on_before_recovery() {
     assert!(halfway > 10, "{halfway}");
 }
 
-/// What was removed is not lost where it is there again, and where its directory is gone.
+/// A removed file is not lost if its place was reused, or its directory removed.
 #[test]
 fn what_was_removed_is_kept_whatever_is_there_by_then() {
     for act in ["again", "directory gone", "nothing"] {
@@ -447,7 +448,7 @@ fn what_was_removed_is_kept_whatever_is_there_by_then() {
     }
 }
 
-/// A commit whose changes can't all be made keeps what it needs until they can be.
+/// An interrupted commit keeps all its files until it can be finished.
 #[test]
 fn recovery_that_fails_keeps_everything() {
     for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::ACCESS] {
@@ -461,7 +462,7 @@ fn recovery_that_fails_keeps_everything() {
     }
 }
 
-/// Commits are in the order in which they were made, independent of the clock.
+/// Commits are ordered by their sequence numbers, independent of the clock.
 #[test]
 fn order_is_the_commits_own() {
     let (_directory, root) = place();
@@ -473,7 +474,7 @@ fn order_is_the_commits_own() {
         transaction.commit(Purpose::default()).unwrap().unwrap().id
     };
     let hour = 3600;
-    let ids: Vec<String> = [0, -hour, hour, -24 * hour, 0]
+    let ids: Vec<CommitId> = [0, -hour, hour, -24 * hour, 0]
         .iter()
         .enumerate()
         .map(|(number, shift)| commit(*shift, &number.to_string()))
@@ -489,7 +490,7 @@ fn order_is_the_commits_own() {
         assert_eq!(history.undo(begin(&workspace).0, None).unwrap().0.id, *id);
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), left);
     }
-    // Another process has none of this one's memory.
+    // Another process does not know the latest sequence number.
     let other = open(&root);
     let (transaction, _) = begin(&other);
     write(transaction.overlay(), "file", "other");
@@ -498,7 +499,7 @@ fn order_is_the_commits_own() {
     assert_eq!(listed(&history)[9..], [latest, ours]);
 }
 
-/// Commits go by age only where the clock and the commits agree, and never the latest ones.
+/// Commits are removed by age only if the clock and later commits agree, and never the latest ones.
 #[test]
 fn a_wrong_clock_drops_nothing() {
     use cofferdam_core::policy::Retention;
@@ -517,7 +518,7 @@ fn a_wrong_clock_drops_nothing() {
     for number in 1..=12 {
         assert_eq!(commit_at(0), number);
     }
-    // One call, and some more, with a clock that is ahead; then it is right again.
+    // Some calls with a clock that is ahead; then it is right again.
     for number in 13..=21 {
         assert_eq!(commit_at(40), number);
     }
@@ -527,16 +528,16 @@ fn a_wrong_clock_drops_nothing() {
     for (shift, number) in [(-400, 25), (0, 26)] {
         assert_eq!(commit_at(shift), number);
     }
-    // Time goes by: what ten later commits find too old goes, and the latest ten never do.
+    // Later, commits that are too old by ten later commits are removed, and the latest ten stay.
     for number in 27..=34 {
         assert_eq!(commit_at(45), number);
     }
-    // The one that is dated too early, then all but those of the clock that was ahead.
+    // First the one that is dated too early, then all but those of the clock that was ahead.
     assert_eq!((commit_at(45), commit_at(45)), (34, 10 + 9));
     set_shift(10_000 * day);
     history.prune(&Retention::DEFAULT).unwrap();
     assert_eq!(history.list(usize::MAX).unwrap().len(), 10 + 9);
-    // By number and size they go all the same; the latest stays however large it is.
+    // The limits of number and size apply regardless; the latest stays regardless of its size.
     history.prune(&Retention { commits: 4, ..Retention::DEFAULT }).unwrap();
     assert_eq!(history.list(usize::MAX).unwrap().len(), 4);
     history.prune(&Retention { bytes: 1, ..Retention::DEFAULT }).unwrap();
@@ -545,7 +546,7 @@ fn a_wrong_clock_drops_nothing() {
     assert_eq!(history.list(usize::MAX).unwrap().len(), 0);
 }
 
-/// Names and contents in the history that no host of this user wrote say nothing.
+/// Files in the history that are not authentic are ignored.
 #[test]
 fn a_planted_history_is_not_believed() {
     let (_directory, root) = place();
@@ -577,11 +578,11 @@ fn a_planted_history_is_not_believed() {
     assert_eq!(history.list(10).unwrap().len(), 1);
     let (undone, commit) = history.undo(begin(&open(&root)).0, None).unwrap();
     assert_eq!((undone.id, commit.unwrap().sequence), (ours.id.clone(), 2));
-    // An authentic name with another content, or none, is not passed over.
+    // A file with an authentic name and another content is an error.
     for content in [&b""[..], b"planted", &bytes[..bytes.len() - 1]] {
         fs::write(authentic.path(), content).unwrap();
         let error = history.diff(&ours.id).unwrap_err().to_string();
-        assert!(error.contains(&ours.id) && error.contains("can't be read"), "{error}");
+        assert!(error.contains(&*ours.id) && error.contains("can't be read"), "{error}");
     }
     let other = fs::read_dir(&planted).unwrap().find_map(|entry| {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -591,25 +592,25 @@ fn a_planted_history_is_not_believed() {
     history.diff(&ours.id).unwrap_err();
 }
 
-/// Every part of what was written, and nothing else, is read.
+/// A commit file is read only if it is complete and unmodified.
 #[test]
 fn a_manifest_is_read_whole_or_not_at_all() {
     let (_directory, root) = interrupted();
     let (staging, key) = (own(&root, "staging"), open(&root).own().unwrap().key().clone());
     let directory = fs::File::open(&staging).unwrap();
-    let whole = fs::read(staging.join(FILE)).unwrap();
+    let whole = fs::read(staging.join(COMMIT_FILE)).unwrap();
     let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let read = |bytes: &[u8]| {
-        fs::write(staging.join(FILE), bytes).unwrap();
-        sealed::read(&directory, FILE, &key).unwrap()
+        fs::write(staging.join(COMMIT_FILE), bytes).unwrap();
+        commit_file::read(&directory, COMMIT_FILE, &key).unwrap()
     };
-    let Found::Whole(manifest) = read(&whole) else { panic!("it is whole") };
-    assert_eq!(sealed::encode(&manifest, &key).unwrap(), whole);
-    assert!(history::name_of(&manifest, &key).starts_with("0000000001."));
+    let StoredCommit::Valid(manifest) = read(&whole) else { panic!("it is whole") };
+    assert_eq!(commit_file::encode(&manifest, &key).unwrap(), whole);
+    assert!(history_dirs::name_of(&manifest, &key).starts_with("0000000001."));
     for length in 0..whole.len() {
         match read(&whole[..length]) {
-            Found::Foreign => assert!(length < head),
-            Found::Unreadable { changes, .. } => {
+            StoredCommit::Foreign => assert!(length < head),
+            StoredCommit::Unreadable { changes, .. } => {
                 assert!(length >= head && changes == manifest.changes.len());
             }
             found => panic!("{length}: {found:?}"),
@@ -618,6 +619,6 @@ fn a_manifest_is_read_whole_or_not_at_all() {
     for at in 0..whole.len() {
         let mut flipped = whole.clone();
         flipped[at] ^= 0x20;
-        assert!(!matches!(read(&flipped), Found::Whole(_)), "{at}");
+        assert!(!matches!(read(&flipped), StoredCommit::Valid(_)), "{at}");
     }
 }

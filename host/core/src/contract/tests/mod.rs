@@ -1,4 +1,4 @@
-//! The contracts of S1, block by block, and the rules by which a response is read.
+//! The built-in contracts, block by block, and the rules for parsing a response.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 mod responses;
@@ -11,7 +11,7 @@ fn contract(name: &str) -> Contract {
     Contracts::built_in().unwrap().get(name).unwrap().clone()
 }
 
-/// A contract with one field of each kind, for what S1's own do not have.
+/// A contract with a field of each kind, for kinds that the built-in ones do not use.
 fn every_kind() -> Contract {
     Contract::from_toml(EVERY_KIND).unwrap()
 }

@@ -1,4 +1,4 @@
-//! S1's rules of reading, what is mended of them, and that no text makes the reader panic.
+//! The parsing rules of the output contracts and their repairs; no text makes the parser panic.
 
 use serde_json::{Value, json};
 
@@ -19,9 +19,9 @@ fn read(contract: &Contract, name: &str, value: &str) -> (Option<Value>, Vec<Str
     (record.get(name).cloned(), problems, repairs)
 }
 
-/// S1's `parse_value`, for a field of each kind.
+/// `parse_value` of the output contracts, for a field of each kind.
 #[test]
-fn values_are_read_by_the_rules_of_s1() {
+fn values_are_parsed_by_the_rules_of_the_output_contracts() {
     let contract = every_kind();
     for (name, value, wanted) in [
         ("items", "[]", json!([])),
@@ -40,7 +40,7 @@ fn values_are_read_by_the_rules_of_s1() {
         ("maybe", "none", json!(null)),
         ("maybe", "NONE", json!(null)),
         ("maybe", "nonexistent", json!("nonexistent")),
-        // Types decide where S1 has only the look of a value.
+        // Types decide where the output contracts only look at the form of a value.
         ("text", "none", json!("none")),
         ("text", "3", json!("3")),
         ("text", "true", json!("true")),
@@ -58,7 +58,7 @@ fn values_are_read_by_the_rules_of_s1() {
 }
 
 #[test]
-fn values_that_models_dress_up_are_read_and_reported() {
+fn decorated_values_are_repaired_and_reported() {
     let contract = every_kind();
     for (name, value, wanted, repair) in [
         ("items", "[x,y]", json!(["x", "y"]), "separated items at commas without a space"),
@@ -78,7 +78,7 @@ fn values_that_models_dress_up_are_read_and_reported() {
         let [found] = repairs.as_slice() else { panic!("{name}: {value}: {repairs:?}") };
         assert!(found.ends_with(&format!("{name}: {repair}")), "{name}: {value}: {found}");
     }
-    // A comma within a bracket needs no mending: S1 only splits wrongly.
+    // A comma within a bracket needs no repair: the output contracts would split it wrongly.
     let (found, _, repairs) = read(&contract, "items", "[f(a, b), m[k, v]]");
     assert_eq!((found, repairs), (Some(json!(["f(a, b)", "m[k, v]"])), vec![]));
 }
@@ -138,7 +138,7 @@ fn wrong_values_are_problems_and_not_in_the_record() {
 }
 
 #[test]
-fn an_optional_field_may_be_left_out_and_not_be_wrong() {
+fn an_optional_field_may_be_missing_but_not_invalid() {
     let contract = every_kind();
     let parsed = contract.parse(&contract.example());
     assert!(!parsed.record.contains_key("note") && parsed.problems.is_empty());
@@ -146,9 +146,9 @@ fn an_optional_field_may_be_left_out_and_not_be_wrong() {
     assert_eq!(problems, ["line 9, note: expected text, found nothing"]);
 }
 
-/// What stands in a text, glued together at random: the reader takes all of it.
+/// Parts of texts, concatenated at random: the parser accepts all of them.
 #[test]
-fn no_text_makes_the_reader_panic() {
+fn no_text_makes_the_parser_panic() {
     const PIECES: [&str; 44] = [
         "---OUTPUT---",
         "---END---",
@@ -208,7 +208,7 @@ fn no_text_makes_the_reader_panic() {
         let text: String = (0..length).map(|_| PIECES[random(PIECES.len())]).collect();
         check_invariants(&contract, &text);
     }
-    // The example with one piece put in anywhere.
+    // The example with one part inserted anywhere.
     let example = contract.example();
     for (at, _) in example.char_indices() {
         for piece in PIECES.into_iter().skip(at % 5).step_by(5) {
@@ -221,7 +221,7 @@ fn no_text_makes_the_reader_panic() {
     }
 }
 
-/// What holds for every text.
+/// What must hold for every text.
 fn check_invariants(contract: &Contract, text: &str) {
     let parsed = contract.parse(text);
     let has_all = contract.fields.iter().all(|field| parsed.record.contains_key(&field.name));

@@ -1,10 +1,10 @@
-//! Contract files: what is refused, with its line, and what `check` finds.
+//! Contract files: which errors are reported, with their lines, and what `check` finds.
 
 use super::super::{Action, Contract, Contracts, Turn, UnknownAgent};
 use super::{EVERY_KIND, contract, every_kind};
 
 #[test]
-fn a_file_that_makes_no_sense_is_refused_with_its_line() {
+fn invalid_contract_files_are_refused_with_their_line() {
     for (from, to, wanted) in [
         (
             "purpose =",
@@ -118,7 +118,7 @@ fn a_file_that_makes_no_sense_is_refused_with_its_line() {
 }
 
 #[test]
-fn check_finds_what_can_be_read_and_is_wrong_all_the_same() {
+fn check_finds_inconsistent_contracts() {
     assert_eq!(every_kind().check(), [] as [&str; 0]);
     for (from, to, wanted) in [
         (
@@ -166,14 +166,14 @@ fn check_finds_what_can_be_read_and_is_wrong_all_the_same() {
     let rounds = "agent = 'a'\npurpose = 'p'\nrounds = 2\n[[fields]]\nname = 'x'\ntype = 'boolean'\nhint = '[true/false]'\nexample = 'true'\n[[next]]\nthen = 'proceed'\nreason = 'r'\n";
     let problems = Contract::from_toml(rounds).unwrap().check();
     assert_eq!(problems, ["rounds: no rule leads to another round"]);
-    // A hint that is a value by itself: whoever repeats the prompt would keep the contract.
+    // A hint that is itself a value: an agent that repeats the prompt would satisfy the contract.
     let echo = "agent = 'a'\npurpose = 'p'\n[[fields]]\nname = 'x'\ntype = 'text'\nhint = 'yes'\nexample = 'yes'\n[[next]]\nthen = 'proceed'\nreason = 'r'\n";
     let problems = Contract::from_toml(echo).unwrap().check();
     assert_eq!(problems, ["an agent that repeats the prompt would keep the contract"]);
 }
 
 #[test]
-fn rules_decide_in_their_order() {
+fn the_first_rule_that_holds_decides() {
     let contract = every_kind();
     for (changes, wanted) in [
         (&[][..], Action::Proceed),
@@ -199,7 +199,7 @@ fn rules_decide_in_their_order() {
 }
 
 #[test]
-fn short_names_are_taken_where_they_are_unique() {
+fn unique_short_names_are_resolved() {
     let mut contracts = Contracts::built_in().unwrap();
     for (name, agent) in [
         ("code-reviewer", "pr-review-toolkit:code-reviewer"),
@@ -228,7 +228,7 @@ fn short_names_are_taken_where_they_are_unique() {
             ],
         }
     );
-    // Its whole name is never ambiguous, and a later contract replaces one of the same name.
+    // A full name is never ambiguous, and a later contract replaces one of the same name.
     contracts.add(Contract {
         agent: "code-reviewer".to_owned(),
         purpose: "mine".to_owned(),

@@ -1,4 +1,5 @@
-//! S1 to the letter: its prompts, its outputs, its pseudocode's results, its actions.
+//! The document "Sub-Agent Output Contracts" literally: its prompts, outputs, results of its
+//! pseudocode, actions.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +8,13 @@ use serde_json::{Value, json};
 use super::super::{Action, BUILT_IN, Contract, Contracts, MAX_RETRIES, MAX_ROUNDS, Turn};
 use super::contract;
 
-/// S1's blocks, as they stand there.
-const S1: &str = include_str!("s1.txt");
+/// The blocks of the document, unchanged.
+const DOCUMENT: &str = include_str!("output-contracts.txt");
 
-/// S1's blocks by agent and kind.
+/// The blocks of the document by agent and kind.
 fn blocks(kind: &str) -> BTreeMap<&'static str, &'static str> {
-    S1.split("== ")
+    DOCUMENT
+        .split("== ")
         .filter_map(|section| {
             let (title, text) = section.split_once('\n')?;
             let (agent, found) = title.split_once(' ')?;
@@ -22,7 +24,7 @@ fn blocks(kind: &str) -> BTreeMap<&'static str, &'static str> {
 }
 
 #[test]
-fn every_prompt_is_the_one_of_s1() {
+fn prompts_match_the_output_contracts() {
     let prompts = blocks("prompt");
     assert_eq!(prompts.len(), 7);
     for (agent, wanted) in prompts {
@@ -31,7 +33,7 @@ fn every_prompt_is_the_one_of_s1() {
 }
 
 #[test]
-fn every_example_is_the_one_of_s1() {
+fn examples_match_the_output_contracts() {
     let outputs = blocks("output");
     assert_eq!(outputs.len(), 6);
     for (agent, wanted) in outputs {
@@ -40,7 +42,7 @@ fn every_example_is_the_one_of_s1() {
 }
 
 #[test]
-fn every_contract_of_s1_has_a_file_that_is_proved() {
+fn each_output_contract_has_a_valid_file() {
     let contracts = Contracts::built_in().unwrap();
     let agents: Vec<&str> = contracts.iter().map(|contract| contract.agent.as_str()).collect();
     assert_eq!(agents, blocks("prompt").into_keys().collect::<Vec<_>>());
@@ -52,9 +54,9 @@ fn every_contract_of_s1_has_a_file_that_is_proved() {
     }
 }
 
-/// What S1's pseudocode makes of S1's outputs.
+/// The results of the document's pseudocode for its own outputs.
 #[test]
-fn the_outputs_of_s1_are_read_as_s1_reads_them() {
+fn outputs_are_parsed_like_the_pseudocode_does() {
     let records = [
         (
             "todo-doc-generator",
@@ -136,7 +138,7 @@ fn the_outputs_of_s1_are_read_as_s1_reads_them() {
         assert_eq!(parsed.problems, [], "{agent}");
         assert_eq!(parsed.repairs, [] as [&str; 0], "{agent}");
         assert_eq!(parsed.extracted, [] as [&str; 0], "{agent}");
-        // The order as well: as text.
+        // The order as well, so compared as text.
         assert_eq!(Value::Object(parsed.record).to_string(), wanted.to_string(), "{agent}");
     }
 }
@@ -153,7 +155,7 @@ fn changed(contract: &Contract, changes: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn what_is_done_next_is_what_s1_says() {
+fn next_actions_match_the_output_contracts() {
     use Action::{Blocked, Fix, Proceed, Review};
     for (agent, changes, wanted) in [
         // "Store metadata, add to dependency graph"
@@ -169,7 +171,7 @@ fn what_is_done_next_is_what_s1_says() {
         // "If approved: false -> send issues to tdd-task-executor for fixes"
         ("code-reviewer", &[], Fix),
         ("code-reviewer", &[("recommendation", "block")], Fix),
-        // An approval that contradicts itself counts as none.
+        // An approval that contradicts itself does not count.
         ("code-reviewer", &[("approved", "true"), ("critical", "[SQL injection]")], Review),
         ("code-reviewer", &[("approved", "true"), ("recommendation", "block")], Review),
         // "If ready_to_merge: true -> create commit"
@@ -178,7 +180,7 @@ fn what_is_done_next_is_what_s1_says() {
         ("review-pr", &[("ready_to_merge", "false"), ("blocking_issues", "[No tests]")], Fix),
         ("review-pr", &[("blocking_issues", "[No tests]")], Review),
         ("review-pr", &[("final_recommendation", "reject")], Review),
-        // S1 names no actions for these.
+        // The document names no actions for these.
         ("code-simplifier", &[], Proceed),
         ("silent-failure-hunter", &[], Fix),
         ("silent-failure-hunter", &[("severity", "low")], Review),
@@ -215,7 +217,7 @@ fn after_three_rounds_a_review_blocks() {
             assert_eq!(contract.next(&accepted, turn).action, Action::Proceed, "{agent} {round}");
         }
     }
-    // Work that is handed to a review is in no round of one.
+    // Work that is handed to a review is not in a round of one.
     let executor = contract("tdd-task-executor");
     let done = executor.parse(&executor.example());
     assert_eq!(executor.next(&done, Turn { attempt: 0, round: 3 }).action, Action::Review);
@@ -223,7 +225,7 @@ fn after_three_rounds_a_review_blocks() {
 
 /// "Contract Violations", steps 2 to 4.
 #[test]
-fn a_broken_contract_is_retried_twice_and_then_blocks() {
+fn an_invalid_response_is_retried_twice_and_then_blocks() {
     let contract = contract("tdd-task-executor");
     let parsed = contract.parse("I have implemented phase 2 and all tests pass.\ntests_added: 8\n");
     assert_eq!(parsed.extracted, ["tests_added"]);
@@ -246,7 +248,7 @@ fn a_broken_contract_is_retried_twice_and_then_blocks() {
 
 /// "If critical info missing -> re-run agent": only then.
 #[test]
-fn a_block_that_lacks_only_its_markers_is_not_run_again() {
+fn a_block_without_markers_is_not_retried() {
     for agent in blocks("prompt").into_keys() {
         let contract = contract(agent);
         let example = contract.example();
@@ -266,7 +268,7 @@ fn a_block_that_lacks_only_its_markers_is_not_run_again() {
 }
 
 #[test]
-fn each_field_of_each_contract_is_missed() {
+fn each_missing_field_is_reported() {
     for agent in blocks("prompt").into_keys() {
         let contract = contract(agent);
         for field in &contract.fields {

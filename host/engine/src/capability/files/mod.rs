@@ -147,13 +147,13 @@ impl FileState {
         {
             match act(tree, &place) {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {}
-                done => return done.map(|done| (place, done)),
+                done => return done.map(|done| (place.into(), done)),
             }
         }
         let place = tree.resolve(base, path, follow)?;
         self.allow(tree, path, &place, access)?;
         let done = act(tree, &place)?;
-        Ok((place, done))
+        Ok((place.into(), done))
     }
 
     /// Remembers why the host refused something, should the plugin want to know.

@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode, Uri};
 
 use cofferdam_core::policy::Origin;
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::{Shelf, Workspace};
+use cofferdam_workspace::{CacheKind, Workspace};
 
 /// How large an answer may be that is kept, in bytes.
 const SIZE: usize = 4 << 20;
@@ -53,8 +53,10 @@ impl Place {
 
     /// The answer, if there is one that is young enough.
     pub fn find(&self) -> Option<Response<Bytes>> {
-        let kept =
-            self.workspace.kept(Shelf::ANSWERS, &self.plugin, &self.name).unwrap_or_else(|error| {
+        let kept = self
+            .workspace
+            .cached(CacheKind::RESPONSES, &self.plugin, &self.name)
+            .unwrap_or_else(|error| {
                 tracing::debug!("what is kept for '{}' can't be read: {error}", self.plugin);
                 None
             });
@@ -89,7 +91,8 @@ impl Collected {
     /// It is whole now.
     pub fn keep(self) {
         let Place { workspace, plugin, name, .. } = &self.place;
-        if let Err(error) = workspace.keep(Shelf::ANSWERS, plugin, name, &self.bytes) {
+        if let Err(error) = workspace.store_cached(CacheKind::RESPONSES, plugin, name, &self.bytes)
+        {
             tracing::debug!("an answer is not kept for '{plugin}': {error}");
         }
     }

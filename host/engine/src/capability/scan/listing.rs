@@ -248,7 +248,7 @@ fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, 
     if !follow || path.as_os_str().is_empty() {
         return Some(path.to_string_lossy());
     }
-    files.tree().resolve("", path.to_str()?, true).ok().map(Cow::Owned)
+    files.tree().resolve("", path.to_str()?, true).ok().map(|place| Cow::Owned(place.into()))
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {

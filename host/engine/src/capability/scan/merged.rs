@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         }
         let place = self.tree.resolve("", &place, true).ok()?;
         let stat = self.tree.stat(&place).ok()?;
-        Some((place, FileType::from_raw_mode(stat.st_mode)))
+        Some((place.into(), FileType::from_raw_mode(stat.st_mode)))
     }
 
     fn is_too_large(&self, place: &str) -> bool {

@@ -48,6 +48,6 @@ impl Tree {
     }
 
     fn place(&self, path: &Path) -> io::Result<String> {
-        self.overlay.resolve("", path.to_str().ok_or(Errno::ILSEQ)?, true)
+        Ok(self.overlay.resolve("", path.to_str().ok_or(Errno::ILSEQ)?, true)?.into())
     }
 }

@@ -250,7 +250,7 @@ fn what_json_does_not_have_is_said() {
 /// Names are copied for each value, and types are written out: neither may be large.
 #[test]
 fn types_that_cost_more_than_they_look_like_are_refused() {
-    let long = "x".repeat(MAX_NAME + 1);
+    let long = "x".repeat(MAX_NAME_BYTES + 1);
     let doubled: String =
         (1..12).map(|n| format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1)).collect();
     for (types, ty, wanted) in [

@@ -1,4 +1,4 @@
-//! Who a person is to a registry: what `docker login` and its like keep in `config.json`.
+//! The user's credentials for registries: the `config.json` of `docker login` and similar programs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,36 +7,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use cofferdam_workspace::text;
+use cofferdam_workspace::bounded_text;
 
-/// A name and a password. Neither is ever printed.
+/// A user name and a password, which are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The name.
+    /// The name of the user.
     pub user: String,
-    /// The password, or a token that stands for one.
+    /// The password, or a token in place of one.
     pub password: String,
 }
 
-/// What was kept can't be used.
+/// Stored credentials can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file can't be read, or is malformed.
     #[error("{}: {message}", path.display())]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of reading it.
         message: String,
     },
-    /// It is kept where this host does not look.
+    /// The credentials are kept by a program, which this host does not run.
     #[error("{}: what proves who you are to {registry} is kept by the program docker-credential-{helper}, and this host starts no programs for that; keep it in the file itself (`auths`)", path.display())]
     Helper {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The registry.
+        /// The name of the registry.
         registry: String,
-        /// The program's name behind `docker-credential-`.
+        /// The name of the program after `docker-credential-`.
         helper: String,
     },
 }
@@ -59,13 +59,13 @@ struct Auth {
 }
 
 impl Credentials {
-    /// Who a person is to a registry, by docker's file; nobody, where it does not say.
+    /// Finds the user's credentials for a registry in docker's file; `None` if it has none.
     ///
     /// # Errors
-    /// See [`CredentialsError`].
+    /// Those of [`CredentialsError`].
     pub fn find(file: &Path, registry: &str) -> Result<Option<Self>, CredentialsError> {
         let error = |message: String| CredentialsError::File { path: file.to_owned(), message };
-        let text = match text::read(file) {
+        let text = match bounded_text::read(file) {
             Ok(text) => text,
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(error(source.to_string())),
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_docker_keeps_is_read() {
+    fn docker_credentials_are_read() {
         // ada:secret:word
         let auth = "YWRhOnNlY3JldDp3b3Jk";
         for (config, wanted) in [
@@ -145,7 +145,7 @@ mod tests {
         ] {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("config.json");
-            #[expect(clippy::disallowed_methods, reason = "a file of the test's")]
+            #[expect(clippy::disallowed_methods, reason = "a file of the test")]
             std::fs::write(&file, &config).unwrap();
             let found = Credentials::find(&file, "a.example");
             match wanted {

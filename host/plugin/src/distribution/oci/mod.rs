@@ -1,59 +1,56 @@
-//! Plugins in OCI registries (OCI distribution-spec and image-spec 1.1), in the form that other
+//! Plugins in OCI registries (OCI distribution-spec and image-spec 1.1), in the format that other
 //! WebAssembly hosts use, too: a manifest with one layer `application/wasm` and a config
 //! `application/vnd.wasm.config.v0+json` (CNCF TAG Runtime, "Wasm OCI Artifact layout").
 //!
-//! | module | is for |
+//! | module | content |
 //! |---|---|
-//! | [`credentials`] | what `docker login` has kept |
-//! | [`session`] | requests to one repository, with what proves who asks |
+//! | [`credentials`] | the credentials of `docker login` |
+//! | [`session`] | authenticated requests to one repository |
 
 mod credentials;
 mod session;
 
 use std::collections::BTreeMap;
 
-use hyper::header::{self, HeaderName};
+use hyper::header;
 use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
-use session::Session;
 pub use session::{Login, tokens};
+use session::{MAX_ANSWER_BYTES, Session};
 
 use super::{FetchError, Fetched};
 use crate::digest::Digest;
-use crate::http::Client;
-use crate::registry::MAX_COMPONENT;
+use crate::http::{Client, Request};
+use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Version};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
 
-/// The annotation of the layer that holds its signature in minisign's format.
+/// The annotation of the layer with its signature in minisign's format.
 const SIGNATURE: &str = "cofferdam.minisig";
 
-/// How large a manifest may be, in bytes (distribution-spec, "Pushing Manifests").
-const MAX_MANIFEST: u64 = 4 << 20;
+/// The largest size of a manifest in bytes (distribution-spec, "Pushing Manifests").
+const MAX_IMAGE_MANIFEST_BYTES: u64 = 4 << 20;
 
-/// How large an answer about an upload may be, in bytes.
-const MAX_ANSWER: u64 = 64 << 10;
-
-/// What is published.
+/// A plugin to publish.
 #[derive(Debug, Clone, Copy)]
 pub struct Artifact<'a> {
-    /// The packed component.
+    /// The bytes of the packed component.
     pub bytes: &'a [u8],
     /// Its signature in minisign's format.
     pub signature: Option<&'a str>,
-    /// Its name.
+    /// The name of the plugin.
     pub name: &'a str,
-    /// Its version.
+    /// The version of the plugin.
     pub version: &'a str,
-    /// What it is for.
+    /// What the plugin is for.
     pub description: &'a str,
-    /// SPDX expression.
+    /// The license as an SPDX expression.
     pub license: Option<&'a str>,
     /// The interfaces that it imports.
     pub imports: &'a [String],
@@ -61,7 +58,7 @@ pub struct Artifact<'a> {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Manifest {
+struct ImageManifest {
     #[serde(default)]
     layers: Vec<Descriptor>,
 }
@@ -87,7 +84,7 @@ impl Descriptor {
     }
 }
 
-/// Gets what a reference names.
+/// Downloads the plugin that a reference names.
 pub async fn pull(
     client: &Client,
     login: Login,
@@ -99,11 +96,12 @@ pub async fn pull(
         Version::Digest(digest) => digest.to_string(),
     };
     let accept = [(header::ACCEPT, MANIFEST.to_owned())];
-    let answer = session.get(&format!("manifests/{wanted}"), &accept, MAX_MANIFEST).await?;
+    let answer =
+        session.get(&format!("manifests/{wanted}"), &accept, MAX_IMAGE_MANIFEST_BYTES).await?;
     if let Version::Digest(wanted) = reference.version {
         check(reference, &answer, wanted)?;
     }
-    let manifest: Manifest = serde_json::from_slice(&answer)
+    let manifest: ImageManifest = serde_json::from_slice(&answer)
         .map_err(|error| FetchError::answer(reference, format!("its manifest: {error}")))?;
     let [layer] = manifest.layers.as_slice() else {
         let why = format!("{} layers, where a plugin is one", manifest.layers.len());
@@ -114,12 +112,12 @@ pub async fn pull(
         let why = format!("its content is {found}, where a plugin is {LAYER}");
         return Err(FetchError::answer(reference, why));
     }
-    if layer.size > MAX_COMPONENT {
+    if layer.size > MAX_COMPONENT_BYTES {
         return Err(FetchError::TooLarge { place: reference.to_string() });
     }
     let digest: Digest =
         layer.digest.parse().map_err(|error| FetchError::answer(reference, error))?;
-    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT).await?;
+    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT_BYTES).await?;
     check(reference, &bytes, digest)?;
     let signature = layer.annotations.get(SIGNATURE).cloned();
     Ok(Fetched { signature, bytes })
@@ -133,7 +131,7 @@ fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), Fe
     Err(FetchError::Digest { place: reference.to_string(), found, wanted })
 }
 
-/// Publishes a plugin under a tag. Answers the digest of its manifest.
+/// Publishes a plugin under a tag. Returns the digest of its manifest.
 pub async fn push(
     client: &Client,
     login: Login,
@@ -175,38 +173,38 @@ pub async fn push(
     .map_err(|error| FetchError::answer(reference, error))?;
     let digest = Digest::of(&manifest);
     let place = session.address(&format!("manifests/{tag}"))?;
-    let content_type = [(header::CONTENT_TYPE, MANIFEST.to_owned())];
+    let request = Request { body: manifest.into(), ..Request::new(Method::PUT, place) };
     let answer =
-        session.send(Method::PUT, place, &content_type, manifest.into(), MAX_ANSWER).await?;
+        session.send(request.with(header::CONTENT_TYPE, MANIFEST), MAX_ANSWER_BYTES).await?;
     session.expect(&answer, StatusCode::CREATED)?;
     Ok(digest)
 }
 
-/// Uploads content, unless the repository has it.
+/// Uploads content, unless the repository has it already.
 async fn upload(
     session: &mut Session<'_>,
     reference: &Reference,
     content: &[u8],
 ) -> Result<(), FetchError> {
-    const NONE: &[(HeaderName, String)] = &[];
     let digest = Digest::of(content);
     let place = session.address(&format!("blobs/{digest}"))?;
-    let known = session.send(Method::HEAD, place, NONE, Default::default(), MAX_ANSWER).await?;
+    let known = session.send(Request::new(Method::HEAD, place), MAX_ANSWER_BYTES).await?;
     if known.status == StatusCode::OK {
         return Ok(());
     }
     let place = session.address("blobs/uploads/")?;
-    let begun =
-        session.send(Method::POST, place.clone(), NONE, Default::default(), MAX_ANSWER).await?;
+    let begun = session.send(Request::new(Method::POST, place.clone()), MAX_ANSWER_BYTES).await?;
     session.expect(&begun, StatusCode::ACCEPTED)?;
     let location = begun.header(header::LOCATION).and_then(|location| place.join(location));
-    let mut location = location
-        .filter(|location| location.origin == reference.registry)
-        .ok_or_else(|| FetchError::answer(reference, "it takes uploads at no place of its own"))?;
+    let mut location =
+        location.filter(|location| location.origin == reference.registry).ok_or_else(|| {
+            FetchError::answer(reference, "its address for uploads is missing or on another origin")
+        })?;
     let separator = if location.path.contains('?') { '&' } else { '?' };
     location.path.push_str(&format!("{separator}digest={digest}"));
-    let content_type = [(header::CONTENT_TYPE, "application/octet-stream".to_owned())];
-    let content = bytes::Bytes::copy_from_slice(content);
-    let answer = session.send(Method::PUT, location, &content_type, content, MAX_ANSWER).await?;
+    let body = bytes::Bytes::copy_from_slice(content);
+    let request = Request { body, ..Request::new(Method::PUT, location) };
+    let request = request.with(header::CONTENT_TYPE, "application/octet-stream");
+    let answer = session.send(request, MAX_ANSWER_BYTES).await?;
     session.expect(&answer, StatusCode::CREATED)
 }

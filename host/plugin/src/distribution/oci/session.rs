@@ -1,41 +1,46 @@
-//! Requests to one repository of a registry, with what proves who asks: what the registry demands
-//! once (distribution-spec, "Authentication"; the token protocol is distribution's, "Token
-//! Authentication Specification") is sent with every later request.
+//! Requests to one repository of a registry, with authentication: the credentials that the registry
+//! asks for once (distribution-spec, "Authentication"; tokens by distribution's "Token
+//! Authentication Specification") are sent with every later request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{self, HeaderName};
-use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::{Credentials, FetchError, MAX_ANSWER};
+use super::credentials::Credentials;
+use crate::distribution::FetchError;
 use crate::http::{Answer, Client, Request};
 use crate::source::{Address, Reference};
 use cofferdam_core::policy::Origin;
-use cofferdam_text::{neutralise, shorten};
+use cofferdam_text::{escape_control, shorten};
 
-/// How much of what a registry says about a refusal is shown, in bytes.
-const WORDS: usize = 300;
+/// The largest size of an answer other than content, in bytes.
+pub const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
-/// Who a person is to a registry, and where that may be said besides the registry itself.
+/// How much of a registry's error message is shown, in bytes.
+const MAX_ERROR_BYTES: usize = 300;
+
+/// The user's credentials for a registry, and the origin other than the registry that may receive
+/// them.
 pub struct Login {
-    /// What `docker login` keeps; none: the person has not logged in there.
+    /// The credentials of `docker login`; none if the user has not logged in there.
     pub credentials: Option<Credentials>,
-    /// The origin that gives its tokens, by the person's own settings or because it is known.
+    /// The origin that issues the registry's tokens, from the user's settings or because it is well
+    /// known.
     pub tokens: Option<Origin>,
 }
 
-/// Registries that are known to have their tokens given by another origin.
-const TOKENS: [(&str, &str); 3] = [
+/// Registries whose tokens are known to be issued by another origin.
+const TOKEN_ORIGINS: [(&str, &str); 3] = [
     ("registry-1.docker.io", "https://auth.docker.io"),
     ("index.docker.io", "https://auth.docker.io"),
     ("registry.gitlab.com", "https://gitlab.com"),
 ];
 
-/// The origin that is known to give a registry's tokens.
+/// The origin that is known to issue a registry's tokens.
 pub fn tokens(registry: &str) -> Option<Origin> {
-    let (_, origin) = TOKENS.iter().find(|(name, _)| *name == registry)?;
+    let (_, origin) = TOKEN_ORIGINS.iter().find(|(name, _)| *name == registry)?;
     origin.parse().ok()
 }
 
@@ -43,12 +48,12 @@ pub struct Session<'a> {
     client: &'a Client,
     login: Login,
     reference: &'a Reference,
-    /// What is done there: `pull`, or `pull,push`.
+    /// The requested permission: `pull`, or `pull,push`.
     actions: &'static str,
     authorization: Option<String>,
 }
 
-/// What a registry wants to be shown.
+/// The authentication that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Challenge {
     Basic,
@@ -65,36 +70,30 @@ impl<'a> Session<'a> {
         Self { client, login, reference, actions, authorization: None }
     }
 
-    /// The address of something of the repository.
+    /// The address of a resource of the repository.
     pub fn address(&self, path: &str) -> Result<Address, FetchError> {
         let Reference { registry, repository, .. } = self.reference;
         let address = format!("{registry}/v2/{repository}/{path}");
         address.parse().map_err(|error| FetchError::answer(self.reference, error))
     }
 
-    /// The content of something that has to be there.
+    /// Downloads a resource that must exist.
     pub async fn get(
         &mut self,
         path: &str,
         headers: &[(HeaderName, String)],
         most: u64,
     ) -> Result<Vec<u8>, FetchError> {
-        let place = self.address(path)?;
-        let answer = self.send(Method::GET, place, headers, Bytes::new(), most).await?;
+        let mut request = Request::get(self.address(path)?);
+        request.headers = headers.to_vec();
+        let answer = self.send(request, most).await?;
         self.expect(&answer, StatusCode::OK)?;
         Ok(answer.body.into())
     }
 
-    /// Sends a request; where the registry wants to know who asks, once more, saying so.
-    pub async fn send(
-        &mut self,
-        method: Method,
-        address: Address,
-        headers: &[(HeaderName, String)],
-        body: Bytes,
-        most: u64,
-    ) -> Result<Answer, FetchError> {
-        let request = Request { method, address, headers: headers.to_vec(), body, named: true };
+    /// Sends a request; if the registry asks for authentication, sends it again with the
+    /// credentials.
+    pub async fn send(&mut self, request: Request, most: u64) -> Result<Answer, FetchError> {
         let answer = self.client.send(self.authorized(request.clone()), most).await?;
         if answer.status != StatusCode::UNAUTHORIZED || self.authorization.is_some() {
             return Ok(answer);
@@ -104,7 +103,7 @@ impl<'a> Session<'a> {
         let challenge = challenge.ok_or_else(|| {
             FetchError::answer(
                 self.reference,
-                "it wants to know who asks, in a way that is not known here",
+                "it requires a kind of authentication that is not supported",
             )
         })?;
         self.authorization = Some(self.authorize(&challenge).await?);
@@ -126,8 +125,7 @@ impl<'a> Session<'a> {
         let (realm, service) = match challenge {
             Challenge::Basic => {
                 return basic.ok_or_else(|| {
-                    let why =
-                        format!("it wants to know who asks; `docker login {registry}` tells it");
+                    let why = format!("it requires authentication; run `docker login {registry}`");
                     FetchError::answer(self.reference, why)
                 });
             }
@@ -147,15 +145,15 @@ impl<'a> Session<'a> {
         if let Some(service) = service {
             address.path.push_str(&format!("&service={}", encoded(service)));
         }
-        // The registry named it, not the person.
+        // The registry named it, not the user.
         let mut request = Request { named: is_own, ..Request::get(address) };
         if let Some(basic) = basic {
             request = request.with(header::AUTHORIZATION, basic);
         }
-        let answer = self.client.send(request, MAX_ANSWER).await?;
+        let answer = self.client.send(request, MAX_ANSWER_BYTES).await?;
         if answer.status != StatusCode::OK {
             let why = format!(
-                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                "permission denied ({}); log in with `docker login {registry}`",
                 answer.status
             );
             return Err(FetchError::answer(self.reference, why));
@@ -168,7 +166,7 @@ impl<'a> Session<'a> {
         let token: Option<Token> = serde_json::from_slice(&answer.body).ok();
         let token = token.and_then(|Token { token, access_token }| token.or(access_token));
         token.map(|token| format!("Bearer {token}")).ok_or_else(|| {
-            FetchError::answer(self.reference, "who it sends to for a token gives none")
+            FetchError::answer(self.reference, "the server for its tokens returned none")
         })
     }
 
@@ -181,23 +179,23 @@ impl<'a> Session<'a> {
         let why = match answer.status {
             StatusCode::NOT_FOUND => "there is nothing of that name".to_owned(),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!(
-                "it does not let you do that ({}); `docker login {registry}` tells it who you are",
+                "permission denied ({}); log in with `docker login {registry}`",
                 answer.status
             ),
             status => format!(
                 "the registry answers {status}: {}",
-                shorten(&neutralise(&String::from_utf8_lossy(&answer.body)), WORDS)
+                shorten(&escape_control(&String::from_utf8_lossy(&answer.body)), MAX_ERROR_BYTES)
             ),
         };
         Err(FetchError::answer(self.reference, why))
     }
 }
 
-/// Why a password is not sent to an origin that a registry names.
+/// Explains why a password is not sent to an origin that a registry names.
 fn foreign(registry: &str, origin: &Origin) -> String {
     format!(
-        "it wants the password that you keep for it sent to {origin}, which is not the registry \
-         itself; if that is right, say so in your own cofferdam.toml: `tokens = '{origin}'` below \
+        "it asks to send your password for it to {origin}, which is not the registry itself; to \
+         allow that, write in your own cofferdam.toml: `tokens = '{origin}'` below \
          `[registries.'{registry}']`"
     )
 }
@@ -228,7 +226,7 @@ fn challenge(text: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: realm?, service })
 }
 
-/// Text as the value in a query.
+/// Percent-encodes a value in a query.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|b| match b {
@@ -245,15 +243,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tokens_of_known_registries_are_given_by_one_origin() {
-        for (registry, origin) in TOKENS {
+    fn known_registries_have_one_token_origin() {
+        for (registry, origin) in TOKEN_ORIGINS {
             assert_eq!(tokens(registry).map(|found| found.to_string()).as_deref(), Some(origin));
         }
         assert_eq!(tokens("ghcr.io"), None);
     }
 
     #[test]
-    fn challenges_are_read() {
+    fn challenges_are_parsed() {
         let bearer = |realm: &str, service: Option<&str>| {
             Some(Challenge::Bearer { realm: realm.to_owned(), service: service.map(str::to_owned) })
         };

@@ -1,4 +1,4 @@
-//! What a program may not say in the arguments of a call that it may make.
+//! Restrictions on the arguments of allowed system calls.
 
 use std::collections::BTreeMap;
 
@@ -50,12 +50,13 @@ pub(in crate::system) fn rule(all: &[Argument]) -> Result<SeccompRule, BackendEr
     SeccompRule::new(conditions?)
 }
 
-/// What is refused of some calls. A call is refused where all conditions of one alternative fit.
+/// Arguments that are refused for some calls. A call is refused if all conditions of one
+/// alternative match.
 pub(super) struct Refused {
     pub(super) calls: Vec<(&'static str, c_long, Vec<Vec<Argument>>)>,
-    /// Only in this tier.
+    /// The only tier in which they are refused, if any.
     pub(super) tier: Option<Tier>,
-    /// What is refused, and why.
+    /// The refused arguments, and the reason.
     pub(super) what: &'static str,
 }
 
@@ -74,10 +75,10 @@ impl Refused {
     }
 }
 
-/// The rules of a tier, by the calls' numbers.
+/// The rules of a tier, by the numbers of the calls.
 ///
 /// # Errors
-/// A rule that the compiler of filters refuses.
+/// Returns an error if the filter compiler refuses a rule.
 pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
     for refused in all() {
@@ -92,7 +93,7 @@ pub(super) fn refused(tier: Tier) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, 
     Ok(rules)
 }
 
-/// All that is refused by arguments.
+/// All restrictions on arguments.
 pub(super) fn all() -> Vec<Refused> {
     let mut all = vec![descriptors(), devices(), large_pages()];
     all.extend(processes());
@@ -101,7 +102,7 @@ pub(super) fn all() -> Vec<Refused> {
     all
 }
 
-/// `fcntl` by an allow list of commands.
+/// An allow-list of commands for `fcntl`.
 fn descriptors() -> Refused {
     const ALLOWED: &[c_int] = &[
         libc::F_DUPFD,
@@ -134,10 +135,10 @@ fn descriptors() -> Refused {
     )
 }
 
-/// A command of Linux 6.10 and later.
+/// A command since Linux 6.10.
 const F_DUPFD_QUERY: c_int = 1027;
 
-/// `ioctl` by an allow list of requests: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
+/// An allow-list of requests for `ioctl`: include/uapi/asm-generic/ioctls.h, linux/sockios.h,
 /// linux/fs.h.
 fn devices() -> Refused {
     const TERMINALS: (u64, u64) = (0x5401, 0x5460);
@@ -180,8 +181,8 @@ fn large_pages() -> Refused {
         ("mmap", libc::SYS_mmap, vec![vec![bits(3, libc::MAP_HUGETLB as u64)]]),
         ("shmget", libc::SYS_shmget, vec![vec![bits(2, SHM_HUGETLB)]]),
     ];
-    let what = "Pages that the administrator has set aside (`MAP_HUGETLB`): they are in no \
-                process's count.";
+    let what = "Pages that the administrator has reserved (`MAP_HUGETLB`): they are not in the \
+                count of any process.";
     Refused { calls, tier: None, what }
 }
 
@@ -215,13 +216,13 @@ fn processes() -> [Refused; 2] {
             "personality",
             libc::SYS_personality,
             vec![vec![not(0, 0), not(0, 0xffff_ffff)]],
-            "Everything but asking and the usual one: others switch protections off.",
+            "All but reading it and the default one: others switch protections off.",
         ),
     ]
 }
 
-/// In a network of its own, a program has TCP, UDP and the list of interfaces. Unix sockets have
-/// names in files, where no namespace keeps one from the host's.
+/// In its own network namespace, a program has TCP, UDP and the list of interfaces. Unix sockets
+/// are named by files, which no namespace separates from the host's.
 fn sockets() -> [Refused; 2] {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
     let mut protocols =
@@ -234,21 +235,21 @@ fn sockets() -> [Refused; 2] {
             "socket",
             libc::SYS_socket,
             vec![none_of(0, &families), protocols, netlink],
-            "All but TCP, UDP and the list of interfaces. Unix sockets have names in files, where \
-             no namespace keeps a program from the host's.",
+            "All but TCP, UDP and the list of interfaces. Unix sockets are named by files, so no \
+             namespace separates a program from the host's.",
         )
         .only_in(Tier::A),
         Refused::of(
             "socketpair",
             libc::SYS_socketpair,
             vec![vec![not(0, libc::AF_UNIX as u64)], kind(libc::SOCK_DGRAM), kind(libc::SOCK_RAW)],
-            "Pairs of datagrams: one could still send to any socket that has a name.",
+            "Pairs of datagram sockets: they could still send to any socket with a name.",
         ),
     ]
 }
 
-/// Calls that set a mode, and which argument it is; then those that can create a file: which
-/// arguments are the flags and the mode.
+/// Calls that set a mode, with the index of that argument; then those that can create a file, with
+/// the indices of the flags and the mode.
 fn modes() -> Refused {
     const MODES: &[(&str, c_long, u8)] = &[
         #[cfg(target_arch = "x86_64")]
@@ -281,15 +282,16 @@ fn modes() -> Refused {
     Refused {
         calls: modes.chain(opens).collect(),
         tier: None,
-        what: "The set-user-id and set-group-id bits of a mode. A file that runs as its owner, \
-               left behind in a workspace, would be a way to become the host's user, or root.",
+        what: "The set-user-id and set-group-id bits of a mode. A set-user-id file that is left in \
+               a workspace would be a way to become the host's user, or root.",
     }
 }
 
-/// include/uapi/asm-generic/unistd.h of Linux 6.6. The C library does not name it everywhere.
+/// include/uapi/asm-generic/unistd.h of Linux 6.6. Not every C library defines it.
 const FCHMODAT2: c_long = 452;
 
-/// Calls that can be made on another process of the same user, and which argument names it.
+/// Calls that can be applied to another process of the same user, with the index of the argument
+/// that names it.
 fn other_processes() -> Refused {
     const CALLS: &[(&str, c_long, u8)] = &[
         ("ioprio_set", libc::SYS_ioprio_set, 1),
@@ -305,14 +307,14 @@ fn other_processes() -> Refused {
     Refused {
         calls: calls.collect(),
         tier: None,
-        what: "Naming another process than the caller, which is 0: in tier B all of the user's \
-               can be named, in tier A still the one that watches.",
+        what: "Naming a process other than the caller, which is 0: in tier B all processes of the \
+               user can be named, in tier A still the supervisor.",
     }
 }
 
-/// Without a path, it is of a file that is open.
+/// Without a path, the call applies to an open file.
 fn times_by_path() -> Refused {
     let path = Argument(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
-    let what = "A path: see the modes, owners and times by path.";
+    let what = "A path: see modes, owners and times by path.";
     Refused::of("utimensat", libc::SYS_utimensat, vec![vec![path]], what).only_in(Tier::B)
 }

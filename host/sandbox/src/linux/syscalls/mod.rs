@@ -1,4 +1,4 @@
-//! The system calls that a program may make (seccomp). What is not listed does not exist for it.
+//! The system calls that a program may make (seccomp). Calls that are not listed fail with ENOSYS.
 
 mod arguments;
 mod reference;
@@ -12,7 +12,7 @@ use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, sock_f
 
 use super::gate;
 use crate::{SandboxError, Tier};
-use table::{Answer, GROUPS, Group};
+use table::{Action, GROUPS, Group, UNKNOWN};
 
 pub(super) use arguments::{Argument, bits, is, masked, rule};
 pub(crate) use reference::reference;
@@ -27,7 +27,7 @@ impl Filters {
     /// Compiles the filters of a tier.
     ///
     /// # Errors
-    /// The processor is one that the compiler does not know.
+    /// Returns an error if the compiler does not support the processor.
     pub(super) fn new(tier: Tier) -> Result<Self, SandboxError> {
         let failed = |error: BackendError| SandboxError::Unavailable(error.to_string());
         let filter = SeccompFilter::new(
@@ -40,10 +40,11 @@ impl Filters {
         Ok(Self { by_number: by_number(tier), by_argument })
     }
 
-    /// Confines the calling process. Returns where its calls ask the supervisor from now on.
+    /// Confines the calling process. Returns the descriptor from which the supervisor receives its
+    /// calls.
     ///
     /// # Errors
-    /// A kernel without seccomp, or before Linux 5.19.
+    /// Returns an error on a kernel without seccomp, or before Linux 5.19.
     pub(super) fn apply(&self) -> io::Result<OwnedFd> {
         let listener = gate::install(&self.by_number)?;
         seccompiler::apply_filter(&self.by_argument).map_err(io::Error::other)?;
@@ -52,7 +53,7 @@ impl Filters {
 }
 
 impl Group {
-    fn answer(&self, tier: Tier) -> Answer {
+    fn action(&self, tier: Tier) -> Action {
         match tier {
             Tier::A => self.tier_a,
             Tier::B => self.tier_b,
@@ -60,23 +61,19 @@ impl Group {
     }
 }
 
-/// The answer to calls that are not listed. Programs take older calls when a new one does not
-/// exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
-const UNKNOWN: Answer = Answer::Fail(libc::ENOSYS);
-
-/// The filter by the calls' numbers. It says what the compiler of the other filter can't: that a
-/// call does not exist, or that the supervisor decides.
+/// Returns the filter by call numbers. It has the actions that the compiler of the other filter
+/// does not support: ENOSYS, and asking the supervisor.
 fn by_number(tier: Tier) -> BpfProgram {
-    let mut answers: Vec<(c_long, Answer)> = GROUPS
+    let mut answers: Vec<(c_long, Action)> = GROUPS
         .iter()
         .flat_map(|group| {
             let calls = group.calls.iter().chain(group.older);
-            calls.filter_map(move |call| Some((call.number?, group.answer(tier))))
+            calls.filter_map(move |call| Some((call.number?, group.action(tier))))
         })
         .collect();
     answers.sort_by_key(|(number, _)| *number);
-    // Where an answer begins that holds up to the next one.
-    let mut ranges: Vec<(u32, Answer)> = vec![(0, UNKNOWN)];
+    // The first number of each range with the same action.
+    let mut ranges: Vec<(u32, Action)> = vec![(0, UNKNOWN)];
     for (number, answer) in answers {
         let number = number as u32;
         match ranges.last_mut() {
@@ -99,14 +96,14 @@ const JUMP_IF_AT_LEAST: u16 = 0x35;
 const AND: u16 = 0x54;
 const RETURN: u16 = 0x06;
 
-/// One that jumps over the next `jt` instructions where its test is true.
+/// An instruction that skips the next `jt` instructions if its test is true.
 fn instruction(code: u16, jt: u8, k: u32) -> sock_filter {
     sock_filter { code, jt, jf: 0, k }
 }
 
-/// A binary search for the range of the loaded number: a filter is run for each call that it does
-/// not always allow, and once for each possible call when it is installed.
-fn search(ranges: &[(u32, Answer)], filter: &mut BpfProgram) {
+/// A binary search for the range of the loaded number: a filter runs for each call that is not
+/// always allowed, and once for each possible call when it is installed.
+fn search(ranges: &[(u32, Action)], filter: &mut BpfProgram) {
     match ranges {
         [] => {}
         [(_, answer)] => filter.extend(decide(*answer)),
@@ -115,7 +112,7 @@ fn search(ranges: &[(u32, Answer)], filter: &mut BpfProgram) {
             let (mut below, mut above) = (Vec::new(), Vec::new());
             search(lower, &mut below);
             search(upper, &mut above);
-            // A conditional jump is short, so it jumps over one that is not.
+            // The distance of a conditional jump is limited, so it jumps over an unconditional one.
             filter.push(sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: upper[0].0 });
             filter.push(instruction(JUMP, 0, below.len() as u32));
             filter.extend(below);
@@ -124,16 +121,16 @@ fn search(ranges: &[(u32, Answer)], filter: &mut BpfProgram) {
     }
 }
 
-/// The instructions that give an answer.
-fn decide(answer: Answer) -> BpfProgram {
+/// The instructions that return an action.
+fn decide(answer: Action) -> BpfProgram {
     let done = |action: u32| instruction(RETURN, 0, action);
     let allow = done(SeccompAction::Allow.into());
     let ask = done(libc::SECCOMP_RET_USER_NOTIF);
     match answer {
-        Answer::Allow => vec![allow],
-        Answer::Ask => vec![ask],
-        Answer::Fail(error) => vec![done(SeccompAction::Errno(error.unsigned_abs()).into())],
-        Answer::AskIfEqual(argument, values) => {
+        Action::Allow => vec![allow],
+        Action::Ask => vec![ask],
+        Action::Fail(error) => vec![done(SeccompAction::Errno(error.unsigned_abs()).into())],
+        Action::AskIfEqual(argument, values) => {
             let mut decision = vec![instruction(LOAD_WORD, 0, low_word(argument))];
             let after = (0..values.len() as u8).rev();
             decision.extend(
@@ -145,7 +142,7 @@ fn decide(answer: Answer) -> BpfProgram {
             decision.extend([allow, ask]);
             decision
         }
-        Answer::AskIfBits(argument, bits) => vec![
+        Action::AskIfBits(argument, bits) => vec![
             instruction(LOAD_WORD, 0, low_word(argument)),
             instruction(AND, 0, bits),
             instruction(JUMP_IF_EQUAL, 1, bits),
@@ -155,7 +152,7 @@ fn decide(answer: Answer) -> BpfProgram {
     }
 }
 
-/// Where the lower half of an argument is in `seccomp_data`, on processors that have it first.
+/// The offset of the lower half of an argument in `seccomp_data`, on little-endian processors.
 fn low_word(argument: u8) -> u32 {
     16 + 8 * u32::from(argument)
 }
@@ -170,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// What a filter says to a call.
+    /// Returns what a filter decides about a call.
     fn run(filter: &[sock_filter], number: u32, arguments: [u32; 6]) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {
@@ -191,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn each_call_gets_the_answer_of_its_group_and_others_do_not_exist() {
+    fn each_call_gets_the_action_of_its_group() {
         for tier in [Tier::A, Tier::B] {
             let filter = by_number(tier);
             let groups = GROUPS.iter().flat_map(|group| {
                 let calls = group.calls.iter().chain(group.older);
-                calls.filter_map(move |call| Some((call.number?, group.answer(tier))))
+                calls.filter_map(move |call| Some((call.number?, group.action(tier))))
             });
-            let known: HashMap<c_long, Answer> = groups.collect();
+            let known: HashMap<c_long, Action> = groups.collect();
             let numbers = (0..1000).chain([0x4000_0000, 0x4000_0000 + 39, u32::MAX]);
             for number in numbers {
                 let answer = known.get(&c_long::from(number)).copied().unwrap_or(UNKNOWN);
                 let said = |arguments| run(&filter, number, arguments);
                 let plain = match answer {
-                    Answer::Ask => libc::SECCOMP_RET_USER_NOTIF,
-                    Answer::Fail(error) => libc::SECCOMP_RET_ERRNO | error.unsigned_abs(),
+                    Action::Ask => libc::SECCOMP_RET_USER_NOTIF,
+                    Action::Fail(error) => libc::SECCOMP_RET_ERRNO | error.unsigned_abs(),
                     _ => libc::SECCOMP_RET_ALLOW,
                 };
                 assert_eq!(said([0; 6]), plain, "{number} in tier {tier}");

@@ -1,31 +1,31 @@
-//! The list of all calls as a document.
+//! Prints the list of all system calls.
 
 use std::fmt::Write as _;
 
-use super::table::{Answer, GROUPS, Group};
-use super::{UNKNOWN, arguments};
+use super::arguments;
+use super::table::{Action, GROUPS, Group, UNKNOWN};
 use crate::Tier;
 
-const HEAD: &str = "\
+const INTRODUCTION: &str = "\
 # System calls of a program
 
 Generated from the filter by `cargo xtask gen`.
 
-This is what a native program may ask of the kernel in the sandbox, and why. The filter is made
-from the same tables. A call that is not listed does not exist for a program (`ENOSYS`), and
-neither do the x32 calls; a call for another processor (32 bits) ends the program.
+These are the system calls that a native program may make in the sandbox, and why. The filter is
+generated from the same tables. A call that is not listed fails with `ENOSYS`, and so do the x32
+calls; a call for another processor (32 bits) kills the program.
 
-Both tiers have the same filter, but for the answers that name a tier. Where the supervisor
-decides, the call waits until the sandbox's own process has looked at it. Names marked with * are
-older calls, which x86-64 has and aarch64 has not.
+Both tiers have the same filter, except for the answers that name a tier. Where the supervisor
+decides, the call waits until the sandbox's own process has checked it. Names marked with * are
+older calls, which exist on x86-64 and not on aarch64.
 
-What a call can reach is decided beside the filter: by the mounts and namespaces (tier A), by
+What a call can access is decided besides the filter: by the mounts and namespaces (tier A), by
 Landlock (both tiers), and by the limits.
 ";
 
-/// The list of all calls, each with the answer and the reason, as Markdown.
+/// Returns the list of all system calls, each with the action and the reason, as Markdown.
 pub(crate) fn reference() -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = INTRODUCTION.to_owned();
     section(&mut text, "Allowed", |group| is_allowed(group.tier_a));
     section(&mut text, "Refused", |group| !is_allowed(group.tier_a));
     text += "\n## Refused by their arguments\n\nSuch a call fails with `EPERM`.\n\n\
@@ -55,8 +55,8 @@ fn section(text: &mut String, title: &str, belongs: impl Fn(&Group) -> bool) {
     }
 }
 
-fn is_allowed(answer: Answer) -> bool {
-    !matches!(answer, Answer::Fail(_))
+fn is_allowed(answer: Action) -> bool {
+    !matches!(answer, Action::Fail(_))
 }
 
 fn letter(tier: Tier) -> &'static str {
@@ -66,19 +66,19 @@ fn letter(tier: Tier) -> &'static str {
     }
 }
 
-fn describe(answer: Answer) -> String {
+fn describe(answer: Action) -> String {
     match answer {
-        Answer::Allow => "allowed".to_owned(),
-        Answer::Ask => "the supervisor decides".to_owned(),
-        Answer::AskIfEqual(..) => "allowed; of locks the supervisor decides".to_owned(),
-        Answer::AskIfBits(..) => {
-            "allowed; of shared memory without a file the supervisor decides".to_owned()
+        Action::Allow => "allowed".to_owned(),
+        Action::Ask => "the supervisor decides".to_owned(),
+        Action::AskIfEqual(..) => "allowed; the supervisor decides about locks".to_owned(),
+        Action::AskIfBits(..) => {
+            "allowed; the supervisor decides about anonymous shared memory".to_owned()
         }
-        Answer::Fail(0) => "succeeds without effect".to_owned(),
+        Action::Fail(0) => "succeeds without effect".to_owned(),
         unknown if unknown == UNKNOWN => "does not exist (`ENOSYS`)".to_owned(),
-        Answer::Fail(libc::EPERM) => "refused (`EPERM`)".to_owned(),
-        Answer::Fail(libc::EMFILE) => "none left (`EMFILE`)".to_owned(),
-        Answer::Fail(libc::ENOTSUP) => "not supported (`ENOTSUP`)".to_owned(),
-        Answer::Fail(error) => format!("refused (error {error})"),
+        Action::Fail(libc::EPERM) => "refused (`EPERM`)".to_owned(),
+        Action::Fail(libc::EMFILE) => "none left (`EMFILE`)".to_owned(),
+        Action::Fail(libc::ENOTSUP) => "not supported (`ENOTSUP`)".to_owned(),
+        Action::Fail(error) => format!("refused (error {error})"),
     }
 }

@@ -1,28 +1,32 @@
-//! Every system call that the filter knows, with the reason why a program may make it or not.
-//! A call that is not in this table does not exist for a program.
+//! Every system call that the filter knows, with the reason why it is allowed or not. Calls that
+//! are not in this table fail with ENOSYS.
 
 use libc::{
     EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int, c_long,
 };
 
-use Answer::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
+use Action::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
 
-/// What the filter says to a call.
+/// What the filter does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Action {
     /// The kernel executes the call.
     Allow,
     /// The supervisor decides about the call.
     Ask,
-    /// [`Answer::Ask`] where an argument has one of these values, otherwise [`Answer::Allow`].
+    /// [`Action::Ask`] where an argument has one of these values, otherwise [`Action::Allow`].
     AskIfEqual(u8, &'static [u32]),
-    /// [`Answer::Ask`] where an argument has all of these bits, otherwise [`Answer::Allow`].
+    /// [`Action::Ask`] where an argument has all of these bits, otherwise [`Action::Allow`].
     AskIfBits(u8, u32),
     /// The call fails with this error. With 0 it succeeds, and does nothing.
     Fail(c_int),
 }
 
-/// A call. This architecture may not have it, and then it has no number.
+/// The action for calls that are not listed. Programs fall back to older calls when a new one does
+/// not exist. So the calls of the x32 interface, from 0x40000000 on, do not exist either.
+pub(super) const UNKNOWN: Action = Fail(ENOSYS);
+
+/// A system call. Its number is `None` if this architecture does not have it.
 pub(super) struct Call {
     name: &'static str,
     pub(super) number: Option<c_long>,
@@ -35,12 +39,12 @@ impl Call {
     }
 }
 
-/// Calls that are treated alike, for one reason.
+/// Calls with the same actions and the same reason.
 pub(super) struct Group {
     pub(super) name: &'static str,
     pub(super) reason: &'static str,
-    pub(super) tier_a: Answer,
-    pub(super) tier_b: Answer,
+    pub(super) tier_a: Action,
+    pub(super) tier_b: Action,
     pub(super) calls: &'static [Call],
     /// Older calls that newer architectures do not have.
     pub(super) older: &'static [Call],
@@ -52,8 +56,8 @@ macro_rules! calls {
     };
 }
 
-/// Calls that the C library does not name everywhere. Since Linux 5.1, new calls have the same
-/// number on all architectures.
+/// Calls that not every C library defines. Since Linux 5.1, new calls have the same number on all
+/// architectures.
 macro_rules! numbered {
     ($($call:ident = $number:literal)*) => {
         &[$(Call { name: stringify!($call), number: Some($number) }),*]
@@ -72,10 +76,10 @@ macro_rules! older {
     };
 }
 
-/// The commands of `fcntl` that take or drop a lock of a process.
+/// The commands of `fcntl` that take or release a lock of a process.
 const LOCKS: &[u32] = &[F_SETLK as u32, F_SETLKW as u32];
 
-/// All calls. The groups of allowed calls come first.
+/// All known calls. The groups of allowed calls come first.
 pub(super) const GROUPS: &[Group] = &[
     Group {
         name: "Reading and writing",
@@ -94,8 +98,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Names and directories",
-        reason: "Listing, looking, making, moving and removing. Landlock and, in tier A, the \
-                 mounts decide about each path.",
+        reason: "Listing, reading attributes, creating, moving and removing. Landlock and, in tier \
+                 A, the mounts decide about each path.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -120,7 +124,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Extended attributes, reading (newer)",
-        reason: "The same since Linux 6.13.",
+        reason: "Newer calls for the same, since Linux 6.13.",
         tier_a: Allow,
         tier_b: Allow,
         calls: numbered![SYS_getxattrat = 464 SYS_listxattrat = 465],
@@ -139,7 +143,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Modes, owners, times and attributes by path (newer)",
-        reason: "The same since Linux 6.6 and 6.13.",
+        reason: "Newer calls for the same, since Linux 6.6 and 6.13.",
         tier_a: Allow,
         tier_b: Fail(EPERM),
         calls: numbered![SYS_fchmodat2 = 452 SYS_setxattrat = 463 SYS_removexattrat = 466],
@@ -147,9 +151,9 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Modes, owners and times of open files",
-        reason: "The same for a file that is open. A file that is open only for reading can be \
-                 changed so, too: in tier B the supervisor does it instead of the program, and \
-                 only for files that the program may write.",
+        reason: "Changes of an open file, which are possible even if it is open only for reading: \
+                 in tier B the supervisor makes them instead of the program, and only for files \
+                 that the program may write.",
         tier_a: Allow,
         tier_b: Ask,
         calls: calls![SYS_fchmod SYS_fchown SYS_utimensat],
@@ -157,8 +161,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Extended attributes of open files",
-        reason: "Tools that copy files set them where that is supported. Tier B answers that it \
-                 is not.",
+        reason: "Tools that copy files set them where that is supported. In tier B it is not.",
         tier_a: Allow,
         tier_b: Fail(ENOTSUP),
         calls: calls![SYS_fsetxattr SYS_fremovexattr],
@@ -166,9 +169,9 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Locks",
-        reason: "Build tools and databases lock their own files. The supervisor looks at each \
-                 lock: on a file that the program can't write, it is said to be taken and is \
-                 not, since other programs of the user would wait for it.",
+        reason: "Build tools and databases lock their own files. The supervisor checks each lock: \
+                 on a file that the program can't write, the call succeeds without taking the lock, \
+                 since other programs of the user would wait for it.",
         tier_a: Ask,
         tier_b: Ask,
         calls: calls![SYS_flock],
@@ -192,8 +195,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Mapping memory",
-        reason: "Every program. Memory that processes share can outlive its mapping, so the \
-                 supervisor counts it when it is made.",
+        reason: "Used by every program. Shared memory can outlive its mapping, so the supervisor \
+                 counts it when it is created.",
         tier_a: AskIfBits(3, (MAP_SHARED | MAP_ANONYMOUS) as u32),
         tier_b: AskIfBits(3, (MAP_SHARED | MAP_ANONYMOUS) as u32),
         calls: calls![SYS_mmap],
@@ -215,7 +218,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Memory (newer)",
-        reason: "The same since Linux 5.17 to 6.10.",
+        reason: "Newer calls for the same, since Linux 5.17 to 6.10.",
         tier_a: Allow,
         tier_b: Allow,
         calls: numbered![
@@ -226,8 +229,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Processes and threads",
-        reason: "Starting programs and threads, waiting for them and ending. Their number is \
-                 watched.",
+        reason: "Starting programs and threads, waiting for them and exiting. Their number is \
+                 polled.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -242,7 +245,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Waiting for other threads (newer)",
-        reason: "The same since Linux 6.7.",
+        reason: "Newer calls for the same, since Linux 6.7.",
         tier_a: Allow,
         tier_b: Allow,
         calls: numbered![SYS_futex_wake = 454 SYS_futex_wait = 455 SYS_futex_requeue = 456],
@@ -250,8 +253,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Sessions and groups",
-        reason: "Shells and test runners make process groups. In tier B the supervisor notes \
-                 each, so that it can end them all.",
+        reason: "Shells and test runners create process groups. In tier B the supervisor records \
+                 each, so that it can kill them all.",
         tier_a: Allow,
         tier_b: Ask,
         calls: calls![SYS_setpgid SYS_setsid],
@@ -272,7 +275,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Scheduling and limits",
-        reason: "A program may give itself less. Without capabilities it can't give itself more.",
+        reason: "A program may lower its own priority and limits. Without capabilities it can't \
+                 raise them.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -287,7 +291,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Time",
-        reason: "Reading clocks, sleeping, timers. A limit bounds the timers of a run.",
+        reason: "Reading clocks, sleeping, timers. The number of timers is limited.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -310,17 +314,17 @@ pub(super) const GROUPS: &[Group] = &[
         older: older![SYS_poll SYS_select SYS_epoll_create SYS_epoll_wait SYS_eventfd],
     },
     Group {
-        name: "Being told of changes of files",
-        reason: "Programs that watch files. The user has few instances: in tier A the run's user \
-                 namespace has a small number of them; tier B says that there are none left.",
+        name: "Notifications of file changes",
+        reason: "Programs that watch files. A user has few instances: in tier A the run's user \
+                 namespace has a small number of them; in tier B there are none.",
         tier_a: Allow,
         tier_b: Fail(EMFILE),
         calls: calls![SYS_inotify_init1],
         older: older![SYS_inotify_init],
     },
     Group {
-        name: "Being told of changes of files, with an instance",
-        reason: "As above.",
+        name: "Notifications of file changes, with an instance",
+        reason: "See above.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![SYS_inotify_add_watch SYS_inotify_rm_watch],
@@ -328,8 +332,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Opening sockets",
-        reason: "Tests start servers and ask them, in a network namespace of the run's own. \
-                 Tier B has none, so it has no sockets.",
+        reason: "Tests start servers and connect to them, in a network namespace of the run. Tier B \
+                 has none, so it has no sockets.",
         tier_a: Allow,
         tier_b: Fail(EPERM),
         calls: calls![SYS_socket],
@@ -337,8 +341,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Sockets",
-        reason: "What is done with sockets, and with pairs of them, which both tiers have: \
-                 runtimes connect a program with its children so.",
+        reason: "Operations on sockets, and on socket pairs, which both tiers have: runtimes use \
+                 them to connect a program with its children.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -350,8 +354,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "System V's memory, semaphores and messages",
-        reason: "Databases and some test tools. In tier A they are in a namespace of the run's \
-                 own and are counted as its memory; in tier B they would be the host's.",
+        reason: "Databases and some test tools. In tier A they are in a namespace of the run and \
+                 count as its memory; in tier B they would be the host's.",
         tier_a: Allow,
         tier_b: Fail(EPERM),
         calls: calls![
@@ -361,9 +365,9 @@ pub(super) const GROUPS: &[Group] = &[
         older: older![],
     },
     Group {
-        name: "Users and rights",
-        reason: "Programs ask who they are. Nothing can be gained: there are no capabilities, \
-                 and no file brings any.",
+        name: "Users and capabilities",
+        reason: "Programs read their user ids. They can't gain rights: there are no capabilities, \
+                 and no file grants any.",
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
@@ -393,27 +397,27 @@ pub(super) const GROUPS: &[Group] = &[
         older: older![],
     },
     Group {
-        name: "Writing out all of the machine's changes",
-        reason: "It would hold up all other programs that write. It succeeds and does nothing: the host \
-                 writes out what it keeps of a run.",
+        name: "Syncing all file systems",
+        reason: "It would delay all other programs that write. It succeeds and does nothing: the \
+                 host syncs what it keeps of a run.",
         tier_a: Fail(0),
         tier_b: Fail(0),
         calls: calls![SYS_sync SYS_syncfs],
         older: older![],
     },
     Group {
-        name: "Newer forms",
-        reason: "Their arguments are in memory, where no filter can look. Programs take the \
-                 older form where these do not exist.",
+        name: "Newer forms with arguments in memory",
+        reason: "Their arguments are in memory, which a filter can't read. Programs fall back to \
+                 the older form if these do not exist.",
         tier_a: Fail(ENOSYS),
         tier_b: Fail(ENOSYS),
         calls: calls![SYS_clone3 SYS_openat2],
         older: older![],
     },
     Group {
-        name: "Memory without a name",
-        reason: "Memory behind a descriptor is in no process's count. Programs take a temporary \
-                 file instead.",
+        name: "Anonymous memory behind a descriptor",
+        reason: "Memory behind a descriptor is not in the count of any process. Programs use a \
+                 temporary file instead.",
         tier_a: Fail(ENOSYS),
         tier_b: Fail(ENOSYS),
         calls: calls![SYS_memfd_create SYS_memfd_secret],
@@ -432,16 +436,16 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Asynchronous input and output",
-        reason: "The whole machine has one number of requests for it. Databases do without where \
-                 it does not exist.",
+        reason: "The number of its requests is limited for the whole machine. Databases work \
+                 without it if it does not exist.",
         tier_a: Fail(ENOSYS),
         tier_b: Fail(ENOSYS),
         calls: calls![SYS_io_setup SYS_io_destroy SYS_io_getevents SYS_io_submit SYS_io_cancel],
         older: older![],
     },
     Group {
-        name: "Lending memory to a pipe",
-        reason: "The pipe holds whole blocks of memory that no count finds any more.",
+        name: "Mapping memory into a pipe",
+        reason: "The pipe holds whole blocks of memory that can't be counted any more.",
         tier_a: Fail(EPERM),
         tier_b: Fail(EPERM),
         calls: calls![SYS_vmsplice],
@@ -472,7 +476,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Files by handle",
-        reason: "A handle leads to a file past all paths.",
+        reason: "A handle opens a file without any path.",
         tier_a: Fail(EPERM),
         tier_b: Fail(EPERM),
         calls: calls![SYS_name_to_handle_at SYS_open_by_handle_at],
@@ -480,7 +484,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Watching whole file systems",
-        reason: "It sees, and can hold up, what others open.",
+        reason: "It reports, and can delay, what other programs open.",
         tier_a: Fail(EPERM),
         tier_b: Fail(EPERM),
         calls: calls![SYS_fanotify_init SYS_fanotify_mark],
@@ -496,7 +500,8 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Large parts of the kernel",
-        reason: "Flaws were found in them often, and build tools, linters and tests do without.",
+        reason: "Flaws were found in them often, and build tools, linters and tests work without \
+                 them.",
         tier_a: Fail(EPERM),
         tier_b: Fail(EPERM),
         calls: calls![

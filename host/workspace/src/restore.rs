@@ -1,0 +1,139 @@
+//! Staging the state before a commit, for an undo.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::OFlags;
+
+use crate::commit::{Commit, Image, Kind, Net, net};
+use crate::content::{check_kept, open_placed};
+use crate::disk::{self, Spot};
+use crate::error::HistoryError;
+use crate::file_fingerprint::is_same_content;
+use crate::overlay::Overlay;
+use crate::quota::Quota;
+
+/// Returns the paths that are not as the commit left them, each with the difference.
+pub(crate) fn changed_since(
+    overlay: &Overlay,
+    commit: &Commit,
+    images: &OwnedFd,
+) -> io::Result<Vec<String>> {
+    let mut changed = Vec::new();
+    for (path, (before, after)) in net(&commit.changes) {
+        let current = match overlay.open_or_link(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => None,
+            current => Some(current?),
+        };
+        let what = match (after, current) {
+            (None, None) => continue,
+            (None, Some(_)) => "is there again",
+            (Some(_), None) => "is gone",
+            (Some(after), Some((stat, content))) => {
+                let is_same = Kind::from(disk::file_type(&stat)) == after.kind
+                    && match after.kind {
+                        Kind::File | Kind::Link => {
+                            is_same_content(content, open_placed(images, before, after)?)?
+                        }
+                        Kind::Directory | Kind::Other => true,
+                    };
+                let is_mode = after.kind != Kind::File || stat.st_mode & 0o7777 == after.mode;
+                match (is_same, is_mode) {
+                    (true, true) => continue,
+                    (true, false) => "has other permissions",
+                    (false, _) => "has other content",
+                }
+            }
+        };
+        changed.push(format!("{path} {what}"));
+    }
+    Ok(changed)
+}
+
+/// Stages the state before a commit. Returns the old modification times of directories, in
+/// nanoseconds since the epoch.
+pub(crate) fn restore(
+    overlay: &Overlay,
+    commit: &Commit,
+    images: &OwnedFd,
+) -> Result<BTreeMap<String, i64>, HistoryError> {
+    let net = net(&commit.changes);
+    remove_new(overlay, &net)?;
+    for (path, (before, after)) in &net {
+        if let Some(image) = before {
+            put_back(overlay, path, image, *after, images)?;
+        }
+    }
+    // A directory that was not changed since gets its old time back.
+    let unchanged = commit
+        .directories
+        .iter()
+        .filter(|directory| overlay.disk_modified(&directory.path) == Some(directory.after));
+    Ok(unchanged.map(|directory| (directory.path.clone(), directory.before)).collect())
+}
+
+fn is_directory(image: Option<&Image>) -> bool {
+    image.is_some_and(|image| image.kind == Kind::Directory)
+}
+
+/// Removes what a commit placed, entries before their directories. Old files and links are
+/// overwritten later.
+fn remove_new(overlay: &Overlay, net: &Net<'_>) -> io::Result<()> {
+    for (path, (before, after)) in net.iter().rev() {
+        match (is_directory(*before), is_directory(*after)) {
+            _ if after.is_none() => {}
+            (false, true) => match overlay.remove_directory(path) {
+                // Another program has put files of its own there.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                removed => removed?,
+            },
+            (was_directory, false) if was_directory || before.is_none() => {
+                overlay.remove_file(path)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Stages the old file `image` in place of the new file `after`.
+fn put_back(
+    overlay: &Overlay,
+    path: &str,
+    image: &Image,
+    after: Option<&Image>,
+    images: &OwnedFd,
+) -> Result<(), HistoryError> {
+    let quota = Quota::unlimited();
+    match image.kind {
+        Kind::Directory if is_directory(after) => {}
+        Kind::Directory => {
+            overlay.create_directory(path, &quota)?;
+            overlay.set_mode(path, image.mode)?;
+            overlay.set_modified(path, image.modified)?;
+        }
+        Kind::File => {
+            check_kept(images, &image.name, |stat| image.is(stat))?;
+            let file = disk::open(images, &image.name, OFlags::RDONLY)?;
+            overlay.restore(path, &file.into(), &quota)?;
+        }
+        Kind::Link => {
+            check_kept(images, &image.name, |stat| image.is(stat))?;
+            let target = Spot::of(images, &image.name)?.read_link()?;
+            let target = String::from_utf8(target)
+                .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+            if after.is_some() {
+                overlay.remove_file(path)?;
+            }
+            overlay.create_link(&target, path, &quota)?;
+            overlay.set_modified(path, image.modified)?;
+        }
+        Kind::Other => {
+            let reason = format!("{path} was no regular file, directory or link");
+            return Err(HistoryError::Changed(vec![reason]));
+        }
+    }
+    Ok(())
+}
