@@ -265,7 +265,7 @@ fn hosts_that_follow_each_other_release_what_they_had() {
         let (answer, _) = runtime.block_on(host.call("conformance.until", "{}", &options)).unwrap();
         match answer.outcome {
             Outcome::Executed(answer) => answer["text"].as_str().unwrap().to_owned(),
-            Outcome::Failed(failure) => failure.code,
+            Outcome::Failed(failure) => failure.code.to_string(),
         }
     };
     put(&file, &stand_in("0"));

@@ -190,7 +190,7 @@ fn an_edit_from_outside_meanwhile_is_a_conflict() {
         let outcome = trial.call("runner.run", args);
         editor.join().unwrap();
         let is_refused = match &outcome {
-            Outcome::Failed(failure) => failure.code == "Conflict",
+            Outcome::Failed(failure) => failure.code.as_str() == "Conflict",
             Outcome::Executed(output) => text(output, "error") == "changes",
         };
         assert!(is_refused, "{tier}: {outcome:?}");

@@ -46,6 +46,7 @@ const FILES: &[Generated] = &[
     Generated { from: Command(&["schema", "role"]), path: "schemas/role.json" },
     Generated { from: Command(&["schema", "settings"]), path: "schemas/settings.json" },
     Generated { from: Command(&["reference"]), path: "docs/cli.md" },
+    Generated { from: Command(&["outcomes"]), path: "docs/outcomes.md" },
     Generated { from: Answers(reference::settings), path: "docs/settings.md" },
     Generated { from: Command(&["system-calls"]), path: "docs/syscalls.md" },
     Generated { from: Answers(tokens::table), path: "docs/tokens.md" },

@@ -41,7 +41,7 @@ pub fn grants(
     if !io::stdin().is_terminal() || !person_watches() {
         let words: String =
             asked.each().map(|each| format!(" --grant {}", each.to_grant())).collect();
-        return Err(CliError::Denied(format!(
+        return Err(CliError::denied(format!(
             "{head}and there is no terminal to ask on. Grant all of it, or less:\n  \
              {again}{words}\nor nothing of it:\n  {again} --deny"
         )));
@@ -75,7 +75,7 @@ pub fn chosen(
             Granted::One(capability) => {
                 let asked: Vec<String> = requests.each().map(|each| each.to_string()).collect();
                 let asked = if asked.is_empty() { "nothing".to_owned() } else { asked.join(", ") };
-                return Err(CliError::Usage(format!(
+                return Err(CliError::usage(format!(
                     "'{plugin}' does not ask for {capability}; it asks for {asked}"
                 )));
             }
@@ -104,8 +104,8 @@ fn yes(question: &str) -> Result<bool, CliError> {
     let read = io::stdin().lock().read_line(&mut line)?;
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(true),
-        "q" | "quit" => Err(CliError::Denied("nothing was installed".to_owned())),
-        _ if read == 0 => Err(CliError::Denied("nothing was installed".to_owned())),
+        "q" | "quit" => Err(CliError::denied("nothing was installed".to_owned())),
+        _ if read == 0 => Err(CliError::denied("nothing was installed".to_owned())),
         _ => Ok(false),
     }
 }

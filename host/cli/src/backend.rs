@@ -123,7 +123,7 @@ fn run(host: &Host, name: &str, path: &str) -> Result<Run, CliError> {
         let started = Instant::now();
         let report = host
             .lint(name, request)
-            .map_err(|error| CliError::Usage(format!("{name}: {}", reason(&error))))?;
+            .map_err(|error| CliError::usage(format!("{name}: {}", reason(&error))))?;
         Ok::<_, CliError>((report, started.elapsed().as_secs_f64() * 1000.0))
     };
     let (_, first_ms) = lint()?;

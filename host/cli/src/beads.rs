@@ -84,7 +84,7 @@ fn project(bead: &Bead) -> &str {
 }
 
 fn show(workspace: &Workspace, ids: &[Id], given: &str, output: &Output) -> Result<u8, CliError> {
-    let id = id::find(given, ids).map_err(|error| CliError::Usage(error.to_string()))?;
+    let id = id::find(given, ids).map_err(|error| CliError::usage(error.to_string()))?;
     match read(workspace, &id) {
         Ok(bead) => {
             output.document(&document(&id, &bead))?;

@@ -11,7 +11,7 @@ use cofferdam_plugin::cache::CodeCache;
 
 pub fn execute(command: &CacheCommand, output: &Output) -> Result<u8, CliError> {
     let directory = Directories::find().ok_or_else(no_home)?.cache;
-    let at = |error| CliError::Host(format!("{}: {error}", directory.display()));
+    let at = |error| CliError::host(error).at(directory.display());
     let cache = CodeCache::open(&directory).map_err(at)?;
     let (key, files) = match command {
         CacheCommand::List => ("files", cache.files().map_err(at)?),

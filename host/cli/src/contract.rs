@@ -27,7 +27,7 @@ pub fn execute(args: &args::Contract, output: &Output) -> Result<u8, CliError> {
 }
 
 fn unknown(error: &dyn std::fmt::Display) -> CliError {
-    CliError::Usage(format!("{error}; `cofferdam contract list` lists them"))
+    CliError::usage(error.to_string()).with_hint("`cofferdam contract list` lists them")
 }
 
 /// The built-in contracts, and those in `directories`. A later one replaces an earlier one for

@@ -1,5 +1,5 @@
 //! What is generated from the definitions in the code: schemas, completions, manual pages and
-//! the references of the command line and of system calls.
+//! the references of the command line, of codes and of system calls.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -71,6 +71,11 @@ pub fn reference(output: &Output) -> Result<u8, CliError> {
     root.build();
     describe(&mut text, &mut root, 2);
     output.verbatim(text.as_bytes())?;
+    Ok(exit::OK)
+}
+
+pub fn outcomes(output: &Output) -> Result<u8, CliError> {
+    output.verbatim(cofferdam_core::reference::outcomes().as_bytes())?;
     Ok(exit::OK)
 }
 

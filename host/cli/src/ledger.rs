@@ -59,7 +59,7 @@ pub fn list<I, E: fmt::Display>(
     let entries = tree.resolve("", directory, true).and_then(|place| tree.list(&place));
     let mut entries = match entries {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        entries => entries.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
+        entries => entries.map_err(|error| CliError::host(error).at(directory))?,
     };
     entries.sort_by(|left, right| left.name.cmp(&right.name));
     let mut listing = Listing { ids: Vec::new(), broken: Vec::new() };

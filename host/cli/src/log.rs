@@ -57,14 +57,14 @@ fn print_output(
     }
     let name = match &found[..] {
         [(name, _)] => name,
-        [] => return Err(CliError::Usage(why_none(workspace, name)?)),
+        [] => return Err(CliError::usage(why_none(workspace, name)?)),
         several => {
             let named = several.iter().take(NAMED);
             let named: Vec<String> =
                 named.map(|(name, bytes)| format!("{name} ({bytes} bytes)")).collect();
             let more = several.len() - named.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            return Err(CliError::Usage(format!(
+            return Err(CliError::usage(format!(
                 "'{name}' is the beginning of several streams, write more of one: {}{more}",
                 named.join(", ")
             )));
@@ -73,10 +73,10 @@ fn print_output(
     let offset = args.offset.unwrap_or(0);
     let part = workspace.output(name, offset, args.length.unwrap_or(u64::MAX));
     let Some((part, bytes)) = part.map_err(unreadable)? else {
-        return Err(CliError::Usage(format!("{name} has just made room for others")));
+        return Err(CliError::usage(format!("{name} has just made room for others")));
     };
     if offset > bytes {
-        return Err(CliError::Usage(format!("{name} has {bytes} bytes, so none at {offset}")));
+        return Err(CliError::usage(format!("{name} has {bytes} bytes, so none at {offset}")));
     }
     if output.format() == Format::Text {
         output.raw(&part)?;
@@ -115,7 +115,7 @@ fn why_none(workspace: &Arc<Workspace>, name: &str) -> Result<String, CliError> 
 }
 
 fn unreadable(error: std::io::Error) -> CliError {
-    CliError::Host(format!("the output that is kept of programs: {error}"))
+    CliError::host(format!("the output that is kept of programs: {error}"))
 }
 
 fn is_wanted(entry: &Entry, args: &Log) -> bool {

@@ -13,6 +13,7 @@ mod call;
 mod config;
 mod contract;
 mod doctor;
+mod error;
 mod exit;
 mod generate;
 mod health;
@@ -41,16 +42,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::config::ConfigError;
-use crate::install::InstallError;
-use cofferdam_engine::dispatch::Refusal;
-use cofferdam_engine::host::{OpenError, run_if_helper};
-use cofferdam_plugin::distribution::FetchError;
-use cofferdam_plugin::registry::RegistryError;
-use cofferdam_plugin::store::StoreError;
-use cofferdam_workspace::HistoryError;
+use cofferdam_engine::host::run_if_helper;
 
 use args::{Cli, Command};
+use error::CliError;
 use output::Output;
 
 /// A call takes and returns memory a thousand times, a part of it on another thread.
@@ -111,108 +106,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Completions(args) => generate::completions(args, output),
         Command::Man(args) => generate::man(args, output),
         Command::Reference => generate::reference(output),
+        Command::Outcomes => generate::outcomes(output),
         Command::SystemCalls => generate::system_calls(output),
-    }
-}
-
-/// Why a command did not do its work.
-#[derive(Debug, thiserror::Error)]
-enum CliError {
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Call(String),
-    #[error("{0}")]
-    Denied(String),
-    #[error("{0}")]
-    Host(String),
-}
-
-impl CliError {
-    fn status(&self) -> u8 {
-        match self {
-            Self::Refused(_) | Self::Usage(_) => exit::REFUSED,
-            Self::Config(ConfigError::Changed { .. }) => exit::DENIED,
-            Self::Config(_) => exit::REFUSED,
-            Self::Call(_) => exit::ERROR,
-            Self::Denied(_) => exit::DENIED,
-            Self::Host(_) => exit::HOST,
-        }
-    }
-
-    fn host(error: impl std::fmt::Display) -> Self {
-        Self::Host(error.to_string())
-    }
-}
-
-impl From<OpenError> for CliError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Registry(
-                RegistryError::Changed { .. } | RegistryError::LockMismatch { .. },
-            ) => Self::Denied(error.to_string()),
-            OpenError::Workspace(_)
-            | OpenError::Policy(_)
-            | OpenError::Registry(_)
-            | OpenError::InWorkspace(_) => Self::Usage(error.to_string()),
-            OpenError::Contract(_)
-            | OpenError::Runtime(_)
-            | OpenError::Threads(_)
-            | OpenError::NoRuntime(_) => Self::Host(error.to_string()),
-        }
-    }
-}
-
-impl From<InstallError> for CliError {
-    fn from(error: InstallError) -> Self {
-        let words = error.to_string();
-        match error {
-            InstallError::Settings(error) => Self::Config(error),
-            InstallError::Lock(_)
-            | InstallError::Unknown(_)
-            | InstallError::Pack { .. }
-            | InstallError::Fetch(FetchError::File { .. } | FetchError::TooLarge { .. }) => {
-                Self::Usage(words)
-            }
-            InstallError::BuiltIn { .. }
-            | InstallError::OtherName { .. }
-            | InstallError::OtherDigest { .. }
-            | InstallError::NoSignature { .. }
-            | InstallError::Signature { .. }
-            | InstallError::TrustChange { .. }
-            | InstallError::Fetch(FetchError::Digest { .. })
-            | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
-                Self::Denied(words)
-            }
-            InstallError::Fetch(_) => Self::Call(words),
-            InstallError::LockFile { .. } | InstallError::Store(_) => Self::Host(words),
-        }
-    }
-}
-
-impl From<StoreError> for CliError {
-    fn from(error: StoreError) -> Self {
-        InstallError::from(error).into()
-    }
-}
-
-impl From<HistoryError> for CliError {
-    fn from(error: HistoryError) -> Self {
-        match error {
-            HistoryError::Unknown(_) | HistoryError::Ambiguous(_) => Self::Usage(error.to_string()),
-            HistoryError::Changed(_) | HistoryError::Commit(_) | HistoryError::Io(_) => {
-                Self::Host(error.to_string())
-            }
-        }
-    }
-}
-
-impl From<std::io::Error> for CliError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Host(error.to_string())
     }
 }

@@ -34,7 +34,7 @@ fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
     let text = |path: PathBuf| {
         path.into_os_string()
             .into_string()
-            .map_err(|path| CliError::Usage(format!("{} is not UTF-8", path.display())))
+            .map_err(|path| CliError::usage(format!("{} is not UTF-8", path.display())))
     };
     let workspace = text(setup::workspace(global)?.path().to_owned())?;
     let mut words = vec!["serve".to_owned(), "--workspace".to_owned(), workspace];

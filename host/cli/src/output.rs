@@ -97,7 +97,7 @@ impl Output {
         match &shown.output {
             None => write_out(&text),
             Some(file) => std::fs::write(file, &text)
-                .map_err(|error| CliError::Usage(format!("{}: {error}", file.display()))),
+                .map_err(|error| CliError::usage(error).at(file.display())),
         }
     }
 
@@ -105,7 +105,7 @@ impl Output {
     /// whoever sent it.
     #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
     pub fn error(&self, error: &CliError) {
-        if let (CliError::Refused(refusal), Format::Json) = (error, self.format) {
+        if let (Some(refusal), Format::Json) = (error.refusal(), self.format) {
             // If standard output is closed, the status still says it.
             let _ = self.document(&serde_json::json!({ "refused": refusal }));
         } else {

@@ -21,7 +21,7 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
     let files = [Some(args.work_order.as_path()), designer.file, qa.file];
     if files.iter().filter(|file| **file == Some(Path::new("-"))).count() > 1 {
         let message = "standard input can be one of the documents, not several".to_owned();
-        return Err(CliError::Usage(message));
+        return Err(CliError::usage(message));
     }
     // What can't be written is reported before anything runs.
     let record = args.record.as_deref().map(RecordFile::create).transpose()?;
@@ -75,13 +75,13 @@ fn source(
         }
         DocumentSource { file: Some(file), .. } => Ok(Source::Text(setup::read_input(file)?)),
         // The options are required.
-        DocumentSource { option, .. } => Err(CliError::Usage(format!("--{option} is missing"))),
+        DocumentSource { option, .. } => Err(CliError::usage(format!("--{option} is missing"))),
     }
 }
 
 /// A command as it is typed: words, by a shell's rules for quotes. No shell interprets them.
 fn command(text: &str, option: &str) -> Result<AgentCommand, CliError> {
-    let wrong = |message: String| CliError::Usage(format!("--{option}-cmd: {message}"));
+    let wrong = |message: String| CliError::usage(format!("--{option}-cmd: {message}"));
     let mut words = shlex::split(text)
         .ok_or_else(|| wrong("a quote is not closed, or nothing follows a backslash".to_owned()))?;
     // A path is the person's, from where they are; the agent works in the workspace.
@@ -101,7 +101,7 @@ fn unknown(name: &str, option: &str, host: &Host) -> CliError {
         [] => "there is none; cofferdam.toml names them under [agents.NAME]".to_owned(),
         known => format!("there are {}", known.join(", ")),
     };
-    CliError::Usage(format!("--{option}-agent: there is no agent '{name}': {known}"))
+    CliError::usage(format!("--{option}-agent: there is no agent '{name}': {known}"))
 }
 
 /// A file that takes its place only once it is complete.
@@ -114,7 +114,7 @@ impl RecordFile {
     fn create(path: &Path) -> Result<Self, CliError> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(|error| {
-            CliError::Usage(format!("--record: {} can't be written: {error}", path.display()))
+            CliError::usage(format!("--record: {} can't be written: {error}", path.display()))
         })?;
         Ok(Self { file, path: path.to_owned() })
     }
@@ -123,7 +123,7 @@ impl RecordFile {
         serde_json::to_writer_pretty(&mut self.file, round).map_err(CliError::host)?;
         self.file.write_all(b"\n")?;
         self.file.persist(&self.path).map_err(|error| {
-            CliError::Host(format!("--record: {}: {}", self.path.display(), error.error))
+            CliError::host(format!("--record: {}: {}", self.path.display(), error.error))
         })?;
         Ok(())
     }

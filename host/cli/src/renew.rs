@@ -94,7 +94,7 @@ impl Source {
         let path = self.workspace.path().join(config::FILE);
         let own = layers.files.iter().find(|file| file.path == path).map(|file| &file.text);
         if self.global.trust_workspace && own != self.own.as_ref() {
-            return Err(CliError::Usage(format!(
+            return Err(CliError::usage(format!(
                 "{} was changed since the server was started with --trust-workspace; start it again \
                  to use it",
                 path.display()

@@ -45,7 +45,7 @@ fn collect(
 ) -> Result<(), CliError> {
     let mut entries = match tree.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && directory == ROOT => return Ok(()),
-        entries => entries.map_err(|error| CliError::Host(format!("{directory}: {error}")))?,
+        entries => entries.map_err(|error| CliError::host(error).at(directory))?,
     };
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for Listed { name, kind, .. } in entries {

@@ -69,7 +69,7 @@ fn described(host: &Host, role: &Role) -> Value {
                 tool["relative_path"] = path.into();
             }
             if let Err(denial) = policy.decide(&entry.subject(), Some(role)) {
-                tool["denied"] = denial.message.into();
+                tool["denied"] = denial.to_string().into();
             }
             tool
         })
@@ -88,7 +88,7 @@ fn described(host: &Host, role: &Role) -> Value {
 fn prompt(global: &Global, file: &Path, target: &str, output: &Output) -> Result<u8, CliError> {
     let file = file.to_string_lossy();
     let agent = setup::agent(&file)?
-        .ok_or_else(|| CliError::Usage(format!("{file} is no agent definition (.yaml)")))?;
+        .ok_or_else(|| CliError::usage(format!("{file} is no agent definition (.yaml)")))?;
     let role = agent.role(Some(target)).map_err(|error| setup::in_file(&file, &error))?;
     let (host, timers, providers) =
         setup::host_under(global, Some(1), Some(&file), Use::Providers { target })?;
@@ -137,7 +137,7 @@ fn tools(host: &Host, agent: &CheckedDefinition, role: &Role) -> Result<Value, C
 }
 
 fn missing(tool: &str) -> CliError {
-    CliError::Usage(format!("the definition names the tool '{tool}', which no plugin here has"))
+    CliError::usage(format!("the definition names the tool '{tool}', which no plugin here has"))
 }
 
 /// The value of a context provider: a field of its tool's answer, or all of it; a string as it
@@ -149,7 +149,7 @@ async fn provided(
     options: &RunOptions,
 ) -> Result<String, CliError> {
     let failed = |what: &str| {
-        CliError::Call(format!("the context provider '{name}' ({}): {what}", provider.tool))
+        CliError::call(format!("the context provider '{name}' ({}): {what}", provider.tool))
     };
     let role = host.role(options.role.as_deref())?;
     let entry =

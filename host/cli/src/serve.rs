@@ -14,7 +14,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         None => None,
     };
     if token.as_ref().is_some_and(String::is_empty) {
-        return Err(CliError::Usage("the file of the token is empty".to_owned()));
+        return Err(CliError::usage("the file of the token is empty".to_owned()));
     }
     // One client is served sooner where nothing changes threads.
     let runtime = match args.http {
@@ -74,5 +74,5 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
     let ready = |address| tracing::warn!("serving http://{address}/mcp");
     let served = cofferdam_mcp::serve_http(server, address, access, ready).await;
     // Each of them is about an option.
-    served.map_err(|error| CliError::Usage(error.to_string()))
+    served.map_err(|error| CliError::usage(error.to_string()))
 }

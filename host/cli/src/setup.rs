@@ -90,10 +90,9 @@ pub fn built_in_plugins() -> Result<PathBuf, CliError> {
     let folder = binary.parent().unwrap_or(Path::new("/"));
     let candidates = [folder.join("plugins"), folder.join("../lib/cofferdam/plugins")];
     candidates.iter().find(|candidate| candidate.is_dir()).cloned().ok_or_else(|| {
-        CliError::Host(format!(
-            "the built-in plugins are missing: looked in {}; `cargo xtask build` puts them there",
-            candidates.map(|candidate| candidate.display().to_string()).join(" and ")
-        ))
+        let looked = candidates.map(|candidate| candidate.display().to_string()).join(" and ");
+        CliError::host(format!("the built-in plugins are missing: looked in {looked}"))
+            .with_hint("`cargo xtask build` puts them there")
     })
 }
 
@@ -118,7 +117,7 @@ pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
 }
 
 fn open_workspace(path: &Path) -> Result<Workspace, CliError> {
-    Workspace::open(path, secret()).map_err(|error| CliError::Usage(error.to_string()))
+    Workspace::open(path, secret()).map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// Where the key comes from that authenticates what is kept in workspaces.
@@ -192,14 +191,14 @@ pub fn agent(role: &str) -> Result<Option<CheckedDefinition>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
     }
-    let text = bounded_text::read(Path::new(role))
-        .map_err(|error| CliError::Usage(format!("{role}: {error}")))?;
+    let text =
+        bounded_text::read(Path::new(role)).map_err(|error| CliError::usage(error).at(role))?;
     CheckedDefinition::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 
 /// What is wrong with an agent definition, and in which file.
 pub fn in_file(file: &str, error: &DefinitionError) -> CliError {
-    CliError::Usage(format!("{file}: {error}"))
+    CliError::usage(format!("{file}: {error}"))
 }
 
 /// As [`host`], for a command that acts under a role. Answers the role's name as well.
@@ -225,7 +224,7 @@ pub fn config_under(
     let given = env::var(ROLE).ok().filter(|given| !given.is_empty());
     let role = match (role, &given) {
         (Some(role), Some(given)) if role != given => {
-            return Err(CliError::Usage(format!(
+            return Err(CliError::usage(format!(
                 "the role here is '{given}', given to this agent by {ROLE}, and no other"
             )));
         }
@@ -234,7 +233,7 @@ pub fn config_under(
     let agent = role.map(agent).transpose()?.flatten();
     let (Some(file), Some(agent)) = (role, agent) else {
         if let Use::Calling { target: Some(_) } = usage {
-            return Err(CliError::Usage(
+            return Err(CliError::usage(
                 "--target binds an agent definition; --role names none (a .yaml file)".to_owned(),
             ));
         }
@@ -243,7 +242,7 @@ pub fn config_under(
     let role = match usage {
         Use::Looking => agent.role(None),
         Use::Calling { target: None } if agent.needs_target() => {
-            return Err(CliError::Usage(format!("{file} is for one file: name it with --target")));
+            return Err(CliError::usage(format!("{file} is for one file: name it with --target")));
         }
         Use::Calling { target } => agent.role(target),
         Use::Providers { target } => agent.provider_role(Some(target)),
@@ -251,7 +250,7 @@ pub fn config_under(
     let role = role.map_err(|error| in_file(file, &error))?;
     let is_trusted = matches!(usage, Use::Looking) || global.trust_workspace;
     if !is_trusted && workspace(global)?.holds(Path::new(file)) {
-        return Err(CliError::Usage(format!(
+        return Err(CliError::usage(format!(
             "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
              or use --trust-workspace for this run"
         )));
@@ -359,14 +358,14 @@ pub fn read_input(file: &Path) -> Result<String, CliError> {
         let name = file.display().to_string();
         std::fs::File::open(file)
             .and_then(|file| file.take(MAX_INPUT + 1).read_to_end(&mut bytes))
-            .map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+            .map_err(|error| CliError::usage(error).at(&name))?;
         name
     };
     if bytes.len() as u64 > MAX_INPUT {
-        return Err(CliError::Usage(format!("{name}: it has more than {MAX_INPUT} bytes")));
+        return Err(CliError::usage(format!("{name}: it has more than {MAX_INPUT} bytes")));
     }
     String::from_utf8(bytes).map_err(|error| {
-        CliError::Usage(format!(
+        CliError::usage(format!(
             "{name}: not UTF-8 (first bad byte at offset {})",
             error.utf8_error().valid_up_to()
         ))

@@ -29,8 +29,7 @@ pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u
         }
     }
     for file in &args.log_file {
-        read(&mut stats, file)
-            .map_err(|error| CliError::Usage(format!("{}: {error}", file.display())))?;
+        read(&mut stats, file).map_err(|error| CliError::usage(error).at(file.display()))?;
     }
     let summary = stats.summary();
     let title = match &args.tool {
@@ -81,7 +80,7 @@ fn since_when(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
     let day = || Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
     let span = || Some(ago(text.parse::<Span>().ok()?.abs())?.timestamp());
     time.or_else(day).or_else(span).ok_or_else(|| {
-        CliError::Usage(format!(
+        CliError::usage(format!(
             "--since '{text}': write a time (2026-02-08T10:30:00Z), a day (2026-02-08) or how long ago (24h, 7 days)"
         ))
     })

@@ -63,7 +63,7 @@ fn shown(
     let of_client =
         matches!(args.format, ToolFormat::Mcp | ToolFormat::Openai | ToolFormat::Anthropic);
     if of_client && args.brief {
-        return Err(CliError::Usage(format!(
+        return Err(CliError::usage(format!(
             "{} has no short form; --brief goes with json, text and markdown",
             name_of(args.format)
         )));
@@ -129,15 +129,16 @@ fn values(shown: Vec<Shown>) -> Value {
 }
 
 fn unknown(name: &str, unresolved: Unresolved) -> CliError {
-    CliError::Usage(match unresolved {
+    let none = || CliError::usage(format!("there is no tool '{name}'"));
+    match unresolved {
         Unresolved::Unknown(Some(nearest)) => {
-            format!("there is no tool '{name}'; did you mean '{nearest}'?")
+            none().with_hint(format!("did you mean '{nearest}'?"))
         }
-        Unresolved::Unknown(None) => {
-            format!("there is no tool '{name}'; `cofferdam tools` lists them")
+        Unresolved::Unknown(None) => none().with_hint("`cofferdam tools` lists them"),
+        Unresolved::Ambiguous(names) => {
+            CliError::usage(format!("'{name}' could be {}", names.join(" or ")))
         }
-        Unresolved::Ambiguous(names) => format!("'{name}' could be {}", names.join(" or ")),
-    })
+    }
 }
 
 fn brief(entry: &ToolEntry) -> Value {

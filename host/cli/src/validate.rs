@@ -24,7 +24,7 @@ pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, 
         .filter_map(|(index, call)| {
             let tool = call.tool().qualified_name();
             let denial = host.allows(call, &bounds).err()?;
-            Some(json!({"call": index, "tool": tool, "code": denial.code, "message": denial.message}))
+            Some(json!({"call": index, "tool": tool, "code": denial.code(), "message": denial.to_string()}))
         })
         .collect();
     let status = if denied.is_empty() { exit::OK } else { exit::DENIED };

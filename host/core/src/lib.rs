@@ -5,12 +5,13 @@
 //! | module | content |
 //! |---|---|
 //! | [`name`] | the names of tools and roles |
-//! | [`outcome`] | how calls end |
+//! | [`outcome`] | how calls end, and every code that says why |
 //! | [`schema`] | JSON Schemas: compiling, checking, explaining |
 //! | [`envelope`] | converting text to calls, and results to text |
 //! | [`contract`] | agents' output contracts |
 //! | [`definition`] | agent definitions |
 //! | [`policy`] | requests, grants, roles, scopes, limits |
+//! | [`reference`] | `docs/outcomes.md`, written from the codes and limits |
 
 pub mod contract;
 pub mod definition;
@@ -18,5 +19,6 @@ pub mod envelope;
 pub mod name;
 pub mod outcome;
 pub mod policy;
+pub mod reference;
 mod response;
 pub mod schema;

@@ -14,20 +14,18 @@ use serde_json::Value;
 use crate::call::{Grants, Permissions, Stop};
 use crate::runtime::{ErrorKind, LoadError, ToolError};
 use cofferdam_core::envelope::{self, Call};
-use cofferdam_core::outcome::{Failure, NO_DESCRIPTOR, Outcome, Status, lacks_descriptors};
+use cofferdam_core::outcome::{
+    DenialCode, ErrorCode, FailedCode, Failure, HostCode, LimitCode, NO_DESCRIPTOR, Outcome,
+    SkippedCode, Status, TrapCode, lacks_descriptors,
+};
 use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
 use cofferdam_core::schema::{Problem, Schema};
 use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
 use cofferdam_text::shorten;
-use cofferdam_workspace::{BeginError, CommitError, FULL, is_full};
+use cofferdam_workspace::{BeginError, CommitError, is_full};
 
-pub use refusal::{CallProblem, Refusal, RefusalCode};
-
-/// The code of a call for which the host had no file descriptor.
-const SHORTAGE: &str = "DescriptorShortage";
-
-/// How long the code of a plugin's failure may be, in bytes.
-const MAX_CODE_BYTES: usize = 64;
+pub use cofferdam_core::outcome::RefusalCode;
+pub use refusal::{CallProblem, Refusal};
 
 /// How many tools a refusal shows the schemas of.
 const MAX_WRONG_TOOLS: usize = 2;
@@ -245,13 +243,9 @@ pub fn grant(
 ) -> Result<GrantedCall, Denial> {
     let Grant { capabilities, scope, limits, path_argument, ask } =
         policy.decide(&valid.tool.subject(), bounds.role)?;
-    let scope = scope.narrowed(bounds.scope).map_err(|path| Denial {
-        code: "OutOfScope",
-        message: format!(
-            "'{path}', to which this run is narrowed, is outside of the role's scope: {}",
-            scope.paths().join(", ")
-        ),
-    })?;
+    let scope = scope
+        .narrowed(bounds.scope)
+        .map_err(|path| Denial::OutOfScope { path, scope: scope.paths().to_vec() })?;
     let grant = grants.of(&valid.tool.plugin);
     let permissions = Permissions { grant, capabilities, sight: scope.clone(), scope };
     let limits = limits.lowered(bounds.limits);
@@ -263,7 +257,7 @@ pub(crate) fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     let invalid = |what: String| {
         let message =
             format!("the plugin '{}' is at fault, not the call: {what}", tool.plugin.manifest.name);
-        Outcome::Failed(Failure::new(Status::Trap, "InvalidOutput", message))
+        Outcome::Failed(Failure::new(TrapCode::InvalidOutput, message))
     };
     let value = match envelope::parse_answer(output) {
         Ok(value) => value,
@@ -289,119 +283,70 @@ pub(crate) fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
     }
-    Failure { status, code: name(error.code), message: error.message, detail }
-}
-
-/// A plugin's code for its failure, if it is a name: people and programs search the journal for it.
-fn name(code: String) -> String {
-    let is_name = !code.is_empty()
-        && code.len() <= MAX_CODE_BYTES
-        && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    if is_name { code } else { "UnnamedError".to_owned() }
+    Failure { detail, ..Failure::of_tool(status, error.code, error.message) }
 }
 
 pub(crate) fn load_failure(error: &LoadError) -> Failure {
-    let (status, code) = match error {
-        LoadError::NotGranted { .. } => (Status::Denied, "NotGranted"),
+    let code: HostCode = match error {
+        LoadError::NotGranted { .. } => DenialCode::NotGranted.into(),
         LoadError::NotServed { .. } | LoadError::Mismatch { .. } => {
-            (Status::Denied, "UnknownImport")
+            DenialCode::UnknownImport.into()
         }
-        LoadError::Io { .. } => (Status::Failed, "PluginUnreadable"),
-        LoadError::Changed(_) => (Status::Denied, "PluginChanged"),
-        LoadError::Compile(_) => (Status::Trap, "InvalidComponent"),
-        LoadError::CompileLimit { code, .. } => (Status::Limit, *code),
-        LoadError::CompilerCrashed(_) => (Status::Trap, "CompilerCrashed"),
-        LoadError::Compiler(_) => (Status::Failed, "CompilerUnavailable"),
+        LoadError::Io { .. } => FailedCode::PluginUnreadable.into(),
+        LoadError::Changed(_) => DenialCode::PluginChanged.into(),
+        LoadError::Compile(_) => TrapCode::InvalidComponent.into(),
+        LoadError::CompileLimit { code, .. } => (*code).into(),
+        LoadError::CompilerCrashed(_) => TrapCode::CompilerCrashed.into(),
+        LoadError::Compiler(_) => FailedCode::CompilerUnavailable.into(),
         LoadError::Cancelled => return cancelled(),
-        LoadError::Descriptors => (Status::Failed, SHORTAGE),
-        LoadError::World { .. } => (Status::Trap, "WrongWorld"),
+        LoadError::Descriptors => FailedCode::DescriptorShortage.into(),
+        LoadError::World { .. } => TrapCode::WrongWorld.into(),
     };
-    Failure::new(status, code, error.to_string())
+    Failure::new(code, error.to_string())
 }
 
 pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
-        Stop::Limit(code) => {
-            let bound = match *code {
-                "WallClockLimit" => {
-                    format!("the call took longer than {} ms", limits.call.as_millis())
-                }
-                "MemoryLimit" => {
-                    format!("the plugin wanted more than {} MiB of memory", limits.memory >> 20)
-                }
-                "HostMemoryLimit" => {
-                    "all calls together wanted more memory than they may have; try again later"
-                        .to_owned()
-                }
-                "TableLimit" => format!(
-                    "the plugin wanted a table of more than {} elements",
-                    limits.table_elements
-                ),
-                "HostCallLimit" => {
-                    format!("the plugin called the host more than {} times", limits.host_calls)
-                }
-                "TransferLimit" => {
-                    format!("the plugin passed more than {} MiB in one go", limits.transfer >> 20)
-                }
-                "HandleLimit" => {
-                    format!("the plugin held more than {} handles", limits.handles)
-                }
-                "WriteLimit" => {
-                    format!("the call wrote more than {} MiB", limits.write >> 20)
-                }
-                "FileLimit" => format!(
-                    "the call made or changed more than {} files, directories and links",
-                    limits.files
-                ),
-                "OutputLimit" => format!("the answer is larger than {} KiB", limits.output >> 10),
-                other => format!("the call reached its limit {other}"),
-            };
-            Failure::new(Status::Limit, *code, bound)
-        }
-        Stop::Room(code, message) => {
-            let status = if *code == FULL { Status::Failed } else { Status::Limit };
-            Failure::new(status, *code, message.clone())
-        }
-        Stop::Trap(_) => Failure::new(Status::Trap, "PluginCrashed", stop.to_string()),
+        Stop::Limit(code) => Failure::new(*code, limits.exceeded(*code)),
+        Stop::Room(code, message) => Failure::new(*code, message),
+        Stop::Trap(_) => Failure::new(TrapCode::PluginCrashed, stop.to_string()),
         Stop::Cancelled => cancelled(),
-        Stop::Descriptors => Failure::new(Status::Failed, SHORTAGE, stop.to_string()),
+        Stop::Descriptors => Failure::new(FailedCode::DescriptorShortage, stop.to_string()),
     }
 }
 
 /// The failure of a cancelled call.
 pub fn cancelled() -> Failure {
-    Failure::new(Status::Skipped, "Cancelled", "the call was cancelled")
+    Failure::new(SkippedCode::Cancelled, "the call was cancelled")
 }
 
 /// The failure of a call that could not begin to change the workspace.
 pub fn not_begun(error: &BeginError) -> Failure {
-    let status = match error {
-        BeginError::Busy(_) => Status::Error,
+    let code: HostCode = match error {
+        BeginError::Busy(_) => RefusalCode::WorkspaceBusy.into(),
         BeginError::Io(error) if lacks_descriptors(&error.to_string()) => {
-            return Failure::new(Status::Failed, SHORTAGE, NO_DESCRIPTOR);
+            return Failure::new(FailedCode::DescriptorShortage, NO_DESCRIPTOR);
         }
-        BeginError::Io(_) => Status::Failed,
+        BeginError::Io(error) if is_full(error) => FailedCode::DiskFull.into(),
+        BeginError::Io(_) => FailedCode::WorkspaceError.into(),
     };
-    Failure::new(status, error.code(), error.to_string())
+    Failure::new(code, error.to_string())
 }
-
-/// The code of a call that changes a protected file; tools use it as well.
-const PROTECTED: &str = "PermissionError";
 
 /// The failure of a call whose changes were not committed.
 pub fn not_committed(error: &CommitError) -> Failure {
     let unchanged = || format!("nothing was changed: {error}");
     match error {
-        CommitError::Conflict(_) => Failure::new(Status::Error, "Conflict", unchanged()),
+        CommitError::Conflict(_) => Failure::new(ErrorCode::Conflict, unchanged()),
         CommitError::Io { source, .. } if is_full(source) => {
             let message = format!("the disk is full, and {}; free some room", unchanged());
-            Failure::new(Status::Failed, FULL, message)
+            Failure::new(FailedCode::DiskFull, message)
         }
-        CommitError::Protected { .. } => Failure::new(Status::Denied, PROTECTED, unchanged()),
-        CommitError::Io { .. } => Failure::new(Status::Failed, "CommitFailed", unchanged()),
-        CommitError::TooLarge { .. } => Failure::new(Status::Limit, "CommitLimit", unchanged()),
+        CommitError::Protected { .. } => Failure::new(DenialCode::PermissionError, unchanged()),
+        CommitError::Io { .. } => Failure::new(FailedCode::CommitFailed, unchanged()),
+        CommitError::TooLarge { .. } => Failure::new(LimitCode::CommitLimit, unchanged()),
         CommitError::Unfinished { .. } => {
-            Failure::new(Status::Failed, "CommitUnfinished", error.to_string())
+            Failure::new(FailedCode::CommitUnfinished, error.to_string())
         }
     }
 }
@@ -411,10 +356,10 @@ pub fn not_committed(error: &CommitError) -> Failure {
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";
-    Failure::new(Status::Denied, "NotInTransaction", message)
+    Failure::new(DenialCode::NotInTransaction, message)
 }
 
 /// The failure of a denied call.
 pub fn denied(denial: &Denial) -> Failure {
-    Failure::new(Status::Denied, denial.code, denial.message.clone())
+    Failure::new(denial.code(), denial.to_string())
 }

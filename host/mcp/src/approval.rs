@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::slot::Slot;
-use cofferdam_core::outcome::{Failure, Status};
+use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::Fingerprint;
@@ -155,14 +155,14 @@ impl Person {
             requested_schema: ElicitationSchema::new(Default::default()),
         };
         match &self.way {
-            Way::None => Err(denied("ApprovalNeeded", UNABLE)),
+            Way::None => Err(Failure::new(DenialCode::ApprovalNeeded, UNABLE)),
             // An error of the protocol since 2026-07-28, which clients can act on.
             Way::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
                 let mut error = ErrorData::missing_required_client_capability(elicitation);
                 error.message = UNABLE.into();
                 self.set_reply(Err(error));
-                Err(denied("ApprovalNeeded", UNABLE))
+                Err(Failure::new(DenialCode::ApprovalNeeded, UNABLE))
             }
             Way::Request(peer) => {
                 let asked = self.slot.aside(async {
@@ -179,10 +179,13 @@ impl Person {
                     let message = format!(
                         "{ASKED} questions wait for the yes of a person already; try again later"
                     );
-                    denied("TooManyQuestions", &message)
+                    Failure::new(DenialCode::TooManyQuestions, message)
                 })?;
                 decided(&asked.map_err(|error| {
-                    denied("ApprovalNeeded", &format!("the person could not be asked: {error}"))
+                    Failure::new(
+                        DenialCode::ApprovalNeeded,
+                        format!("the person could not be asked: {error}"),
+                    )
                 })?)?;
                 Ok(proposal.tree)
             }
@@ -197,7 +200,7 @@ impl Person {
                         let message = "the requestState is not that of an open question; make the call \
                                    again without it and without an answer";
                         self.set_reply(Err(ErrorData::invalid_params(message, None)));
-                        Err(denied("ApprovalUnknown", message))
+                        Err(Failure::new(DenialCode::ApprovalUnknown, message))
                     }
                 }
             }
@@ -207,7 +210,7 @@ impl Person {
                 let requests = [(QUESTION.to_owned(), request)].into();
                 self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
                 let message = "a person has to say yes first";
-                Err(Failure::new(Status::Skipped, "ApprovalPending", message))
+                Err(Failure::new(SkippedCode::ApprovalPending, message))
             }
         }
     }
@@ -235,13 +238,9 @@ fn takes_forms(client: &ClientCapabilities) -> bool {
 fn decided(answer: &ElicitResult) -> Result<(), Failure> {
     match answer.action {
         ElicitationAction::Accept => Ok(()),
-        ElicitationAction::Decline => Err(denied("Declined", "the person said no")),
-        _ => Err(denied("Declined", "the person did not answer")),
+        ElicitationAction::Decline => Err(Failure::new(DenialCode::Declined, "the person said no")),
+        _ => Err(Failure::new(DenialCode::Declined, "the person did not answer")),
     }
-}
-
-fn denied(code: &str, message: &str) -> Failure {
-    Failure::new(Status::Denied, code, message)
 }
 
 /// What the person reads: the tool, and what it would change, or what it is called with. Characters

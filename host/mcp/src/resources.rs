@@ -13,7 +13,7 @@ use url::Url;
 
 use super::Server;
 use super::results;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
 use cofferdam_engine::host::RunOptions;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::fair_queue::Client;
@@ -112,7 +112,7 @@ impl Server {
                 Outcome::Executed(output) => Ok(output),
                 Outcome::Failed(failure) => Err(failure),
             },
-            Err(refusal) => Err(Failure::new(Status::Error, "Refused", refusal.feedback)),
+            Err(refusal) => Err(Failure::new(ErrorCode::Refused, refusal.feedback)),
         }
     }
 }

@@ -5,9 +5,6 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// The failure code of a call for which the disk had no space left.
-pub const FULL: &str = "DiskFull";
-
 /// An operation that the host refused, as opposed to the operating system. Travels in an
 /// [`io::Error`] of the kind `PermissionDenied`.
 #[derive(Debug, Clone, PartialEq, Eq)]

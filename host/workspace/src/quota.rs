@@ -4,9 +4,8 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cofferdam_core::outcome::LimitCode;
 use rustix::io::Errno;
-
-use crate::error::FULL;
 
 /// Counts what one call writes. A call that exceeds a limit fails, even if the plugin ignores the
 /// error.
@@ -15,7 +14,16 @@ pub struct Quota {
     bytes: u64,
     bytes_left: AtomicU64,
     files_left: AtomicU64,
-    exceeded: OnceLock<&'static str>,
+    exceeded: OnceLock<Exceeded>,
+}
+
+/// Why a call can't write any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exceeded {
+    /// It exceeded a limit.
+    Limit(LimitCode),
+    /// The disk is full.
+    DiskFull,
 }
 
 impl Quota {
@@ -34,8 +42,8 @@ impl Quota {
         Self::new(u64::MAX, u64::MAX)
     }
 
-    /// Returns the code of the limit that was exceeded, if any.
-    pub fn exceeded(&self) -> Option<&'static str> {
+    /// Returns what the call exceeded first.
+    pub fn exceeded(&self) -> Option<Exceeded> {
         self.exceeded.get().copied()
     }
 
@@ -49,7 +57,7 @@ impl Quota {
     /// # Errors
     /// `EDQUOT` if `size` exceeds the limit of all bytes.
     pub fn check_size(&self, size: u64) -> io::Result<()> {
-        if size <= self.bytes { Ok(()) } else { Err(self.exceed("WriteLimit")) }
+        if size <= self.bytes { Ok(()) } else { Err(self.exceed(LimitCode::WriteLimit)) }
     }
 
     /// Counts bytes that are about to be written.
@@ -57,7 +65,7 @@ impl Quota {
     /// # Errors
     /// `EDQUOT` if the limit is exceeded.
     pub fn take_bytes(&self, bytes: u64) -> io::Result<()> {
-        self.take(&self.bytes_left, bytes, "WriteLimit")
+        self.take(&self.bytes_left, bytes, LimitCode::WriteLimit)
     }
 
     /// Counts a file, directory or link that is about to be created.
@@ -65,15 +73,15 @@ impl Quota {
     /// # Errors
     /// `EDQUOT` if the limit is exceeded.
     pub fn take_file(&self) -> io::Result<()> {
-        self.take(&self.files_left, 1, "FileLimit")
+        self.take(&self.files_left, 1, LimitCode::FileLimit)
     }
 
     /// Notes that the disk is full: the call fails, even if the plugin ignores the error.
     pub fn note_full(&self) {
-        self.exceeded.get_or_init(|| FULL);
+        self.exceeded.get_or_init(|| Exceeded::DiskFull);
     }
 
-    fn take(&self, left: &AtomicU64, amount: u64, limit: &'static str) -> io::Result<()> {
+    fn take(&self, left: &AtomicU64, amount: u64, limit: LimitCode) -> io::Result<()> {
         let take = |left: u64| left.checked_sub(amount);
         match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Ok(()),
@@ -81,8 +89,8 @@ impl Quota {
         }
     }
 
-    fn exceed(&self, limit: &'static str) -> io::Error {
-        self.exceeded.get_or_init(|| limit);
+    fn exceed(&self, limit: LimitCode) -> io::Error {
+        self.exceeded.get_or_init(|| Exceeded::Limit(limit));
         Errno::DQUOT.into()
     }
 }

@@ -25,13 +25,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cofferdam_core::outcome::RefusalCode;
 use cofferdam_core::policy::OWN;
 use rustix::fs::FlockOperation;
 
 use crate::apply::{apply_all, write_commit_file};
 use crate::commit::{Commit, CommitId, Image};
 use crate::content::{self, Content, Preview};
-use crate::error::{CommitError, FULL, is_full};
+use crate::error::{CommitError, is_full};
 use crate::fair_queue::{Client, Permit};
 use crate::layout::{COMMIT_FILE, RUNS};
 use crate::overlay::{ExecutedFile, Overlay, Savepoint, Staging};
@@ -106,13 +107,12 @@ pub enum BeginError {
     Io(#[from] io::Error),
 }
 
-impl BeginError {
-    /// Returns the failure code, which is stable.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Busy(_) => "WorkspaceBusy",
-            Self::Io(error) if is_full(error) => FULL,
-            Self::Io(_) => "WorkspaceError",
+impl From<&BeginError> for RefusalCode {
+    fn from(error: &BeginError) -> Self {
+        match error {
+            BeginError::Busy(_) => Self::WorkspaceBusy,
+            BeginError::Io(error) if is_full(error) => Self::DiskFull,
+            BeginError::Io(_) => Self::WorkspaceError,
         }
     }
 }

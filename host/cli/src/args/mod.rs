@@ -294,6 +294,9 @@ Examples:
     /// Print what a native program may ask of the kernel as one Markdown document
     #[command(hide = true)]
     SystemCalls,
+    /// Print the codes of outcomes and the limits as one Markdown document
+    #[command(hide = true)]
+    Outcomes,
 }
 
 impl Command {
@@ -330,6 +333,7 @@ impl Command {
             | Self::Completions(_)
             | Self::Man(_)
             | Self::Reference
+            | Self::Outcomes
             | Self::SystemCalls => Format::Json,
         }
     }

@@ -21,7 +21,7 @@ pub const MANIFEST: &str = "plugin.toml";
 
 pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
     let usage =
-        |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", path.display()));
+        |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error}", path.display()));
     let (manifest, findings) = if path.is_dir() {
         folder(path)?
     } else if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {

@@ -123,7 +123,7 @@ impl Session {
 }
 
 pub fn no_home() -> CliError {
-    CliError::Host("there is no home directory to keep it in".to_owned())
+    CliError::host("there is no home directory to keep it in".to_owned())
 }
 
 /// The names of the plugins that came with the host.
@@ -131,7 +131,7 @@ pub fn built_in() -> Result<BTreeSet<String>, CliError> {
     let mut registry = Registry::default();
     registry
         .add_built_in(&setup::built_in_plugins()?)
-        .map_err(|error| CliError::Host(error.to_string()))?;
+        .map_err(|error| CliError::host(error.to_string()))?;
     Ok(registry.plugins().iter().map(|plugin| plugin.manifest.name.clone()).collect())
 }
 
@@ -144,7 +144,7 @@ pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
         } else {
             key.to_owned()
         };
-        text.parse().map_err(|error| CliError::Usage(format!("--key: {error}")))
+        text.parse().map_err(|error| CliError::usage(format!("--key: {error}")))
     });
     Ok(Wish {
         key: key.transpose()?,
@@ -192,7 +192,7 @@ pub fn of_no_single_plugin(
     if accepted.key.is_none() && granting.grant.is_empty() {
         return Ok(());
     }
-    Err(CliError::Usage(format!(
+    Err(CliError::usage(format!(
         "--key and --grant are for one plugin: name it, as in `cofferdam plugin {command} NAME`"
     )))
 }
@@ -238,10 +238,10 @@ pub fn unchanged(name: &str, locked: &Locked) -> Value {
 
 fn source(session: &Session, name: &str) -> Result<Source, CliError> {
     if name.contains("://") {
-        return name.parse().map_err(|error| CliError::Usage(format!("{error}")));
+        return name.parse().map_err(|error| CliError::usage(format!("{error}")));
     }
     if !Path::new(name).exists() {
-        return Err(CliError::Usage(format!(
+        return Err(CliError::usage(format!(
             "{name}: there is no such file, and {FILE} has no plugin of that name"
         )));
     }
@@ -280,7 +280,7 @@ pub fn remove(
         let settings = &session.directories.settings;
         grants::set_grant(settings, name, &Capabilities::NONE, Owner::Known)?;
     } else if everywhere && locked.is_none() {
-        return Err(CliError::Usage(format!("no plugin '{name}' is installed")));
+        return Err(CliError::usage(format!("no plugin '{name}' is installed")));
     } else {
         let granted = grants::of(&session.directories.settings, name)?;
         if granted != Capabilities::NONE {

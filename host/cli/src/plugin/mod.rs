@@ -100,7 +100,7 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
 }
 
 fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
-    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
+    let usage = |error: &dyn std::fmt::Display| CliError::usage(format!("{name}: {error}"));
     let (file, called) = if Path::new(name).is_file() {
         (PathBuf::from(name), pack::called(Path::new(name)))
     } else {
@@ -175,10 +175,10 @@ fn pack(
     output: &Output,
 ) -> Result<u8, CliError> {
     let usage = |path: &Path, error: &dyn std::fmt::Display| {
-        CliError::Usage(format!("{}: {error}", path.display()))
+        CliError::usage(format!("{}: {error}", path.display()))
     };
     let document =
-        pack::read_manifest_file(manifest).map_err(|error| CliError::Usage(error.to_string()))?;
+        pack::read_manifest_file(manifest).map_err(|error| CliError::usage(error.to_string()))?;
     let bytes = fs::read(component).map_err(|error| usage(component, &error))?;
     let bytes = pack::pack(&bytes, &document).map_err(|error| usage(component, &error))?;
     if let Some(folder) = packed.parent() {

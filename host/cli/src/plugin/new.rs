@@ -45,16 +45,16 @@ fn template(language: Language, kind: PluginKind) -> Option<&'static str> {
 pub fn execute(args: &PluginNew, output: &Output) -> Result<u8, CliError> {
     let name = args.name.as_str();
     if !is_name(name) {
-        return Err(CliError::Usage(format!("a plugin's name has {NAME_FORM}; '{name}' has not")));
+        return Err(CliError::usage(format!("a plugin's name has {NAME_FORM}; '{name}' has not")));
     }
     let Some(template) = template(args.lang, args.kind) else {
-        return Err(CliError::Usage(
+        return Err(CliError::usage(
             "there is a template of a backend in Rust only; backends in other languages are \
              described in docs/plugins.md, \"Other languages\""
                 .to_owned(),
         ));
     };
-    let files = files(template, name).map_err(CliError::Host)?;
+    let files = files(template, name).map_err(CliError::host)?;
     let folder = args.directory.clone().unwrap_or_else(|| PathBuf::from(name));
     write(&folder, &files)?;
     if output.format() == Format::Text {
@@ -117,15 +117,15 @@ fn filled(contents: &[u8], name: &str) -> Vec<u8> {
 /// Writes a project into a folder that is not there yet: nothing is overwritten.
 fn write(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), CliError> {
     let failed =
-        |path: &Path, error: &io::Error| CliError::Usage(format!("{}: {error}", path.display()));
+        |path: &Path, error: &io::Error| CliError::usage(format!("{}: {error}", path.display()));
     if let Some(above) = folder.parent() {
         fs::create_dir_all(above).map_err(|error| failed(above, &error))?;
     }
     fs::create_dir(folder).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => CliError::Usage(format!(
-            "{} is there already; name another directory",
-            folder.display()
-        )),
+        io::ErrorKind::AlreadyExists => {
+            CliError::usage(format!("{} is there already", folder.display()))
+                .with_hint("name another directory")
+        }
         _ => failed(folder, &error),
     })?;
     for (path, contents) in files {

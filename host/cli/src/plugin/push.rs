@@ -15,11 +15,11 @@ use cofferdam_plugin::source::{Reference, Version};
 
 pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliError> {
     let usage =
-        |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", file.display()));
+        |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error}", file.display()));
     let reference: Reference =
-        reference.parse().map_err(|error| CliError::Usage(format!("{error}")))?;
+        reference.parse().map_err(|error| CliError::usage(format!("{error}")))?;
     if let Version::Digest(_) = reference.version {
-        return Err(CliError::Usage(format!(
+        return Err(CliError::usage(format!(
             "{reference}: what is published needs a tag: NAME:TAG"
         )));
     }

@@ -91,12 +91,13 @@ fn packed(path: &Path) -> Result<Option<PathBuf>, CliError> {
         return Ok(path.is_file().then(|| path.to_owned()));
     }
     let manifest = pack::read_manifest_file(&path.join(MANIFEST));
-    let manifest = manifest.map_err(|error| CliError::Usage(error.to_string()))?;
+    let manifest = manifest.map_err(|error| CliError::usage(error.to_string()))?;
     let packed = path.join(format!("{}.wasm", manifest.name));
     if packed.is_file() {
         return Ok(Some(packed));
     }
-    Err(CliError::Usage(format!("{} is not there; build the project first", packed.display())))
+    let missing = CliError::usage(format!("{} is not there", packed.display()));
+    Err(missing.with_hint("build the project first"))
 }
 
 fn example_in_words(manifest: &Manifest, tried: &Tried) -> String {
@@ -131,13 +132,13 @@ fn manifest(
         let (host, _timers) = setup::host(global, Some(1))?;
         let plugin = host.registry().plugins().iter().find(|plugin| plugin.manifest.name == name);
         let plugin = plugin.ok_or_else(|| {
-            CliError::Usage(format!(
+            CliError::usage(format!(
                 "{name}: neither a plugin's name (`cofferdam plugin list`) nor a file"
             ))
         })?;
         return Ok((plugin.manifest.clone(), settings));
     };
-    let usage = |error: &dyn std::fmt::Display| CliError::Usage(format!("{name}: {error}"));
+    let usage = |error: &dyn std::fmt::Display| CliError::usage(format!("{name}: {error}"));
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
     let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));

@@ -24,19 +24,13 @@ pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, Cl
     let (mut documents, mut status) = (Vec::new(), exit::OK);
     for (name, locked) in &lock.plugins {
         // What is refused of one plugin is no reason to leave the others as they are.
-        documents.push(one(&session, args, &wish, name, locked).unwrap_or_else(|error| {
-            status = status.max(error.status());
-            json!({"plugin": name, "state": "refused", "why": error.to_string()})
-        }));
-    }
-    if let ([refused], true) = (documents.as_slice(), status != exit::OK) {
-        // Said as any other refusal where it is the only thing to say.
-        let why = refused["why"].as_str().unwrap_or_default().to_owned();
-        return Err(match status {
-            exit::DENIED => CliError::Denied(why),
-            exit::REFUSED => CliError::Usage(why),
-            exit::ERROR => CliError::Call(why),
-            _ => CliError::Host(why),
+        documents.push(match one(&session, args, &wish, name, locked) {
+            Ok(document) => document,
+            Err(error) if lock.plugins.len() == 1 => return Err(error),
+            Err(error) => {
+                status = status.max(error.status());
+                json!({"plugin": name, "state": "refused", "why": error.to_string()})
+            }
         });
     }
     output.document(&json!({ "plugins": documents }))?;
@@ -51,10 +45,9 @@ fn one(
     locked: &Locked,
 ) -> Result<Value, CliError> {
     if !session.store.acceptances()?.plugins.contains_key(name) {
-        return Err(CliError::Denied(format!(
-            "'{name}' is not installed here; `cofferdam plugin install {name}` installs what the \
-             lock names"
-        )));
+        let hint = format!("`cofferdam plugin install {name}` installs what the lock names");
+        let error = CliError::denied(format!("'{name}' is not installed here"));
+        return Err(error.with_hint(hint));
     }
     if locked.source.is_fixed() {
         return Ok(unchanged(name, locked));

@@ -24,7 +24,7 @@ pub fn execute(
         (Some(_), _) => None,
         (None, Ok(entry)) => Some(entry),
         (None, Err(_)) => {
-            return Err(CliError::Usage(format!(
+            return Err(CliError::usage(format!(
                 "{name}: neither a plugin (`cofferdam plugin list`) nor one tool \
                  (`cofferdam tools`)"
             )));
@@ -68,8 +68,8 @@ fn decision(
         }
         Err(denial) => {
             document["decision"] = "denied".into();
-            document["code"] = denial.code.into();
-            document["why"] = denial.message.into();
+            document["code"] = denial.code().as_str().into();
+            document["why"] = denial.to_string().into();
         }
     }
     document

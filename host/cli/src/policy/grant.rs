@@ -19,7 +19,7 @@ pub fn grant(
     let (host, _timers) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     let plugin = plugins.iter().find(|plugin| plugin.manifest.name == name).ok_or_else(|| {
-        CliError::Usage(format!("there is no plugin '{name}' (`cofferdam plugin list`)"))
+        CliError::usage(format!("there is no plugin '{name}' (`cofferdam plugin list`)"))
     })?;
     let requests = &plugin.manifest.requests;
     let granted = ask::chosen(name, requests, named)?;
@@ -51,7 +51,7 @@ pub fn revoke(
     let mut after = if named.is_empty() { Capabilities::NONE } else { before.clone() };
     for capability in named {
         if !before.holds(capability) {
-            return Err(CliError::Usage(format!(
+            return Err(CliError::usage(format!(
                 "'{name}' is not granted {capability} by your settings; it is granted {before}"
             )));
         }
@@ -59,15 +59,14 @@ pub fn revoke(
     }
     // One of all agents can't be taken away, and is not said to be.
     if let Some(capability) = named.iter().find(|capability| after.holds(capability)) {
-        return Err(CliError::Usage(format!(
-            "'{name}' is granted agents=*, and {capability} with it; `cofferdam policy revoke \
-             {name} 'agents=*'` takes that back"
-        )));
+        let error = format!("'{name}' is granted agents=*, and {capability} with it");
+        let hint = format!("`cofferdam policy revoke {name} 'agents=*'` takes that back");
+        return Err(CliError::usage(error).with_hint(hint));
     }
     // An entry that grants nothing can still say what a later grant would bring to life.
     let has_entry = grants::has(&session.directories.settings, name)?;
     if !built_in && before == Capabilities::NONE && !has_entry {
-        return Err(CliError::Usage(format!("your settings grant '{name}' nothing")));
+        return Err(CliError::usage(format!("your settings grant '{name}' nothing")));
     }
     change(global, &session, name, &after, output)
 }

@@ -84,7 +84,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
 
 fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
     let directories = setup::Directories::find()
-        .ok_or_else(|| CliError::Host("there is no home directory to remember it in".to_owned()))?;
+        .ok_or_else(|| CliError::host("there is no home directory to remember it in".to_owned()))?;
     let workspace = setup::workspace(global)?;
     let accepted = config::accept(&workspace, &directories.accepted)?;
     // A host that is opened on them says what is wrong with them.

@@ -106,7 +106,7 @@ pub(super) fn result(answer: &Answer) -> Value {
 fn message(failure: &Failure) -> &str {
     COMMON_ERRORS
         .iter()
-        .find(|(code, _)| *code == failure.code)
+        .find(|(code, _)| *code == failure.code.as_str())
         .map_or(&failure.message, |(_, message)| message)
 }
 

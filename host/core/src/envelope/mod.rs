@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn results_have_the_format_of_the_dialect() {
-        let failure = Failure::new(Status::Error, "FileNotFoundError", "file not found: x");
+        let failure = Failure::of_tool(Status::Error, "FileNotFoundError", "file not found: x");
         let answers = [
             Answer {
                 tool: "read_file".into(),

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PolicyError;
+use crate::outcome::{HostCode, LimitCode, ProgramLimitCode, RefusalCode};
 
 /// The limits of a call and of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,26 +100,8 @@ impl Limits {
     /// # Errors
     /// Returns an error if a limit is 0 or above the host's maximum.
     pub fn with(&self, settings: &LimitSettings) -> Result<Self, PolicyError> {
-        for (key, value, most) in [
-            ("call-ms", settings.call_ms, 600_000),
-            ("program-call-ms", settings.program_call_ms, 3_600_000),
-            ("program-memory-mb", settings.program_memory_mb, 1 << 20),
-            ("processes", settings.processes, 100_000),
-            ("spill-mb", settings.spill_mb, 256),
-            ("memory-mb", settings.memory_mb, (Self::MAX_MEMORY / MIB) as u32),
-            ("host-calls", settings.host_calls, u32::MAX),
-            ("write-mb", settings.write_mb, (64 * KIB) as u32),
-            ("files", settings.files, 1_000_000),
-            ("cache-mb", settings.cache_mb, 1 << 20),
-            ("output-kb", settings.output_kb, (32 * KIB) as u32),
-            ("result-kb", settings.result_kb, (32 * KIB) as u32),
-            ("messages-kb", settings.messages_kb, (16 * KIB) as u32),
-            ("envelope-mb", settings.envelope_mb, 256),
-            ("calls", settings.calls, 1_000_000),
-            ("compile-ms", settings.compile_ms, 3_600_000),
-            ("compile-memory-mb", settings.compile_memory_mb, 1 << 20),
-        ] {
-            let message = match value {
+        for LimitKey { key, most, value, .. } in LimitKey::ALL {
+            let message = match value(settings) {
                 Some(0) => "0 is too little; leave the key out for the default".to_owned(),
                 Some(value) if value > most => format!("{value} is more than the most, {most}"),
                 _ => continue,
@@ -159,6 +142,50 @@ impl Limits {
         self.combined(settings, Ord::min, Ord::min)
     }
 
+    /// The message of a call that exceeded a limit.
+    pub fn exceeded(&self, code: LimitCode) -> String {
+        match code {
+            LimitCode::WallClockLimit => {
+                format!("the call took longer than {} ms", self.call.as_millis())
+            }
+            LimitCode::MemoryLimit => {
+                format!("the plugin wanted more than {} MiB of memory", self.memory >> 20)
+            }
+            LimitCode::HostMemoryLimit => {
+                "all calls together wanted more memory than they may have; try again later"
+                    .to_owned()
+            }
+            LimitCode::TableLimit => {
+                format!("the plugin wanted a table of more than {} elements", self.table_elements)
+            }
+            LimitCode::HostCallLimit => {
+                format!("the plugin called the host more than {} times", self.host_calls)
+            }
+            LimitCode::TransferLimit => {
+                format!("the plugin passed more than {} MiB in one go", self.transfer >> 20)
+            }
+            LimitCode::HandleLimit => {
+                format!("the plugin held more than {} handles", self.handles)
+            }
+            LimitCode::WriteLimit => format!("the call wrote more than {} MiB", self.write >> 20),
+            LimitCode::FileLimit => format!(
+                "the call made or changed more than {} files, directories and links",
+                self.files
+            ),
+            LimitCode::OutputLimit => {
+                format!("the answer is larger than {} KiB", self.output >> 10)
+            }
+            // Those that find these exceeded have a message of their own.
+            LimitCode::CacheLimit
+            | LimitCode::TemporaryLimit
+            | LimitCode::CommitLimit
+            | LimitCode::CompileTimeLimit
+            | LimitCode::CompileMemoryLimit
+            | LimitCode::CompileOutputLimit
+            | LimitCode::TooManyCalls => format!("the call reached its limit {}", code.as_str()),
+        }
+    }
+
     fn combined(
         &self,
         settings: &LimitSettings,
@@ -194,6 +221,75 @@ impl Limits {
             compile_memory: size(self.compile_memory, settings.compile_memory_mb, MIB),
             ..self.clone()
         }
+    }
+}
+
+/// A key of `[limits]` in the settings.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitKey {
+    /// The key.
+    pub key: &'static str,
+    /// The largest value.
+    pub most: u32,
+    /// The codes of what exceeds the limit.
+    pub codes: &'static [HostCode],
+    value: fn(&LimitSettings) -> Option<u32>,
+}
+
+impl LimitKey {
+    /// All keys.
+    pub const ALL: [Self; 17] = {
+        use HostCode::{Limit, ProgramLimit, Refused};
+        use {LimitCode::*, ProgramLimitCode::*};
+        const fn key(
+            key: &'static str,
+            most: u32,
+            codes: &'static [HostCode],
+            value: fn(&LimitSettings) -> Option<u32>,
+        ) -> LimitKey {
+            LimitKey { key, most, codes, value }
+        }
+        const TOO_LARGE: &[HostCode] = &[Refused(RefusalCode::TooLarge)];
+        [
+            key("call-ms", 600_000, &[Limit(WallClockLimit)], |set| set.call_ms),
+            key(
+                "program-call-ms",
+                3_600_000,
+                &[Limit(WallClockLimit), ProgramLimit(CpuTimeLimit)],
+                |set| set.program_call_ms,
+            ),
+            key("program-memory-mb", 1 << 20, &[ProgramLimit(ProgramMemoryLimit)], |set| {
+                set.program_memory_mb
+            }),
+            key("processes", 100_000, &[ProgramLimit(ProcessLimit)], |set| set.processes),
+            key("spill-mb", 256, &[], |set| set.spill_mb),
+            key("memory-mb", (Limits::MAX_MEMORY / MIB) as u32, &[Limit(MemoryLimit)], |set| {
+                set.memory_mb
+            }),
+            key("host-calls", u32::MAX, &[Limit(HostCallLimit)], |set| set.host_calls),
+            key(
+                "write-mb",
+                (64 * KIB) as u32,
+                &[Limit(WriteLimit), ProgramLimit(FileSizeLimit)],
+                |set| set.write_mb,
+            ),
+            key("files", 1_000_000, &[Limit(FileLimit)], |set| set.files),
+            key("cache-mb", 1 << 20, &[Limit(CacheLimit)], |set| set.cache_mb),
+            key("output-kb", (32 * KIB) as u32, &[Limit(OutputLimit)], |set| set.output_kb),
+            key("result-kb", (32 * KIB) as u32, &[], |set| set.result_kb),
+            key("messages-kb", (16 * KIB) as u32, &[], |set| set.messages_kb),
+            key("envelope-mb", 256, TOO_LARGE, |set| set.envelope_mb),
+            key("calls", 1_000_000, TOO_LARGE, |set| set.calls),
+            key("compile-ms", 3_600_000, &[Limit(CompileTimeLimit)], |set| set.compile_ms),
+            key("compile-memory-mb", 1 << 20, &[Limit(CompileMemoryLimit)], |set| {
+                set.compile_memory_mb
+            }),
+        ]
+    };
+
+    /// The value where nothing is configured.
+    pub fn default(&self) -> u32 {
+        (self.value)(&Limits::DEFAULT.settings()).unwrap_or_default()
     }
 }
 

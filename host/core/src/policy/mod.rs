@@ -1,13 +1,14 @@
-//! What a call may do: roles, scopes, grants and limits. Pure decisions, no I/O; where the
-//! settings come from is [`cofferdam_cli::config`]'s business.
+//! What a call may do: roles, scopes, grants and limits. Pure decisions without I/O; the command
+//! line reads the settings.
 //!
-//! A plugin requests, the operator grants, a role and a tool narrow; what a call gets is the meet
-//! of all of them. Nothing that an envelope says plays a part.
+//! A plugin requests, the user grants, a role and a tool narrow; a call gets the intersection of all
+//! of them. Nothing in an envelope influences a decision.
 
 mod agents;
 mod backends;
 mod capabilities;
 mod capability;
+mod denial;
 mod executed;
 pub mod git;
 mod limits;
@@ -30,8 +31,9 @@ pub use agents::{
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use capability::{Capability, CapabilityError};
+pub use denial::{Denial, GrantList};
 pub use executed::{Executed, executed_by};
-pub use limits::{HistorySettings, LimitSettings, Limits, Retention};
+pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
@@ -44,7 +46,7 @@ pub use settings::{
     SandboxTier, Settings,
 };
 
-/// The operator's decisions.
+/// The user's settings, checked.
 #[derive(Debug, Clone)]
 pub struct Policy {
     grants: BTreeMap<String, GrantSettings>,
@@ -58,7 +60,7 @@ pub struct Policy {
     executed: Executed,
 }
 
-/// Settings that make no sense.
+/// A setting that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct PolicyError {
@@ -68,7 +70,7 @@ pub struct PolicyError {
     pub message: String,
 }
 
-/// Who asks: the parts of a tool that a decision looks at.
+/// The parts of a tool that a decision depends on.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
     /// The plugin's name.
@@ -77,49 +79,38 @@ pub struct Subject<'a> {
     pub built_in: bool,
     /// What the plugin's manifest requests.
     pub requests: &'a Capabilities,
-    /// Whether the plugin makes do with less files and origins than it requests.
+    /// Whether the plugin works with fewer files and origins than it requests.
     pub as_granted: bool,
-    /// The limits that the manifest sets itself.
+    /// The limits in the manifest.
     pub limits: LimitSettings,
     /// The tool's short name.
     pub tool: &'a str,
-    /// The most that this tool does to files, as its manifest says.
+    /// The access to files that this tool needs, by its manifest.
     pub effects: Files,
-    /// Whether this tool gives tasks to agents, as its manifest says.
+    /// Whether this tool gives tasks to agents, by its manifest.
     pub asks_agents: bool,
 }
 
-/// What a call gets.
+/// What a call may do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grant {
     /// The capabilities that its instance is linked with.
     pub capabilities: Capabilities,
-    /// The paths that it may touch.
+    /// The paths that it may access.
     pub scope: Scope,
-    /// Where it is stopped.
+    /// The limits at which it is stopped.
     pub limits: Limits,
-    /// The argument that may be a path relative to the workspace; the tool gets it absolute.
+    /// The argument that may be a path relative to the workspace; the host makes it absolute.
     pub path_argument: Option<String>,
-    /// Whether a person has to say yes to this call first.
+    /// Whether the user has to approve this call first.
     pub ask: bool,
 }
 
-/// Why a call is not allowed, and which rule says so.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Denial {
-    /// `ToolNotInRole`, `NotGranted` or `OutOfScope`.
-    pub code: &'static str,
-    /// What is not allowed, by which rule, and who can change that.
-    pub message: String,
-}
-
 impl Policy {
-    /// Puts the layers of settings together, the later ones over the earlier ones, on top of
-    /// the built-in roles and limits.
+    /// Merges layers of settings, later ones over earlier ones, over the built-in roles and limits.
     ///
     /// # Errors
-    /// The first setting that makes no sense.
+    /// The first setting that is not valid.
     pub fn new(layers: &[Settings]) -> Result<Self, PolicyError> {
         let policy = Self::layered(layers)?;
         let roles = |agent: &&Agent| agent.role().is_some_and(|role| policy.role(role).is_none());
@@ -132,7 +123,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Checks one layer by itself: what it says of another layer's roles may still be wrong.
+    /// Checks one layer by itself, except for roles that another layer may define.
     ///
     /// # Errors
     /// As [`Policy::new`].
@@ -175,14 +166,14 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The same policy with one more role, which replaces one of its name.
+    /// Adds a role, which replaces one of its name.
     #[must_use]
     pub fn with_role(mut self, role: Role) -> Self {
         self.roles.insert(role.name().clone(), role);
         self
     }
 
-    /// The limits that hold for everyone.
+    /// The limits of all calls.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -192,12 +183,12 @@ impl Policy {
         &self.retention
     }
 
-    /// Which backends the operator prefers.
+    /// Which backends the user prefers.
     pub fn choices(&self) -> &Choices {
         &self.choices
     }
 
-    /// Where native programs are, and how they are run.
+    /// Where native programs are, and in which sandbox they run.
     pub fn programs(&self) -> &ProgramSettings {
         &self.programs
     }
@@ -218,23 +209,23 @@ impl Policy {
         granted.into_iter().flat_map(BTreeSet::iter).map(String::as_str)
     }
 
-    /// What the host has to know about the origins that a plugin is granted.
+    /// The settings of the origins that a plugin is granted.
     pub fn origins(&self, plugin: &str) -> &[OriginSettings] {
         self.grants.get(plugin).map_or(&[], |grant| &grant.http)
     }
 
-    /// The tools of which each call needs a person's yes: `*`, `plugin.*` or `plugin.tool`.
+    /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
     }
 
-    /// What becomes of calls under a role that write files which other programs execute by name:
-    /// the stricter of what the settings and the role say.
+    /// What happens to calls under a role that write files which other programs execute by name: the
+    /// stricter of the settings and the role.
     pub fn executed(&self, role: Option<&Role>) -> Executed {
         role.map_or(self.executed, |role| self.executed.max(role.executed()))
     }
 
-    /// Which of [`Self::ask`] fit none of `tools`, which are plugins and short names.
+    /// Those of [`Self::ask`] that match none of `tools`, which are pairs of plugin and short name.
     pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         pattern::without_tools(&self.ask, tools)
     }
@@ -249,9 +240,9 @@ impl Policy {
         self.roles.get(name)
     }
 
-    /// What a plugin gets at most: what it requests and the operator grants. A plugin that came
-    /// with the host is granted what it requests, but for shells and the network, and another one
-    /// nothing, unless the settings say otherwise.
+    /// The most that a plugin gets: what it requests and the user grants. Unless the settings say
+    /// otherwise, a built-in plugin is granted what it requests except shells, agents and the network,
+    /// and another plugin nothing.
     pub fn capabilities(
         &self,
         plugin: &str,
@@ -265,103 +256,54 @@ impl Policy {
         }
     }
 
-    /// Decides one call.
+    /// Decides what one call may do.
     ///
     /// # Errors
-    /// Why not.
+    /// [`Denial::NotInRole`] if the role does not include the tool; [`Denial::Files`] and
+    /// [`Denial::List`] if the plugin is not granted what the tool needs.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
-        let &Subject { plugin, built_in, requests, as_granted, limits, tool, effects, asks_agents } =
-            subject;
-        if let Some(role) = role.filter(|role| !role.allows(plugin, tool)) {
-            return Err(Denial {
-                code: "ToolNotInRole",
-                message: format!(
-                    "the role '{}' does not include the tool '{plugin}.{tool}'",
-                    role.name()
-                ),
-            });
+        let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
+        if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool)) {
+            return Err(Denial::NotInRole { role: role.name().clone(), plugin, tool });
         }
-        let granted = self.capabilities(plugin, built_in, requests);
-        let effects = if as_granted { effects.min(granted.files) } else { effects };
-        let mut wanted = Capabilities { files: effects, ..requests.clone() };
-        if !asks_agents {
-            wanted.agents.clear();
-        }
+        let granted = self.capabilities(&plugin, subject.built_in, subject.requests);
+        let wanted = subject.wanted(&granted);
         if granted.files < wanted.files {
-            return Err(Denial {
-                code: "NotGranted",
-                message: format!(
-                    "'{plugin}.{tool}' needs files = \"{}\", and the plugin '{plugin}' is granted {}; \
-                     a person can grant it under [grants.{plugin}] in cofferdam.toml",
-                    wanted.files,
-                    match granted.files {
-                        Files::None => "no access to files".to_owned(),
-                        files => format!("files = \"{files}\""),
-                    },
-                ),
-            });
+            let (needed, granted) = (wanted.files, granted.files);
+            return Err(Denial::Files { plugin, tool, needed, granted });
         }
         let capabilities = granted.meet(&wanted);
-        for (key, wanted, missing, enough) in [
-            (
-                "process",
-                names(&wanted.process),
-                capabilities.process.is_empty(),
-                Capabilities { process: wanted.process.clone(), ..granted.clone() },
-            ),
-            (
-                "backends",
-                names(&wanted.backends),
-                capabilities.backends.is_empty(),
-                Capabilities { backends: wanted.backends.clone(), ..granted.clone() },
-            ),
-            (
-                "agents",
-                names(&self.named(&wanted.agents)),
-                capabilities.agents.is_empty(),
-                Capabilities { agents: self.named(&wanted.agents), ..granted.clone() },
-            ),
-            (
-                "http",
-                names(&wanted.http),
-                capabilities.http.is_empty() && !as_granted,
-                Capabilities { http: wanted.http.clone(), ..granted.clone() },
-            ),
-        ] {
-            if missing && !wanted.is_empty() {
-                return Err(Denial {
-                    code: "NotGranted",
-                    message: format!(
-                        "'{plugin}.{tool}' needs {key} = [{wanted}], and the plugin '{plugin}' is \
-                         granted none of that; a person can grant it by these lines in \
-                         cofferdam.toml:\n{}",
-                        lines(plugin, &enough)
-                    ),
-                });
-            }
+        let is_missing = |list: &GrantList| {
+            let is_optional = subject.as_granted && *list == GrantList::Http;
+            list.is_empty(&capabilities) && !list.is_empty(&wanted) && !is_optional
+        };
+        if let Some(list) = GrantList::ALL.into_iter().find(is_missing) {
+            let wanted = Capabilities { agents: self.named(&wanted.agents), ..wanted };
+            let enough = Box::new(list.replaced(granted, wanted));
+            return Err(Denial::List { plugin, tool, list, enough });
         }
-        let mut most = self.limits.clone();
-        if capabilities.runs_programs() {
-            most.call = most.program_call;
-        }
-        let limits = most.lowered(&limits);
         Ok(Grant {
-            capabilities,
             scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
-            limits: match role {
-                Some(role) => limits.lowered(role.limits()),
-                None => limits,
-            },
+            limits: self.limits_of(subject, role, capabilities.runs_programs()),
             path_argument: role
                 .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
                 .map(str::to_owned),
-            ask: self.ask.iter().any(|pattern| pattern.matches(plugin, tool)),
+            ask: self.ask.iter().any(|pattern| pattern.matches(&plugin, &tool)),
+            capabilities,
         })
     }
-}
 
-impl Policy {
-    /// The agents that are meant, each by its name where there are any.
+    /// The limits of a call: the settings', lowered by the manifest and the role.
+    fn limits_of(&self, subject: &Subject<'_>, role: Option<&Role>, runs_programs: bool) -> Limits {
+        let mut most = self.limits.clone();
+        if runs_programs {
+            most.call = most.program_call;
+        }
+        let limits = most.lowered(&subject.limits);
+        role.map(|role| limits.lowered(role.limits())).unwrap_or(limits)
+    }
+
+    /// `agents`, with `*` replaced by the names in the settings if there are any.
     fn named(&self, agents: &BTreeSet<String>) -> BTreeSet<String> {
         if agents.contains("*") && !self.agents.is_empty() {
             return self.agents.keys().cloned().collect();
@@ -370,44 +312,20 @@ impl Policy {
     }
 }
 
-/// A grant as it is written in `cofferdam.toml`.
-fn lines(plugin: &str, granted: &Capabilities) -> String {
-    // What asks for origins without naming them is granted none of that.
-    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
-        granted;
-    let mut lines = vec![format!("[grants.{plugin}]")];
-    if *files > Files::None {
-        lines.push(format!("files = \"{files}\""));
+impl Subject<'_> {
+    /// What the tool needs of what its plugin requests.
+    fn wanted(&self, granted: &Capabilities) -> Capabilities {
+        let most = if self.as_granted { granted.files } else { Files::Write };
+        let agents = if self.asks_agents { self.requests.agents.clone() } else { BTreeSet::new() };
+        Capabilities { files: self.effects.min(most), agents, ..self.requests.clone() }
     }
-    if *scan {
-        lines.push("scan = true".to_owned());
-    }
-    if *cache {
-        lines.push("cache = true".to_owned());
-    }
-    for (key, names) in [
-        ("process", names(process)),
-        ("backends", names(backends)),
-        ("agents", names(agents)),
-        ("http", names(http)),
-    ] {
-        if !names.is_empty() {
-            lines.push(format!("{key} = [{names}]"));
-        }
-    }
-    lines.join("\n")
-}
-
-/// Names as a list in TOML, without its brackets.
-fn names<T: ToString>(set: &BTreeSet<T>) -> String {
-    let names: Vec<String> = set.iter().map(|name| format!("\"{}\"", name.to_string())).collect();
-    names.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::outcome::DenialCode;
 
     fn policy(toml: &str) -> Result<Policy, String> {
         let settings = Settings::parse(toml).map_err(|error| error.to_string())?;
@@ -486,7 +404,7 @@ mod tests {
             let decision = policy.decide(&subject(plugin, effects), role);
             let found = decision
                 .map(|grant| (grant.capabilities.files, grant.capabilities.scan))
-                .map_err(|denial| denial.code);
+                .map_err(|denial| denial.code().as_str());
             assert_eq!(found, wanted, "{toml} {plugin}");
         }
     }
@@ -503,9 +421,9 @@ mod tests {
         let agents = "[agents.qa]\ncommand = ['a']\n[agents.writer]\ncommand = ['b']\n";
         let none = policy(agents).unwrap();
         let denial = none.decide(&asking(true), None).unwrap_err();
-        assert_eq!(denial.code, "NotGranted");
+        assert_eq!(denial.code(), DenialCode::NotGranted);
         let lines = "[grants.team]\nagents = [\"qa\", \"writer\"]";
-        assert!(denial.message.ends_with(lines), "{}", denial.message);
+        assert!(denial.to_string().ends_with(lines), "{denial}");
         assert!(none.decide(&asking(false), None).is_ok());
         let one = policy(&format!("{agents}[grants.team]\nagents = ['qa']")).unwrap();
         let grant = one.decide(&asking(true), None).unwrap();
@@ -529,15 +447,15 @@ mod tests {
             ("[grants.docs]\nhttp = ['https://a.example']", "http = [\"https://context7.com\"]"),
         ] {
             let denial = policy(toml).unwrap().decide(&subject, None).unwrap_err();
-            assert_eq!(denial.code, "NotGranted");
-            assert!(denial.message.ends_with(lines), "{toml}: {}", denial.message);
+            assert_eq!(denial.code(), DenialCode::NotGranted);
+            assert!(denial.to_string().ends_with(lines), "{toml}: {denial}");
         }
         let granted = policy("[grants.docs]\nhttp = ['https://context7.com']").unwrap();
         assert_eq!(granted.decide(&subject, None).unwrap().capabilities.http, requests.http);
     }
 
     #[test]
-    fn who_makes_do_with_less_gets_what_is_granted_and_no_more() {
+    fn a_plugin_that_works_with_less_gets_what_is_granted_and_no_more() {
         let requests = Capabilities { files: Files::Write, any_origin: true, ..Capabilities::NONE };
         let subject =
             Subject { requests: &requests, as_granted: true, ..subject("stranger", Files::Write) };
@@ -553,7 +471,8 @@ mod tests {
             assert!(!granted.any_origin);
         }
         let demanding = Subject { as_granted: false, ..subject };
-        assert_eq!(policy("").unwrap().decide(&demanding, None).unwrap_err().code, "NotGranted");
+        let denial = policy("").unwrap().decide(&demanding, None).unwrap_err();
+        assert_eq!(denial.code(), DenialCode::NotGranted);
     }
 
     #[test]
@@ -566,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_refused() {
+    fn invalid_settings_are_refused() {
         for (toml, wanted) in [
             ("[grants.x]\nfile = 'read'", "unknown field `file`"),
             ("[grants.x]\nfiles = 'everything'", "unknown variant `everything`"),

@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_core::outcome::NO_DESCRIPTOR;
+use cofferdam_core::outcome::{HostCode, LimitCode, NO_DESCRIPTOR};
 
 /// Why the host stopped a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// It exceeded a limit: the limit's stable name.
-    Limit(&'static str),
-    /// Its programs wrote too much, or a disk is full: the stable name, and what happened.
-    Room(&'static str, String),
+    /// It exceeded a limit.
+    Limit(LimitCode),
+    /// Its programs wrote too much, or a disk is full: the code, and what happened.
+    Room(HostCode, String),
     /// It crashed, or its answer can't be read.
     Trap(String),
     /// It was cancelled.
@@ -25,8 +25,8 @@ pub enum Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Limit(limit) => write!(f, "stopped at the limit {limit}"),
-            Self::Room(code, message) => write!(f, "{code}: {message}"),
+            Self::Limit(limit) => write!(f, "stopped at the limit {}", limit.as_str()),
+            Self::Room(code, message) => write!(f, "{}: {message}", code.as_str()),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),
@@ -133,7 +133,7 @@ impl Control {
         if self.cancelled.load(Ordering::Relaxed) {
             Some(Stop::Cancelled)
         } else if Instant::now() >= self.deadline {
-            Some(Stop::Limit("WallClockLimit"))
+            Some(Stop::Limit(LimitCode::WallClockLimit))
         } else {
             None
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wasmtime::ResourceLimiter;
 
+use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
 
 /// The linear memory that all instances together may have.
@@ -47,7 +48,7 @@ pub(crate) struct Meter {
     instances: usize,
     tables: usize,
     host_calls_left: u64,
-    reached: Option<&'static str>,
+    reached: Option<LimitCode>,
 }
 
 impl Meter {
@@ -76,7 +77,7 @@ impl Meter {
     }
 
     /// The first limit that was exceeded.
-    pub(crate) fn reached(&self) -> Option<&'static str> {
+    pub(crate) fn reached(&self) -> Option<LimitCode> {
         self.reached
     }
 
@@ -88,7 +89,7 @@ impl Meter {
         match self.host_calls_left.checked_sub(1) {
             Some(left) => self.host_calls_left = left,
             None => {
-                self.reached.get_or_insert("HostCallLimit");
+                self.reached.get_or_insert(LimitCode::HostCallLimit);
                 return Err(wasmtime::Error::msg("too many calls into the host"));
             }
         }
@@ -114,7 +115,7 @@ impl ResourceLimiter for Meter {
         let more = desired.saturating_sub(current);
         match self.memory_left.checked_sub(more) {
             Some(_) if self.shared.as_ref().is_some_and(|shared| !shared.take(more)) => {
-                self.reached.get_or_insert("HostMemoryLimit");
+                self.reached.get_or_insert(LimitCode::HostMemoryLimit);
                 Ok(false)
             }
             Some(left) => {
@@ -123,7 +124,7 @@ impl ResourceLimiter for Meter {
                 Ok(true)
             }
             None => {
-                self.reached.get_or_insert("MemoryLimit");
+                self.reached.get_or_insert(LimitCode::MemoryLimit);
                 Ok(false)
             }
         }
@@ -137,7 +138,7 @@ impl ResourceLimiter for Meter {
     ) -> wasmtime::Result<bool> {
         let allowed = desired <= self.table_elements;
         if !allowed {
-            self.reached.get_or_insert("TableLimit");
+            self.reached.get_or_insert(LimitCode::TableLimit);
         }
         Ok(allowed)
     }
@@ -175,7 +176,7 @@ mod tests {
             let meters = all(9);
             assert!(meters[..8].iter().all(|(_, grows)| *grows));
             let (last, grows) = &meters[8];
-            assert_eq!((*grows, last.reached()), (false, Some("HostMemoryLimit")));
+            assert_eq!((*grows, last.reached()), (false, Some(LimitCode::HostMemoryLimit)));
         }
         assert!(all(8).iter().all(|(_, grows)| *grows));
     }

@@ -22,8 +22,9 @@ use super::room::Room;
 use super::spill::Streams;
 use super::state::CallState;
 use crate::call::{Control, Stop};
+use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
-use cofferdam_workspace::{Cache, FULL, NativeView, Overlay, ViewKind, ViewOptions, is_full};
+use cofferdam_workspace::{Cache, NativeView, Overlay, ViewKind, ViewOptions, is_full};
 
 /// Where the workspace is copied to, if it can't be shown otherwise. Not `/tmp`, which many
 /// systems keep in memory.
@@ -177,7 +178,7 @@ impl CallState {
         // The limits of the call are errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.context.services.workspace.is_full(error);
-            self.control().note(Stop::Room(FULL, message));
+            self.control().note(Stop::Room(FailedCode::DiskFull.into(), message));
         }
     }
 }
@@ -228,21 +229,21 @@ fn output(report: sandbox::Report, workspace: String) -> Output {
 }
 
 fn end(end: sandbox::End) -> End {
-    let limit = match end {
+    let limit: HostCode = match end {
         sandbox::End::Exited(code) => return End::Exited(code),
         sandbox::End::Signalled(signal) => return End::Signalled(signal),
         // A program is cancelled only with its call.
         sandbox::End::Limit(Limit::WallClock) | sandbox::End::Cancelled => return End::TimedOut,
-        sandbox::End::Limit(Limit::CpuTime) => "CpuTimeLimit",
-        sandbox::End::Limit(Limit::Memory) => "ProgramMemoryLimit",
-        sandbox::End::Limit(Limit::FileSize) => "FileSizeLimit",
-        sandbox::End::Limit(Limit::Output) => "ProgramOutputLimit",
-        sandbox::End::Limit(Limit::Processes) => "ProcessLimit",
+        sandbox::End::Limit(Limit::CpuTime) => ProgramLimitCode::CpuTimeLimit.into(),
+        sandbox::End::Limit(Limit::Memory) => ProgramLimitCode::ProgramMemoryLimit.into(),
+        sandbox::End::Limit(Limit::FileSize) => ProgramLimitCode::FileSizeLimit.into(),
+        sandbox::End::Limit(Limit::Output) => ProgramLimitCode::ProgramOutputLimit.into(),
+        sandbox::End::Limit(Limit::Processes) => ProgramLimitCode::ProcessLimit.into(),
         // The call fails with the message of `Room`.
-        sandbox::End::Limit(Limit::Directory { .. }) => "WriteLimit",
-        sandbox::End::Limit(Limit::Disk { .. }) => FULL,
+        sandbox::End::Limit(Limit::Directory { .. }) => LimitCode::WriteLimit.into(),
+        sandbox::End::Limit(Limit::Disk { .. }) => FailedCode::DiskFull.into(),
     };
-    End::Limit(limit.to_owned())
+    End::Limit(limit.as_str().to_owned())
 }
 
 fn is_read_only(error: &io::Error) -> bool {

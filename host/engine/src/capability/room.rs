@@ -6,8 +6,9 @@ use std::path::Path;
 use cofferdam_sandbox::{Bounded, Limit};
 
 use crate::call::Stop;
+use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode};
 use cofferdam_core::policy::Limits;
-use cofferdam_workspace::{CACHE_ENTRIES, Cache, FULL, NativeView};
+use cofferdam_workspace::{CACHE_ENTRIES, Cache, NativeView};
 
 /// The directories that a run writes to, in the order in which the sandbox watches them.
 pub(super) struct Room<'a> {
@@ -79,7 +80,7 @@ impl<'a> Room<'a> {
                      free some room and call again",
                     free / 1_000_000
                 );
-                (FULL, message)
+                (HostCode::from(FailedCode::DiskFull), message)
             }
             _ => return None,
         };
@@ -91,20 +92,20 @@ impl<'a> Room<'a> {
         program: &str,
         place: Place,
         (bytes, entries): (u64, u64),
-    ) -> (&'static str, String) {
+    ) -> (HostCode, String) {
         let Limits { write, files, cache, .. } = *self.limits;
         let found = format!("'{program}' was stopped when {} MiB in {entries} files", bytes >> 20);
         match place {
             Place::Changes => {
                 let most = self.bounded.first().map_or(0, |changes| changes.bytes);
-                let code = if bytes > most { "WriteLimit" } else { "FileLimit" };
+                let code = if bytes > most { LimitCode::WriteLimit } else { LimitCode::FileLimit };
                 let message = format!(
                     "{found}, directories and links were in what it changed of the workspace, of \
                      which a call may write {} MiB and {files} files (limits.write-mb, \
                      limits.files)",
                     write >> 20
                 );
-                (code, message)
+                (code.into(), message)
             }
             Place::Cache => {
                 let message = format!(
@@ -114,7 +115,7 @@ impl<'a> Room<'a> {
                     self.plugin,
                     cache >> 20
                 );
-                ("CacheLimit", message)
+                (LimitCode::CacheLimit.into(), message)
             }
             Place::Temporary => {
                 let most = cofferdam_sandbox::Limits::DEFAULT.temporary >> 20;
@@ -122,7 +123,7 @@ impl<'a> Room<'a> {
                     "{found}, directories and links were in its temporary directory, which may \
                      hold {most} MiB"
                 );
-                ("TemporaryLimit", message)
+                (LimitCode::TemporaryLimit.into(), message)
             }
         }
     }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::driver::Untried;
 use crate::host::{Host, OpenError, RunOptions};
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_plugin::manifest::{Example, Manifest, Tool};
 use cofferdam_text::shorten;
 
@@ -139,7 +139,7 @@ fn judge(
             let answer = renamed(answer, workspace, WORKSPACE);
             Err(format!("answered {}, and did not fail with {code}", shown(&answer)))
         }
-        (Outcome::Failed(failure), Some(code)) if failure.code == *code => Ok(()),
+        (Outcome::Failed(failure), Some(code)) if failure.code.as_str() == code => Ok(()),
         (Outcome::Failed(failure), _) => {
             let message = failure.message.replace(workspace, WORKSPACE);
             let why = format!("{} {}: {message}", failure.status.as_str(), failure.code);
@@ -159,10 +159,11 @@ fn judge(
 
 /// Whether the tool ran and said itself that it can't, or may not.
 fn is_the_tools_own(failure: &Failure) -> bool {
-    const THE_HOSTS: [&str; 3] = ["NotGranted", "ToolNotInRole", "UnknownImport"];
+    const HOST: [DenialCode; 3] =
+        [DenialCode::NotGranted, DenialCode::ToolNotInRole, DenialCode::UnknownImport];
     match failure.status {
         Status::Error => true,
-        Status::Denied => !THE_HOSTS.contains(&failure.code.as_str()),
+        Status::Denied => !HOST.iter().any(|code| code.as_str() == failure.code.as_str()),
         _ => false,
     }
 }
@@ -249,8 +250,8 @@ mod tests {
 
     #[test]
     fn an_example_is_right_or_it_is_said_what_is_not() {
-        let failed = |status| Outcome::Failed(Failure::new(status, "NotThere", "no /tmp/w/a"));
-        let not_granted = Outcome::Failed(Failure::new(Status::Denied, "NotGranted", "no"));
+        let failed = |status| Outcome::Failed(Failure::of_tool(status, "NotThere", "no /tmp/w/a"));
+        let not_granted = Outcome::Failed(Failure::new(DenialCode::NotGranted, "no"));
         let answer = Outcome::Executed(json!({"path": "/tmp/w/a"}));
         let nothing = json!({});
         for (fields, is_exact, outcome, files, wanted) in [

@@ -3,75 +3,20 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use cofferdam_core::envelope::DecodeError;
+use cofferdam_core::outcome::RefusalCode;
 use cofferdam_core::schema::Problem;
 use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_text::shorten;
-use cofferdam_workspace::{BeginError, FULL, is_full};
 
 /// How many problems the feedback to a model names.
 const FEEDBACK_PROBLEMS: usize = 5;
 
 /// How much of a tool's schema the feedback to a model shows, in bytes.
 const FEEDBACK_SCHEMA: usize = 1_500;
-
-/// The kinds of problems for which calls are refused. Their names are part of the interface:
-/// `schemas/refusal.json` lists them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub enum RefusalCode {
-    /// The text is no envelope.
-    InvalidEnvelope,
-    /// There is no such tool, or none under this role, or its schema is invalid.
-    UnknownTool,
-    /// Several plugins have a tool of this name.
-    AmbiguousTool,
-    /// The arguments do not fit the tool's schema or what the role says of them.
-    InvalidArguments,
-    /// More or larger than the limits allow.
-    TooLarge,
-    /// The run is narrowed to invalid paths.
-    InvalidScope,
-    /// There is no such role.
-    UnknownRole,
-    /// Another process is changing the workspace.
-    WorkspaceBusy,
-    /// The system does not let the workspace be changed.
-    WorkspaceError,
-    /// The disk of the workspace is full.
-    DiskFull,
-}
-
-impl RefusalCode {
-    /// The name, as it stands in refusals and in the journal.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidEnvelope => "InvalidEnvelope",
-            Self::UnknownTool => "UnknownTool",
-            Self::AmbiguousTool => "AmbiguousTool",
-            Self::InvalidArguments => "InvalidArguments",
-            Self::TooLarge => "TooLarge",
-            Self::InvalidScope => "InvalidScope",
-            Self::UnknownRole => "UnknownRole",
-            Self::WorkspaceBusy => "WorkspaceBusy",
-            Self::WorkspaceError => "WorkspaceError",
-            Self::DiskFull => FULL,
-        }
-    }
-}
-
-impl From<&BeginError> for RefusalCode {
-    fn from(error: &BeginError) -> Self {
-        match error {
-            BeginError::Busy(_) => Self::WorkspaceBusy,
-            BeginError::Io(error) if is_full(error) => Self::DiskFull,
-            BeginError::Io(_) => Self::WorkspaceError,
-        }
-    }
-}
 
 /// Calls that the host refuses: nothing of the envelope was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -170,14 +115,10 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use super::*;
+    use cofferdam_core::outcome::HostCode;
+    use cofferdam_workspace::BeginError;
 
-    /// The codes that there are, as they are written in documents.
-    fn codes() -> BTreeSet<String> {
-        let schema = serde_json::to_value(schemars::schema_for!(RefusalCode)).unwrap();
-        let codes = schema["oneOf"].as_array().unwrap().iter();
-        codes.map(|code| code["const"].as_str().unwrap().to_owned()).collect()
-    }
+    use super::*;
 
     #[test]
     fn the_schema_of_refusals_has_every_code_and_no_other() {
@@ -186,7 +127,9 @@ mod tests {
         let listed = "/properties/refused/properties/problems/items/properties/code/enum";
         let listed: BTreeSet<String> =
             serde_json::from_value(schema.pointer(listed).unwrap().clone()).unwrap();
-        assert_eq!(listed, codes());
+        let refusals = HostCode::ALL.concat().into_iter();
+        let refusals = refusals.filter(|code| matches!(code, HostCode::Refused(_)));
+        assert_eq!(listed, refusals.map(|code| code.as_str().to_owned()).collect());
     }
 
     #[test]
@@ -195,8 +138,7 @@ mod tests {
         let errors = errors.map(|kind| BeginError::Io(kind.into()));
         for error in errors.into_iter().chain([BeginError::Busy(Duration::ZERO)]) {
             let code = RefusalCode::from(&error);
-            assert_eq!(code.as_str(), error.code());
-            assert!(codes().contains(error.code()));
+            assert_eq!(code.as_str(), super::super::not_begun(&error).code.as_str());
         }
     }
 }

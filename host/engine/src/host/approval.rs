@@ -10,7 +10,7 @@ use super::context::ActiveCall;
 use super::ended::Performed;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{DenialCode, ErrorCode, FailedCode, Failure, Outcome};
 use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
 /// What the user has approved.
@@ -39,7 +39,7 @@ impl Host {
                 "each call of '{tool}' needs the yes of a person (`ask` in the settings), and \
                  nobody can be asked here; an MCP client that supports elicitation can"
             );
-            return Err(Failure::new(Status::Denied, "ApprovalNeeded", message));
+            return Err(Failure::new(DenialCode::ApprovalNeeded, message));
         };
         let ask = async {
             let preview = self.preview(active, call).await?;
@@ -68,11 +68,9 @@ impl Host {
                  holds as long as the workspace stays as it is, and that can't be compared: {error}"
             );
             match error {
-                FingerprintError::TooLarge => {
-                    Failure::new(Status::Denied, "WorkspaceTooLarge", message)
-                }
-                FingerprintError::Changing(_) => Failure::new(Status::Error, "Conflict", message),
-                FingerprintError::Io(_) => Failure::new(Status::Failed, "WorkspaceError", message),
+                FingerprintError::TooLarge => Failure::new(DenialCode::WorkspaceTooLarge, message),
+                FingerprintError::Changing(_) => Failure::new(ErrorCode::Conflict, message),
+                FingerprintError::Io(_) => Failure::new(FailedCode::WorkspaceError, message),
             }
         })
     }
@@ -150,5 +148,5 @@ pub fn outdated(why: &str) -> Failure {
         "what this call would do is not, or no longer, what the person saw{why}; make the call \
          again without an answer"
     );
-    Failure::new(Status::Denied, "ApprovalOutdated", message)
+    Failure::new(DenialCode::ApprovalOutdated, message)
 }

@@ -12,7 +12,7 @@ use super::executed::{named, not_written};
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
 use crate::journal::{self, Record};
 use cofferdam_core::envelope::Answer;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files};
 use cofferdam_workspace::Transaction;
 
@@ -34,7 +34,7 @@ impl Host {
         let tool = Arc::clone(call.tool());
         let (performed, started) = if skip || is_cancelled(run.options.cancel.as_ref()) {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
-            (Failure::new(Status::Skipped, "Skipped", why).into(), started)
+            (Failure::new(SkippedCode::Skipped, why).into(), started)
         } else {
             match self.allow(call, run, shared.is_some()) {
                 Err(failure) => (failure.into(), started),

@@ -8,7 +8,7 @@ use super::cancel::cancelled;
 use super::context::RunContext;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
-use cofferdam_core::outcome::{Failure, Status};
+use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_core::policy::Executed;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
@@ -81,11 +81,11 @@ pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
             "nothing was changed: other programs execute what it writes by its name, which \
              `executed` in the settings refuses: {files}"
         );
-        return Failure::new(Status::Denied, "PermissionError", message);
+        return Failure::new(DenialCode::PermissionError, message);
     }
     let message = format!(
         "nothing was changed: what it writes needs the yes of a person (`executed` in the settings), \
          and this client can't ask: {files}"
     );
-    Failure::new(Status::Denied, "ApprovalNeeded", message)
+    Failure::new(DenialCode::ApprovalNeeded, message)
 }

@@ -28,7 +28,7 @@ use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
 use crate::runtime::blocking;
 use crate::telemetry::Origin;
 use cofferdam_core::envelope::Mode;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::fair_queue::Client;
@@ -249,7 +249,7 @@ impl RunningRound<'_> {
     fn refuse_last(&mut self, mut blocked: Blocked) -> Stopped {
         self.round.log.append(&mut blocked.log);
         let reason = blocked.problems.first().map(ToString::to_string).unwrap_or_default();
-        let failure = Failure::new(Status::Error, "Blocked", reason);
+        let failure = Failure::new(ErrorCode::Blocked, reason);
         let id = uuid::Uuid::now_v7().to_string();
         let record = Record::new(&id, "-", None, &Outcome::Failed(failure), 0.0);
         self.host.record(record, None, &Origin::default());
@@ -319,7 +319,8 @@ impl RunningRound<'_> {
             match self.host.begin(Client::default(), self.host.policy.limits().call).await {
                 Ok(transaction) => transaction,
                 Err(error) => {
-                    self.round.log.push(format!("tool error: {}: {error}", error.code()));
+                    let code = RefusalCode::from(&error).as_str();
+                    self.round.log.push(format!("tool error: {code}: {error}"));
                     self.round.stages.push(clock.stop());
                     return Err(self.stopped(Verdict::Failed, State::Failed));
                 }
@@ -434,7 +435,7 @@ impl RunningRound<'_> {
         } else if failed && !self.options.keep {
             drop(transaction);
             let why = "discarded: the round of the pipeline failed";
-            discard(&mut ended, &Failure::new(Status::Error, "RolledBack", why));
+            discard(&mut ended, &Failure::new(ErrorCode::RolledBack, why));
         } else {
             match self.host.commit_staged(transaction, &mut ended).await {
                 Ok(commit) => self.round.commit = commit,

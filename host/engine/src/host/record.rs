@@ -7,7 +7,7 @@ use super::context::RunOptions;
 use crate::dispatch::{CallProblem, Refusal};
 use crate::journal::{Entry, Event, Record};
 use crate::telemetry::Origin;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_plugin::registry::ToolEntry;
 
 impl Host {
@@ -30,8 +30,7 @@ impl Host {
 
     pub(super) fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
         if let Some(CallProblem { code, tool, problem, .. }) = refusal.problems.first() {
-            let outcome =
-                Outcome::Failed(Failure::new(Status::Error, code.as_str(), problem.to_string()));
+            let outcome = Outcome::Failed(Failure::new(*code, problem.to_string()));
             let name = tool.as_deref().unwrap_or("-");
             let role = options.role.as_deref();
             let id = uuid::Uuid::now_v7().to_string();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::dispatch::ValidCall;
-use cofferdam_core::outcome::{Failure, Status};
+use cofferdam_core::outcome::{Failure, LimitCode};
 use cofferdam_plugin::digest::Digest;
 
 /// How many different arguments are counted. Beyond that, counting begins anew.
@@ -37,6 +37,6 @@ impl Repeats {
             "{name} may be called {} times with the same '{}'; use what it answered, or do without",
             repeats.most, repeats.argument
         );
-        Err(Failure::new(Status::Limit, "TooManyCalls", message))
+        Err(Failure::new(LimitCode::TooManyCalls, message))
     }
 }

@@ -12,7 +12,7 @@ use super::ended::{Ended, discard};
 use crate::dispatch::{self, Refusal, RefusalCode, ValidCall};
 use crate::runtime::blocking;
 use cofferdam_core::envelope::{self, Answer, Call, Envelope, Header, Mode};
-use cofferdam_core::outcome::{Failure, Status};
+use cofferdam_core::outcome::{ErrorCode, Failure};
 use cofferdam_core::policy::{Role, Scope};
 use cofferdam_workspace::{KeptOutput, Transaction};
 
@@ -195,7 +195,7 @@ impl Host {
         let transaction = transaction?;
         if options.atomic && ended.iter().any(Ended::has_failed) {
             let why = "discarded: a call of the same transaction failed";
-            discard(ended, &Failure::new(Status::Error, "RolledBack", why));
+            discard(ended, &Failure::new(ErrorCode::RolledBack, why));
             return options.dry_run.then(Vec::new);
         }
         if options.dry_run {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::call::Used;
 use cofferdam_core::envelope::size;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::executed_by;
 use cofferdam_text::{escape_control, shorten};
 use cofferdam_workspace::{Commit, KeptOutput, summary};
@@ -376,7 +376,8 @@ impl Record {
     /// The plugin of its tool; none where there is no such tool, or somebody else wrote the line
     /// and names tools in another way.
     pub fn plugin(&self) -> Option<&str> {
-        let is_known = !matches!(self.code.as_deref(), Some("UnknownTool" | "AmbiguousTool"));
+        let unresolved = [RefusalCode::UnknownTool, RefusalCode::AmbiguousTool];
+        let is_known = !unresolved.iter().any(|code| self.code.as_deref() == Some(code.as_str()));
         self.tool.split_once('.').map(|(plugin, _)| plugin).filter(|_| is_known)
     }
 
@@ -395,7 +396,9 @@ impl Record {
         self.outcome = Some(outcome.status());
         (self.status, self.code, self.output_bytes) = match outcome {
             Outcome::Executed(output) => ("success".to_owned(), None, size(output)),
-            Outcome::Failed(Failure { code, .. }) => ("error".to_owned(), Some(code.clone()), 0),
+            Outcome::Failed(Failure { code, .. }) => {
+                ("error".to_owned(), Some(code.to_string()), 0)
+            }
         };
     }
 }

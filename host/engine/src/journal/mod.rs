@@ -171,7 +171,7 @@ fn ends_a_line(file: &File) -> io::Result<bool> {
 mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use cofferdam_core::outcome::{Failure, Outcome, Status};
+    use cofferdam_core::outcome::{DenialCode, Failure, Outcome};
     use cofferdam_workspace::Secret;
 
     fn read(journal: &Journal) -> Vec<(String, u64, Result<Entry, String>)> {
@@ -209,7 +209,7 @@ mod tests {
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         assert_eq!(read(&journal), []);
-        let failure = Failure::new(Status::Denied, "NotGranted", "no");
+        let failure = Failure::new(DenialCode::NotGranted, "no");
         let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
         let second = Record::new("2", "a.b", None, &Outcome::Executed(serde_json::json!({})), 2.0);
         let third = Entry::Event(Event::fallback("context7_timeout", &first));

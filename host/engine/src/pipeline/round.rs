@@ -208,7 +208,7 @@ impl From<&Outcome> for Ended {
             Outcome::Failed(Failure { code, message, detail, .. }) => (
                 None,
                 Some(CallError {
-                    code: code.clone(),
+                    code: code.to_string(),
                     message: message.clone(),
                     detail: detail.clone(),
                 }),

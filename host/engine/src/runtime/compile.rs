@@ -9,6 +9,7 @@ use cofferdam_sandbox::{Bounds, Helper, Limit, WorkError, run_if_worker};
 use wasmtime::{Engine, Precompiled};
 
 use super::{LoadError, engine};
+use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
 use cofferdam_text::{escape_control, shorten};
 
@@ -58,15 +59,15 @@ impl Compiler {
         match error {
             WorkError::Refused(reason) => LoadError::Compile(inert(&reason)),
             WorkError::Limit(Limit::Memory) => limit(
-                "CompileMemoryLimit",
+                LimitCode::CompileMemoryLimit,
                 format!("more than {} MiB of memory (limits.compile-memory-mb)", self.memory >> 20),
             ),
             WorkError::Limit(Limit::Output) => limit(
-                "CompileOutputLimit",
+                LimitCode::CompileOutputLimit,
                 format!("more than {} MiB of code", MAX_CODE_BYTES >> 20),
             ),
             WorkError::Limit(_) => limit(
-                "CompileTimeLimit",
+                LimitCode::CompileTimeLimit,
                 format!("longer than {} ms (limits.compile-ms)", self.time.as_millis()),
             ),
             WorkError::Crashed(how) => LoadError::CompilerCrashed(inert(&how)),

@@ -12,9 +12,9 @@ use super::typed::Tools;
 use crate::call::{Control, Stop};
 use crate::capability::wit::tool::types::{self, ToolError};
 use crate::capability::{CallContext, CallState};
-use cofferdam_core::outcome::lacks_descriptors;
+use cofferdam_core::outcome::{FailedCode, LimitCode, lacks_descriptors};
 use cofferdam_core::policy::Files;
-use cofferdam_workspace::FULL;
+use cofferdam_workspace::Exceeded;
 use cofferdam_workspace::fair_queue::Client;
 
 /// One call of a tool.
@@ -79,7 +79,7 @@ fn bounded(answer: Result<String, ToolError>, context: &CallContext) -> Answer {
         }
     };
     if size > context.limits.output {
-        return Err(Stop::Limit("OutputLimit"));
+        return Err(Stop::Limit(LimitCode::OutputLimit));
     }
     Ok(answer)
 }
@@ -120,11 +120,11 @@ pub(super) fn in_instance<T>(
     let done = done.map_err(|error| stop(&error, &store))?;
     // The plugin may not have noticed that a part of what it wrote is missing.
     match store.data().files.exceeded() {
-        Some(FULL) => {
+        Some(Exceeded::DiskFull) => {
             let message = context.services.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Room(FULL, message))
+            Err(Stop::Room(FailedCode::DiskFull.into(), message))
         }
-        Some(limit) => Err(Stop::Limit(limit)),
+        Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
     }
 }
@@ -147,7 +147,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
         return Stop::Limit(limit);
     }
     if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
-        return Stop::Limit("HandleLimit");
+        return Stop::Limit(LimitCode::HandleLimit);
     }
     let message = format!("{error:#}");
     if lacks_descriptors(&message) {
@@ -155,10 +155,10 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     }
     // wasmtime has no types for these.
     if message.contains("fuel allocated for hostcalls has been exhausted") {
-        return Stop::Limit("TransferLimit");
+        return Stop::Limit(LimitCode::TransferLimit);
     }
     if message.contains("store handle limit exceeded") {
-        return Stop::Limit("HandleLimit");
+        return Stop::Limit(LimitCode::HandleLimit);
     }
     match trap {
         Some(Trap::StackOverflow) => {

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::component::{Component, Linker};
 
 use crate::capability::{self, CallState};
-use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
+use cofferdam_core::outcome::{LimitCode, NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
@@ -71,8 +71,8 @@ pub enum LoadError {
     /// Compiling the component exceeded a limit.
     #[error("the component is not compiled: that takes {bound}")]
     CompileLimit {
-        /// The limit's stable name.
-        code: &'static str,
+        /// The limit.
+        code: LimitCode,
         /// The bound that was exceeded.
         bound: String,
     },

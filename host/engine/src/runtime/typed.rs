@@ -11,6 +11,7 @@ use wasmtime::{Error, Result, Store};
 use super::value::{self, Misfit};
 use crate::capability::wit::tool::types::{ErrorKind, ToolError};
 use crate::capability::{CallState, PluginPre};
+use cofferdam_core::outcome::{ErrorCode, LimitCode, RefusalCode};
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::typed::tool_name;
@@ -146,9 +147,10 @@ fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
         (Val::Result(Err(error)), Type::Result(result)) => Err(match (error, result.err()) {
             (Some(error), Some(ty)) => named("error", error, &ty)
                 .map_or_else(|wrong| wrong, |detail| failed(error, detail)),
-            _ => {
-                failure("FunctionError", "the function says that it failed, and not why".to_owned())
-            }
+            _ => failure(
+                ErrorCode::FunctionError.as_str(),
+                "the function says that it failed, and not why".to_owned(),
+            ),
         }),
         (value, ty) => named("result", value, ty),
     }
@@ -163,10 +165,10 @@ fn failed(error: &Val, detail: Value) -> ToolError {
     };
     let (code, message) = match error {
         // The message is the whole error.
-        Val::String(text) => return failure("FunctionError", text.clone()),
+        Val::String(text) => return failure(ErrorCode::FunctionError.as_str(), text.clone()),
         Val::Enum(case) | Val::Variant(case, None) => (case.as_str(), case.clone()),
         Val::Variant(case, Some(value)) => (case.as_str(), of_case(case, value)),
-        _ => ("FunctionError", detail["error"].to_string()),
+        _ => (ErrorCode::FunctionError.as_str(), detail["error"].to_string()),
     };
     ToolError {
         detail: Some(detail.to_string()),
@@ -182,12 +184,21 @@ fn failure(code: &str, message: String) -> ToolError {
 fn unfit(misfit: &Misfit) -> ToolError {
     let message = format!("the arguments do not fit the function: {misfit}");
     if misfit.is_too_much {
-        return ToolError { kind: ErrorKind::Limit, ..failure("TransferLimit", message) };
+        return ToolError {
+            kind: ErrorKind::Limit,
+            ..failure(LimitCode::TransferLimit.as_str(), message)
+        };
     }
-    ToolError { kind: ErrorKind::InvalidArgs, ..failure("InvalidArguments", message) }
+    ToolError {
+        kind: ErrorKind::InvalidArgs,
+        ..failure(RefusalCode::InvalidArguments.as_str(), message)
+    }
 }
 
 /// An answer that can't be written as JSON.
 fn unwritable(misfit: &Misfit) -> ToolError {
-    failure("UnrepresentableAnswer", format!("the answer can't be written as JSON: {misfit}"))
+    failure(
+        ErrorCode::UnrepresentableAnswer.as_str(),
+        format!("the answer can't be written as JSON: {misfit}"),
+    )
 }

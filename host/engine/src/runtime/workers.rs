@@ -17,6 +17,7 @@ use super::prepared::Prepared;
 use super::queue::Queue;
 use crate::call::{Control, Stop};
 use crate::capability::cores;
+use cofferdam_core::outcome::LimitCode;
 use cofferdam_workspace::fair_queue::Client;
 
 /// How long after its deadline a call may run before its thread is abandoned.
@@ -129,12 +130,12 @@ impl Workers {
         match tokio::time::timeout_at(latest, answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| failed()),
             // No thread had taken it.
-            Err(_) if control.withdraw() => Err(Stop::Limit("WallClockLimit")),
+            Err(_) if control.withdraw() => Err(Stop::Limit(LimitCode::WallClockLimit)),
             Err(_) => {
                 if control.give_up() {
                     self.pool.replace(client);
                 }
-                Err(Stop::Limit("WallClockLimit"))
+                Err(Stop::Limit(LimitCode::WallClockLimit))
             }
         }
     }

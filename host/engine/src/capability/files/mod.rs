@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::call::Permissions;
 use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
-use cofferdam_workspace::{Overlay, Quota, Refused, Workspace, is_full, or_dot};
+use cofferdam_workspace::{Exceeded, Overlay, Quota, Refused, Workspace, is_full, or_dot};
 
 use listing::Latest;
 
@@ -139,7 +139,7 @@ impl FileState {
     }
 
     /// The limit of writing that the call has exceeded.
-    pub(crate) fn exceeded(&self) -> Option<&'static str> {
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
         self.quota.exceeded()
     }
 

@@ -1,5 +1,12 @@
-//! How calls end. The words that every other module shares: no I/O, no engine, no JSON shapes
-//! of a dialect (those are in [`crate::envelope`]).
+//! How calls end, and the codes that say why. No I/O, no engine, no JSON shapes of a dialect (those
+//! are in [`crate::envelope`]).
+
+mod code;
+
+pub use code::{
+    DenialCode, ErrorCode, FailedCode, FailureCode, HostCode, LimitCode, ProgramLimitCode,
+    RefusalCode, SkippedCode, TrapCode,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,14 +14,14 @@ use serde_json::Value;
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The tool answered, and the answer fits its schema.
+    /// The tool returned a document that fits its schema.
     Executed(Value),
     /// The call did not succeed.
     Failed(Failure),
 }
 
 impl Outcome {
-    /// The word for this outcome in the journal.
+    /// The kind of this outcome.
     pub fn status(&self) -> Status {
         match self {
             Self::Executed(_) => Status::Executed,
@@ -23,19 +30,19 @@ impl Outcome {
     }
 }
 
-/// The kinds of outcome, as the journal, the figures and the exit status tell them apart.
+/// The kinds of outcome that the journal, the statistics and the exit status distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The tool answered.
+    /// The tool returned a valid document.
     Executed,
-    /// The tool said why it can't.
+    /// The tool returned an error, or the call conflicts with another change.
     Error,
-    /// The policy does not allow the call, or the tool met something that it may not touch.
+    /// The policy does not allow the call, or the tool tried to access something that is not allowed.
     Denied,
-    /// The call was stopped at one of its limits.
+    /// The call exceeded a limit.
     Limit,
-    /// The plugin is broken: it crashed, does not load, or its answer was not valid.
+    /// The plugin is broken: it crashed, does not load, or returned an invalid document.
     Trap,
     /// The call was cancelled, or not started because an earlier one failed (`--fail-fast`).
     Skipped,
@@ -44,7 +51,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The word, as it stands in records.
+    /// The name in the journal and in results.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Executed => "executed",
@@ -61,30 +68,37 @@ impl Status {
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// What sort of outcome this is.
+    /// The kind of outcome.
     pub status: Status,
     /// Stable name, such as `FileNotFoundError` or `WallClockLimit`.
-    pub code: String,
+    pub code: FailureCode,
     /// What was wrong, where, and what would be right.
     pub message: String,
-    /// The tool's own failure document, where its contract has one and this is it.
+    /// The tool's own failure document, if its contract has one.
     pub detail: Option<Value>,
 }
 
 impl Failure {
-    /// A failure without a document of its own.
-    pub fn new(status: Status, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { status, code: code.into(), message: message.into(), detail: None }
+    /// A failure that the host reports, with the status of its code.
+    pub fn new(code: impl Into<HostCode>, message: impl Into<String>) -> Self {
+        let code = code.into();
+        let (status, code) = (code.status(), FailureCode::Host(code));
+        Self { status, code, message: message.into(), detail: None }
+    }
+
+    /// A failure that a tool returned, without a document.
+    pub fn of_tool(status: Status, code: impl Into<String>, message: impl Into<String>) -> Self {
+        let code = FailureCode::of_tool(code.into());
+        Self { status, code, message: message.into(), detail: None }
     }
 }
 
-/// What a call answers that the host has no descriptor for. The same call may be made later.
+/// The message of a call for which the host has no file descriptor.
 pub const NO_DESCRIPTOR: &str = "the host has no free file descriptor; try again when less runs, or \
                                  raise the limit of open files (`ulimit -n`)";
 
-/// Whether an error is that a process, or the system, has no file descriptor left: that is the host's
-/// shortage, and no fault of a plugin. Not every library keeps the number of an error, but all keep its
-/// text.
+/// Whether an error says that the process or the system has no file descriptor left, which is not
+/// the plugin's fault. Compares the text: some libraries drop the error's number, but none its text.
 pub fn lacks_descriptors(error: &str) -> bool {
     ["(os error 24)", "(os error 23)"].iter().any(|number| error.contains(number))
 }
@@ -94,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_of_descriptors_is_seen() {
+    fn missing_file_descriptors_are_recognised() {
         for (number, is_one) in [(24, true), (23, true), (2, false), (240, false)] {
             let error = std::io::Error::from_raw_os_error(number).to_string();
             assert_eq!(lacks_descriptors(&error), is_one, "{error}");

@@ -1,0 +1,183 @@
+//! Why a command did not do its work.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::config::ConfigError;
+use crate::exit;
+use crate::install::InstallError;
+use cofferdam_engine::dispatch::Refusal;
+use cofferdam_engine::host::OpenError;
+use cofferdam_plugin::distribution::FetchError;
+use cofferdam_plugin::registry::RegistryError;
+use cofferdam_plugin::store::StoreError;
+use cofferdam_workspace::HistoryError;
+
+/// The kinds of errors, which decide the exit status.
+#[derive(Debug, Clone, Copy)]
+enum ErrorKind {
+    /// The arguments, a file or an envelope is wrong; nothing was run.
+    Usage,
+    /// A call or a request failed.
+    Call,
+    /// The policy, or the user, does not allow it.
+    Denied,
+    /// The host or its system failed.
+    Host,
+}
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub struct CliError {
+    kind: ErrorKind,
+    /// The file, option or name that the error is about.
+    place: Option<String>,
+    source: Box<dyn Error + Send + Sync>,
+    /// What the user can do.
+    hints: Vec<String>,
+}
+
+impl CliError {
+    fn new(kind: ErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, place: None, source: source.into(), hints: Vec::new() }
+    }
+
+    /// Wrong arguments, settings or files.
+    pub fn usage(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Usage, source)
+    }
+
+    /// A call or a request that failed.
+    pub fn call(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Call, source)
+    }
+
+    /// Something that is not allowed.
+    pub fn denied(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Denied, source)
+    }
+
+    /// A failure of the host or its system.
+    pub fn host(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Host, source)
+    }
+
+    /// Adds what the error is about.
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self { place: Some(place.to_string()), ..self }
+    }
+
+    /// Adds what the user can do.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        match self.kind {
+            ErrorKind::Usage => exit::REFUSED,
+            ErrorKind::Call => exit::ERROR,
+            ErrorKind::Denied => exit::DENIED,
+            ErrorKind::Host => exit::HOST,
+        }
+    }
+
+    /// The refusal, if the host refused an envelope or a call.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.source.downcast_ref()
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        write!(f, "{}", self.source)?;
+        self.hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
+    }
+}
+
+impl From<Refusal> for CliError {
+    fn from(refusal: Refusal) -> Self {
+        Self::usage(refusal)
+    }
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        let is_denied = matches!(error, ConfigError::Changed { .. });
+        Self::new(if is_denied { ErrorKind::Denied } else { ErrorKind::Usage }, error)
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        let kind = match &error {
+            OpenError::Registry(
+                RegistryError::Changed { .. } | RegistryError::LockMismatch { .. },
+            ) => ErrorKind::Denied,
+            OpenError::Workspace(_)
+            | OpenError::Policy(_)
+            | OpenError::Registry(_)
+            | OpenError::InWorkspace(_) => ErrorKind::Usage,
+            OpenError::Contract(_)
+            | OpenError::Runtime(_)
+            | OpenError::Threads(_)
+            | OpenError::NoRuntime(_) => ErrorKind::Host,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<InstallError> for CliError {
+    fn from(error: InstallError) -> Self {
+        let kind = match error {
+            InstallError::Settings(error) => return error.into(),
+            InstallError::Lock(_)
+            | InstallError::Unknown(_)
+            | InstallError::Pack { .. }
+            | InstallError::Fetch(FetchError::File { .. } | FetchError::TooLarge { .. }) => {
+                ErrorKind::Usage
+            }
+            InstallError::BuiltIn { .. }
+            | InstallError::OtherName { .. }
+            | InstallError::OtherDigest { .. }
+            | InstallError::NoSignature { .. }
+            | InstallError::Signature { .. }
+            | InstallError::TrustChange { .. }
+            | InstallError::Fetch(FetchError::Digest { .. })
+            | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
+                ErrorKind::Denied
+            }
+            InstallError::Fetch(_) => ErrorKind::Call,
+            InstallError::LockFile { .. } | InstallError::Store(_) => ErrorKind::Host,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        InstallError::from(error).into()
+    }
+}
+
+impl From<HistoryError> for CliError {
+    fn from(error: HistoryError) -> Self {
+        let kind = match error {
+            HistoryError::Unknown(_) | HistoryError::Ambiguous(_) => ErrorKind::Usage,
+            HistoryError::Changed(_) | HistoryError::Commit(_) | HistoryError::Io(_) => {
+                ErrorKind::Host
+            }
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self::host(error)
+    }
+}
