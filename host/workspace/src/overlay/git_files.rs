@@ -123,9 +123,9 @@ impl Overlay {
             FileType::Symlink => {
                 self.read_link(place).map_or(true, |target| git::is_head_link(&target))
             }
-            FileType::RegularFile => {
-                self.content(place, HEAD_BYTES as u64).map_or(true, |content| git::is_head(&content))
-            }
+            FileType::RegularFile => self
+                .content(place, HEAD_BYTES as u64)
+                .map_or(true, |content| git::is_head(&content)),
             _ => false,
         }
     }
