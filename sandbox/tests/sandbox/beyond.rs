@@ -186,6 +186,26 @@ pub fn inotify() {
     std::thread::sleep(Duration::from_millis(700));
 }
 
+/// Lowers the priority of each kind of target, for the processor and for the disk.
+pub fn priorities() {
+    const IDLE_CLASS: c_int = 3 << 13;
+    for (name, cpu, disk) in [
+        ("process", libc::PRIO_PROCESS, 1),
+        ("process group", libc::PRIO_PGRP, 2),
+        ("user", libc::PRIO_USER, 3),
+    ] {
+        // SAFETY: no pointers.
+        let (cpu, disk) = unsafe {
+            (
+                libc::setpriority(cpu as _, 0, 15),
+                libc::syscall(libc::SYS_ioprio_set, disk, 0, IDLE_CLASS),
+            )
+        };
+        say(&format!("processor, {name}"), check(cpu.into()));
+        say(&format!("disk, {name}"), check(disk as _));
+    }
+}
+
 /// A place with a file that the program can only read. The test owns it, as the program does.
 fn place_with_real(setting: &Setting) -> (Place, String) {
     let place = Place::new(setting);
@@ -323,4 +343,24 @@ pub fn the_users_inotify_instances_are_not_taken(setting: &Setting) {
     let report = running.wait().unwrap();
     let most = if setting.tier == Tier::A { "16\n" } else { "0\n" };
     assert_eq!(String::from_utf8(report.stdout.bytes).unwrap(), most);
+}
+
+pub fn other_programs_keep_their_priority(setting: &Setting) {
+    let place = Place::new(setting);
+    let mut other = crate::support::sleeper("NAME", "other");
+    let id = other.id();
+    // SAFETY: no pointers.
+    let priorities = || unsafe {
+        (libc::getpriority(libc::PRIO_PROCESS as _, id), libc::syscall(libc::SYS_ioprio_get, 1, id))
+    };
+    let before = priorities();
+    let output = place.output(&["priorities"]);
+    let after = priorities();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(after, before, "{output}");
+    for own in ["processor, process: DONE", "disk, process: DONE"] {
+        assert!(output.contains(own), "{output}");
+    }
+    assert_eq!(output.matches(": refused").count(), 4, "{output}");
 }

@@ -79,6 +79,7 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
             "the_users_inotify_instances_are_not_taken",
             beyond::the_users_inotify_instances_are_not_taken,
         ),
+        ("other_programs_keep_their_priority", beyond::other_programs_keep_their_priority),
         ("protected_paths_stay", protected_paths_stay),
         ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),
         ("only_three_descriptors_are_inherited", only_three_descriptors_are_inherited),

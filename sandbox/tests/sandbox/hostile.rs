@@ -61,6 +61,7 @@ pub fn attack(arguments: &[&str]) {
         ["lock-race", real, own] => beyond::lock_race(real, own),
         ["metadata", path] => beyond::metadata(path),
         ["inotify"] => beyond::inotify(),
+        ["priorities"] => beyond::priorities(),
         ["hold", way] => held::hold(way),
         ["some-shared", kind] => held::some_shared(kind),
         ["state"] => state(),

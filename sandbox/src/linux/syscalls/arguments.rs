@@ -97,7 +97,7 @@ pub(super) fn all() -> Vec<Refused> {
     let mut all = vec![descriptors(), devices(), large_pages()];
     all.extend(processes());
     all.extend(sockets());
-    all.extend([modes(), other_processes(), times_by_path()]);
+    all.extend([modes(), other_processes(), priorities(), times_by_path()]);
     all
 }
 
@@ -292,13 +292,11 @@ const FCHMODAT2: c_long = 452;
 /// Calls that can be made on another process of the same user, and which argument names it.
 fn other_processes() -> Refused {
     const CALLS: &[(&str, c_long, u8)] = &[
-        ("ioprio_set", libc::SYS_ioprio_set, 1),
         ("prlimit64", libc::SYS_prlimit64, 0),
         ("sched_setaffinity", libc::SYS_sched_setaffinity, 0),
         ("sched_setattr", libc::SYS_sched_setattr, 0),
         ("sched_setparam", libc::SYS_sched_setparam, 0),
         ("sched_setscheduler", libc::SYS_sched_setscheduler, 0),
-        ("setpriority", libc::SYS_setpriority, 1),
     ];
     let calls =
         CALLS.iter().map(|(name, call, process)| (*name, *call, vec![vec![not(*process, 0)]]));
@@ -307,6 +305,24 @@ fn other_processes() -> Refused {
         tier: None,
         what: "Naming another process than the caller, which is 0: in tier B all of the user's \
                can be named, in tier A still the one that watches.",
+    }
+}
+
+/// `setpriority` and `ioprio_set` take a kind of target and its number. For each kind, 0 means the
+/// caller's own: its process, but also its user.
+fn priorities() -> Refused {
+    /// linux/ioprio.h.
+    const IOPRIO_WHO_PROCESS: u64 = 1;
+    let only_itself = |process| vec![vec![not(0, process)], vec![not(1, 0)]];
+    Refused {
+        calls: vec![
+            ("ioprio_set", libc::SYS_ioprio_set, only_itself(IOPRIO_WHO_PROCESS)),
+            ("setpriority", libc::SYS_setpriority, only_itself(libc::PRIO_PROCESS as u64)),
+        ],
+        tier: None,
+        what: "The priority of any process but the caller, of a process group and of a user: in \
+               tier B, all programs of the user would get less of the processor and the disk, \
+               and only an administrator could undo it.",
     }
 }
 
