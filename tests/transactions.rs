@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, Place};
+use crate::trial::configure;
 
 /// An envelope of the dialect `actions`.
 fn envelope(actions: &[Value]) -> String {
@@ -571,4 +572,22 @@ fn a_busy_workspace_is_waited_for_and_then_said_to_be_busy() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(place.read("a"), "third");
+}
+
+/// A hundred paths, as long as they may be, of characters that JSON writes with six bytes each.
+#[test]
+fn a_commit_of_long_paths_is_in_the_log() {
+    let place = Place::new();
+    configure(&place, "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    let command = "n=$(printf '\\001%.0s' $(seq 240)); d=$n; \
+                   for i in $(seq 13); do d=$d/$n; done; mkdir -p \"$d\"; \
+                   for i in $(seq 100); do echo x > \"$d/$i\"; done; echo x > zz";
+    let args = json!({ "command": command }).to_string();
+    let ended = place.run(&["call", "shell.run_command", &args]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let log = place.run(&["log", "--commits"]).json();
+    assert_eq!((&log["records"][0]["paths"], &log["unreadable_lines"]), (&json!(115), &json!(0)));
+    assert_eq!(place.run(&["undo"]).status, 0);
+    assert!(!place.workspace().join("zz").exists());
+    assert_eq!(place.run(&["log", "--commits"]).json()["records"].as_array().unwrap().len(), 2);
 }

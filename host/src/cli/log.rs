@@ -203,6 +203,9 @@ fn commit_line(record: &CommitRecord) -> String {
     for conflict in &record.conflicts {
         let _ = write!(line, "  conflict: {conflict}");
     }
+    if record.more_conflicts > 0 {
+        let _ = write!(line, "  and {} more conflicts", record.more_conflicts);
+    }
     // Otherwise the calls' own lines say so.
     if record.calls.is_empty() {
         line.push_str(&executed(&record.executed));

@@ -17,6 +17,13 @@ use crate::workspace::{KeptOutput, Manifest, summary};
 /// How many paths the record of a commit names; the history has all of them.
 const MAX_CHANGES: usize = 100;
 
+/// How large each list in a record is at most, in bytes as JSON. All lists of a record together stay
+/// well below the longest line that is read, so that no path can hide a commit from the log.
+const MAX_LIST_BYTES: usize = 128 << 10;
+
+/// How long the reason of an event is at most, in bytes.
+const MAX_REASON_BYTES: usize = 16 << 10;
+
 /// How long a library's name in a record is at most, in bytes.
 const MAX_NAME: usize = 200;
 
@@ -70,6 +77,42 @@ impl Entry {
             }
         }
     }
+}
+
+impl Entry {
+    /// A copy whose line is short enough to be read again: lists are cut.
+    pub(super) fn shortened(&self) -> Self {
+        let mut entry = self.clone();
+        match &mut entry {
+            Self::Call(record) => {
+                keep_within(&mut record.hosts, MAX_LIST_BYTES);
+                keep_within(&mut record.agents, MAX_LIST_BYTES);
+                keep_within(&mut record.outputs, MAX_LIST_BYTES);
+                keep_within(&mut record.executed, MAX_LIST_BYTES);
+            }
+            Self::Health(record) => {
+                keep_within(&mut record.failed, MAX_LIST_BYTES);
+            }
+            Self::Event(event) => event.reason = shorten(&event.reason, MAX_REASON_BYTES),
+            // Its lists were cut when it was made.
+            Self::Commit(_) => {}
+        }
+        entry
+    }
+}
+
+/// Removes the last items of a list until it has at most `most` bytes as JSON. Returns how many were
+/// removed.
+fn keep_within<T: Serialize>(list: &mut Vec<T>, most: usize) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &T| {
+        bytes += serde_json::to_vec(item).map_or(usize::MAX / 2, |json| json.len() + 1);
+        bytes <= most
+    };
+    let kept = list.iter().take_while(fits).count();
+    let removed = list.len() - kept;
+    list.truncate(kept);
+    removed
 }
 
 /// Something that happened beside calls and commits, such as
@@ -190,6 +233,9 @@ pub struct CommitRecord {
     pub commit: String,
     /// The calls that it holds the changes of.
     pub calls: Vec<String>,
+    /// How many more there are, where their list would be too long.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub more_calls: usize,
     /// The commit that it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
@@ -203,6 +249,9 @@ pub struct CommitRecord {
     /// What somebody else had changed before it was recovered, and what therefore was left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
+    /// How many more conflicts there are, where their list would be too long.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub more_conflicts: usize,
     /// The first of the files that other programs execute by their names, and which programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<String>,
@@ -229,17 +278,24 @@ impl CommitRecord {
             let by = executed_by(path).filter(|_| *change != "removed")?;
             Some(neutralise(&format!("wrote {path}, which {by}")))
         };
-        Self {
+        let mut record = Self {
             timestamp: manifest.time,
             commit: manifest.id.clone(),
             calls: manifest.calls.clone(),
+            more_calls: 0,
             undoes: manifest.undoes.clone(),
             recovered,
             paths: summary.len(),
             changes: summary.iter().take(MAX_CHANGES).map(change).collect(),
             conflicts: manifest.conflicts.clone(),
+            more_conflicts: 0,
             executed: summary.iter().filter_map(executed).take(MAX_CHANGES).collect(),
-        }
+        };
+        record.more_calls = keep_within(&mut record.calls, MAX_LIST_BYTES);
+        record.more_conflicts = keep_within(&mut record.conflicts, MAX_LIST_BYTES);
+        keep_within(&mut record.changes, MAX_LIST_BYTES);
+        keep_within(&mut record.executed, MAX_LIST_BYTES);
+        record
     }
 }
 
@@ -307,6 +363,10 @@ pub struct Record {
 }
 
 fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_none_left_out(count: &usize) -> bool {
     *count == 0
 }
 
@@ -475,6 +535,15 @@ mod tests {
             let error = Entry::parse(line.as_bytes()).unwrap_err();
             assert!(error.contains(problem), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn lists_are_cut_to_a_size() {
+        let mut list = vec!["\u{1}".repeat(10); 20];
+        // Six bytes for each character, two quotes and a comma.
+        assert_eq!((keep_within(&mut list, 63 * 5), list.len()), (15, 5));
+        assert_eq!((keep_within(&mut list, 63 * 5), list.len()), (0, 5));
+        assert_eq!((keep_within(&mut list, 62), list.len()), (5, 0));
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::workspace::{OWN, Own, Workspace};
 /// The file's name in the host's own directory.
 const FILE: &str = "journal.jsonl";
 
+/// How long an entry is at most, in bytes: with its seal, the reader takes its line.
+const MAX_ENTRY_BYTES: usize = reader::MAX_LINE - 1024;
+
 /// How long the file is taken for the one that has its name.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -78,6 +81,9 @@ impl Journal {
 
     fn try_append(&self, entry: &Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
+        if line.len() > MAX_ENTRY_BYTES {
+            line = serde_json::to_vec(&entry.shortened())?;
+        }
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // Somebody may have rotated it.
         let is_current = |opened: &Opened| opened.at.elapsed() < LOOK_AGAIN;
@@ -169,7 +175,7 @@ fn ends_a_line(file: &File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::outcome::{Failure, Outcome, Status};
     use crate::workspace::Secret;
@@ -201,6 +207,24 @@ mod tests {
         journal.append(&entry("2"));
         let files: Vec<String> = read(&journal).into_iter().map(|(path, ..)| path).collect();
         assert_eq!(files, [".cofferdam/journal.jsonl.1", ".cofferdam/journal.jsonl"]);
+    }
+
+    #[test]
+    fn a_record_with_long_lists_can_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal =
+            Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
+        let done = Outcome::Executed(serde_json::json!({}));
+        let mut record = Record::new("1", "a.b", None, &done, 1.0);
+        let long: Vec<String> = (0..10_000).map(|n| format!("{n}{}", "\u{1}".repeat(200))).collect();
+        (record.hosts, record.agents) = (long.clone(), long.clone());
+        record.executed = long;
+        journal.append(&Entry::Call(record));
+        journal.append(&Entry::Event(Event::new("e", "\u{1}".repeat(1 << 20))));
+        let (found, unreadable) = journal.latest(10, |_| true).unwrap();
+        assert_eq!((found.len(), unreadable), (2, 0));
+        let Entry::Call(record) = &found[0] else { panic!("{found:?}") };
+        assert!(record.hosts.len() > 50 && record.executed[0].starts_with('0'));
     }
 
     #[test]

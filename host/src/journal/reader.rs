@@ -5,8 +5,8 @@ use std::io::{self, BufRead};
 use super::{Entry, seal};
 use crate::workspace::Key;
 
-/// How long a line may be, in bytes. The host's own lines are far shorter.
-const MAX_LINE: usize = 1 << 20;
+/// How long a line may be, in bytes. The host writes no longer ones.
+pub(super) const MAX_LINE: usize = 1 << 20;
 
 /// What some editors begin a text with.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
