@@ -2,7 +2,7 @@
 //! the one that it was asked under.
 
 use std::fs::{self, FileTimes};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -168,6 +168,38 @@ fn what_changes_while_an_approved_program_runs_is_not_kept() {
         editor.join().unwrap();
         assert!(text(&answer).starts_with("ApprovalOutdated: "), "{tier}: {answer}");
         assert!(!place.workspace().join("ran").exists(), "{tier}");
+    }
+}
+
+/// A diff shows of binary files seven digits of a SHA-1, and of permissions one bit.
+#[test]
+fn a_yes_holds_for_more_of_a_change_than_its_diff_shows() {
+    let script = |number: u32| format!("#!/bin/sh\n# \0\necho {number}\n");
+    let changes: [Meanwhile; 2] = [
+        // Both have the digits e29cf60.
+        ("content", |root| fs::write(root.join("hook"), "#!/bin/sh\n# \0\necho 27970\n").unwrap()),
+        ("permissions", |root| {
+            let open = fs::Permissions::from_mode(0o707);
+            fs::set_permissions(root.join("hook"), open).unwrap();
+        }),
+    ];
+    let arguments = json!({"command": "mkdir .husky; cp -p hook .husky/pre-commit"});
+    for (what, change) in changes {
+        let place = Place::new();
+        configure(&place, "executed = 'ask'\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+        place.write("hook", script(10306));
+        fs::set_permissions(place.workspace().join("hook"), fs::Permissions::from_mode(0o700))
+            .unwrap();
+        let server = Server::new(&place, &[]);
+        let ask = || question(&server, "/mcp", "shell__run_command", &arguments);
+        let state = ask();
+        change(&place.workspace());
+        let answer = yes(&server, "/mcp", "shell__run_command", &arguments, &state);
+        assert!(text(&answer).starts_with("ApprovalOutdated: "), "{what}: {answer}");
+        assert!(!place.workspace().join(".husky").exists(), "{what}");
+        let answer = yes(&server, "/mcp", "shell__run_command", &arguments, &ask());
+        assert_eq!(answer["result"]["isError"], false, "{what}: {answer}");
+        assert!(place.workspace().join(".husky/pre-commit").exists(), "{what}");
     }
 }
 

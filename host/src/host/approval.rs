@@ -27,18 +27,22 @@ pub struct Proposal {
     /// What it would change, as a unified diff, where that can be found out without doing more
     /// than changing files.
     pub diff: Option<Vec<u8>>,
+    /// The digest of these changes ([`Transaction::digest`]), where there is a diff: of a binary file,
+    /// the diff says only that it changes.
+    pub changes: Option<[u8; 32]>,
     /// The workspace when the person is asked, where there is no diff: what the call does may depend
     /// on anything in it.
     pub tree: Option<Fingerprint>,
 }
 
 impl Proposal {
-    /// A digest of everything that was shown.
+    /// A digest of the call and of its changes. The diff is not part of it: it shows these changes,
+    /// and how it does may depend on how busy the machine is.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, tree: _ } = self;
-        let mut shown = format!("{tool}\0{args}\0").into_bytes();
-        shown.extend(diff.iter().flatten());
-        Digest::of(&shown).hex()
+        let Self { tool, args, diff: _, changes, tree: _ } = self;
+        let mut bound = format!("{tool}\0{args}\0").into_bytes();
+        bound.extend(changes.iter().flatten());
+        Digest::of(&bound).hex()
     }
 }
 
@@ -59,8 +63,8 @@ pub trait Approver: Send + Sync {
 /// What a person's yes holds for.
 #[derive(Default)]
 pub(super) struct Approved {
-    /// What the call may change, where that was shown.
-    pub(super) diff: Option<Vec<u8>>,
+    /// The digest of what the call may change, where that was shown.
+    pub(super) changes: Option<[u8; 32]>,
     /// What the workspace has to be, from before the call until after it.
     tree: Option<Fingerprint>,
 }
@@ -93,14 +97,15 @@ impl Host {
         };
         let mut cancel = options.cancel.clone();
         let ask = async {
-            let diff = self.preview(executor, id, call, options.client).await?;
-            let tree = match diff {
+            let preview = self.preview(executor, id, call, options.client).await?;
+            let tree = match preview {
                 None if !approver.was_asked() => Some(self.fingerprint(&tool).await?),
                 _ => None,
             };
-            let proposal = Proposal { tool, args: call.args().clone(), diff, tree };
+            let (diff, changes) = preview.unzip();
+            let proposal = Proposal { tool, args: call.args().clone(), diff, changes, tree };
             let tree = approver.approve(&proposal).await?;
-            Ok(Approved { diff: proposal.diff, tree })
+            Ok(Approved { changes, tree })
         };
         tokio::select! {
             approved = ask => approved,
@@ -159,16 +164,16 @@ impl Host {
     /// The transaction, if it changes what a person has seen and nothing else.
     pub(super) async fn as_shown(
         transaction: Transaction,
-        shown: Vec<u8>,
+        shown: [u8; 32],
     ) -> Result<Transaction, Failure> {
-        let compared = blocking(move || Ok((transaction.diff()? == shown, transaction))).await;
+        let compared = blocking(move || Ok((transaction.digest()? == shown, transaction))).await;
         match compared.map_err(|error| dispatch::not_committed(&error))? {
             (true, transaction) => Ok(transaction),
             (false, _) => Err(outdated("")),
         }
     }
 
-    /// What a call would change. None where running it would do something else as well. Ends with
+    /// What a call would change, as a diff and its digest. None where running it would do something else as well. Ends with
     /// whoever waits for it.
     async fn preview(
         &self,
@@ -176,7 +181,7 @@ impl Host {
         id: &str,
         call: &GrantedCall,
         client: Client,
-    ) -> Result<Option<Vec<u8>>, Failure> {
+    ) -> Result<Option<(Vec<u8>, [u8; 32])>, Failure> {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
@@ -187,8 +192,8 @@ impl Host {
         if let Outcome::Failed(failure) = tried {
             return Err(failure);
         }
-        let diff = blocking(move || transaction.diff()).await;
-        diff.map(Some).map_err(|error| dispatch::not_committed(&error))
+        let shown = blocking(move || Ok((transaction.diff()?, transaction.digest()?))).await;
+        shown.map(Some).map_err(|error| dispatch::not_committed(&error))
     }
 }
 

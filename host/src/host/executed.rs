@@ -55,14 +55,16 @@ impl Host {
             };
         };
         let Some(approver) = &options.approver else { return Err(not_written(mode, written)) };
-        let shown = blocking(move || transaction.diff().map(|diff| (diff, transaction))).await;
-        let (diff, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
+        let shown =
+            blocking(move || Ok((transaction.diff()?, transaction.digest()?, transaction))).await;
+        let (diff, changes, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
         // What stands before a diff's first header is a remark.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
         let (tool, args) = (call.tool().qualified_name(), call.args().clone());
-        let proposal = Proposal { tool, args, diff: Some(remarks), tree: None };
+        let (diff, changes) = (Some(remarks), Some(changes));
+        let proposal = Proposal { tool, args, diff, changes, tree: None };
         let mut cancel = options.cancel.clone();
         let asked = Instant::now();
         tokio::select! {

@@ -439,7 +439,7 @@ impl Host {
         let performed = self.as_approved(&approved, asks_agents, run).await?;
         match performed.outcome {
             Outcome::Executed(output) => {
-                let transaction = match approved.diff {
+                let transaction = match approved.changes {
                     Some(shown) => Self::as_shown(transaction, shown).await?,
                     None => transaction,
                 };

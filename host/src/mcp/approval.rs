@@ -246,7 +246,7 @@ fn denied(code: &str, message: &str) -> Failure {
 /// What the person reads: the tool, and what it would change, or what it is called with. Characters
 /// that hide something are shown as escapes.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, tree: _ } = proposal;
+    let Proposal { tool, args, diff, changes: _, tree: _ } = proposal;
     let (what, text) = match diff {
         Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
         Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
@@ -272,6 +272,7 @@ mod tests {
             tool: "shell.run_command".to_owned(),
             args: json!({"command": "rm\u{202e} -r x"}),
             diff: diff.map(|diff| diff.as_bytes().to_vec()),
+            changes: diff.map(|_| [1; 32]),
             tree: None,
         }
     }
@@ -285,7 +286,11 @@ mod tests {
         let handle = pending.ask(&shown, None);
         assert_eq!(digest(&handle, None), Some(shown.digest()));
         assert_eq!(digest(&handle, None), None);
-        assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
+        let changing = proposal(Some("-a\n+b\n"));
+        assert_ne!(shown.digest(), changing.digest());
+        // The diff of binary files looks the same.
+        let other = Proposal { changes: Some([2; 32]), ..changing.clone() };
+        assert_ne!(other.digest(), changing.digest());
         assert_eq!(digest("made up", None), None);
         let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown, None)).collect();
         assert_eq!(digest(&handles[0], None), None);

@@ -19,16 +19,19 @@
 //! a manifest that it can't read stops it: see [`super::store`].
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
+use sha2::{Digest as _, Sha256};
 
 use super::apply::{carry_out, write_manifest};
+use super::disk::Spot;
 use super::history::Content;
-use super::manifest::{FILE, Manifest, net};
+use super::manifest::{FILE, Image, Kind, Manifest, net};
 use super::overlay::{Overlay, Savepoint, Staging};
 use super::plan::plan;
 use super::settle::settle;
@@ -298,6 +301,30 @@ impl Transaction {
         Ok(out)
     }
 
+    /// A SHA-256 of what would be committed: for each path, type, permissions and whole content,
+    /// before and after. A diff shows less: that binary files differ, and of permissions whether the
+    /// owner may execute a file.
+    ///
+    /// # Errors
+    /// As [`Transaction::diff`].
+    pub fn digest(&self) -> Result<[u8; 32], CommitError> {
+        let (changes, _) = plan(&self.overlay)?;
+        let mut digest = Sha256::new();
+        if changes.is_empty() {
+            return Ok(digest.finalize().into());
+        }
+        let io = |source| CommitError::Io { place: "the changes".to_owned(), source };
+        let (disk, stage) = (self.overlay.disk(), self.overlay.stage().map_err(io)?);
+        for (path, (before, after)) in net(&changes) {
+            digest.update((path.len() as u64).to_le_bytes());
+            digest.update(path);
+            hash_image(&mut digest, disk, path, before).map_err(io)?;
+            let name = after.map_or("", |image| &image.name);
+            hash_image(&mut digest, stage, name, after).map_err(io)?;
+        }
+        Ok(digest.finalize().into())
+    }
+
     /// Commits everything that was changed, or nothing. None where nothing was.
     ///
     /// # Errors
@@ -340,6 +367,34 @@ impl Transaction {
         self.store.note(&self.workspace, &manifest);
         Ok(Some(manifest))
     }
+}
+
+/// Adds what is at a path to a digest; nothing is there without an image.
+fn hash_image(
+    digest: &mut Sha256,
+    directory: &OwnedFd,
+    name: &str,
+    image: Option<&Image>,
+) -> io::Result<()> {
+    let Some(image) = image else {
+        digest.update([0]);
+        return Ok(());
+    };
+    let (kind, content): (u8, [u8; 32]) = match image.kind {
+        Kind::File => {
+            let mut file = File::from(disk::open(directory, name, OFlags::RDONLY)?);
+            let mut content = Sha256::new();
+            io::copy(&mut file, &mut content)?;
+            (1, content.finalize().into())
+        }
+        Kind::Link => (2, Sha256::digest(Spot::of(directory, name)?.read_link()?).into()),
+        Kind::Directory => (3, [0; 32]),
+        Kind::Other => (4, [0; 32]),
+    };
+    digest.update([kind]);
+    digest.update((image.mode & 0o7777).to_le_bytes());
+    digest.update(content);
+    Ok(())
 }
 
 impl Drop for Transaction {
