@@ -1,20 +1,22 @@
 //! The host's own directory in a workspace, and what is opened or made in it.
 //!
 //! A `.cofferdam` may have come with a repository, or be a copy of another workspace's. It counts
-//! only with a valid mark: the file `owner`, a random id with a tag over the id and the inode of
-//! the directory, made with the user's secret. Nothing that is unpacked, checked out or copied has
-//! the inode that its mark names. What is in one without is set aside as a whole.
+//! only with a valid mark: the file `owner`, a random id with a tag over the id and the identity of
+//! the directory (its inode and its time of birth), made with the user's secret. Nothing that is
+//! unpacked, checked out or copied has the identity that its mark names. What is in one without is
+//! set aside as a whole.
 //!
-//! The key that authenticates single files is made of the secret, the id and the inode: what was
+//! The key that authenticates single files is made of the secret, the id and the identity: what was
 //! sealed in one workspace is not authentic in another one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -251,25 +253,21 @@ impl Workspace {
         }
         let directory = disk::open(&**self.disk(), OWN, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|error| {
+                let is_closed = error.kind() == io::ErrorKind::PermissionDenied;
+                if is_closed && let Err(error) = check_owner(&stat) {
+                    return error;
+                }
                 let message = format!("{OWN} in the workspace is no directory of the host's: ");
                 io::Error::new(error.kind(), format!("{message}{error}"))
             })?;
         let stat = rustix::fs::fstat(&directory)?;
-        match key_of(&self.secret.get(self)?, &directory, stat.st_ino)? {
+        match key_of(&self.secret.get(self)?, &directory)? {
             Some(key) => {
                 make_private(&directory, &stat)?;
                 let own = Arc::new(Own { directory, place: place(&stat), key });
                 Ok(Found::Own(Arc::clone(known.insert(own))))
             }
-            None if stat.st_uid == rustix::process::geteuid().as_raw() => {
-                Ok(Found::Foreign(directory))
-            }
-            None => Err(denied(format!(
-                "{OWN} in the workspace belongs to user {}, and this is user {}; run this as that \
-                 user, or remove the directory",
-                stat.st_uid,
-                rustix::process::geteuid().as_raw()
-            ))),
+            None => check_owner(&stat).map(|()| Found::Foreign(directory)),
         }
     }
 
@@ -286,7 +284,7 @@ impl Workspace {
         }
         let secret = self.secret.get(self)?;
         let stat = rustix::fs::fstat(foreign)?;
-        if key_of(&secret, foreign, stat.st_ino)?.is_some() {
+        if key_of(&secret, foreign)?.is_some() {
             return Ok(());
         }
         let _lock = lock_foreign(foreign)?;
@@ -299,7 +297,7 @@ impl Workspace {
         }
         let mut mark = vec![0; ID];
         getrandom::fill(&mut mark).map_err(io::Error::other)?;
-        Key::of(&secret, &[]).append(DOMAIN, &stat.st_ino.to_string(), &mut mark);
+        Key::of(&secret, &[]).append(DOMAIN, &identity(foreign)?, &mut mark);
         disk::create(foreign, IGNORED)?.write_all(b"*\n")?;
         let mut file = disk::create(foreign, MARK)?;
         writeln!(file, "{}", URL_SAFE_NO_PAD.encode(mark))?;
@@ -307,6 +305,19 @@ impl Workspace {
         disk::sync(&file)?;
         disk::sync(foreign)
     }
+}
+
+/// Returns an error that names the owner of the host's own directory if that is another user.
+fn check_owner(stat: &Stat) -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    if stat.st_uid == user {
+        return Ok(());
+    }
+    Err(denied(format!(
+        "{OWN} in the workspace belongs to user {}, and this is user {user}; run this as that user, \
+         or remove the directory",
+        stat.st_uid
+    )))
 }
 
 /// Sets aside what is in a directory that does not count. Answers where it is then; none where
@@ -371,7 +382,7 @@ pub(crate) const NOT_MADE_HERE: &str = "this user's cofferdam did not make it in
      came with the files, is a copy or a backup, or another key made it)";
 
 /// The key for the files in a directory, if its mark is valid.
-fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<Option<Key>> {
+fn key_of(secret: &[u8; SECRET], directory: &OwnedFd) -> io::Result<Option<Key>> {
     let mark = match disk::open(directory, MARK, OFlags::RDONLY) {
         Ok(file) => file,
         // What this user's host writes can be opened.
@@ -384,13 +395,24 @@ fn key_of(secret: &[u8; SECRET], directory: &OwnedFd, inode: u64) -> io::Result<
     }
     let mut text = Vec::new();
     mark.take(MARK_SIZE).read_to_end(&mut text)?;
+    let identity = identity(directory)?;
     let id = || {
         let mark = URL_SAFE_NO_PAD.decode(text.trim_ascii()).ok()?;
         let of_user = Key::of(secret, &[]);
-        let id = of_user.content(DOMAIN, &inode.to_string(), &mark)?;
-        (id.len() == ID).then(|| [id, &inode.to_le_bytes()].concat())
+        let id = of_user.content(DOMAIN, &identity, &mark)?;
+        (id.len() == ID).then(|| [id, identity.as_bytes()].concat())
     };
     Ok(id().map(|id| Key::of(secret, &id)))
+}
+
+/// What no other directory of the file system has: the number of its inode and, where the file
+/// system keeps it, its time of birth in nanoseconds. The number alone is given to another directory
+/// when this one is removed; no program can set the time, and a copy has one of its own.
+fn identity(directory: &OwnedFd) -> io::Result<String> {
+    let metadata = File::from(directory.try_clone()?).metadata()?;
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(0, |born| born.as_nanos());
+    Ok(format!("{}.{born}", metadata.ino()))
 }
 
 fn is_of_another_kind(error: &io::Error) -> bool {
