@@ -21,6 +21,9 @@ const OWN: &str = ".cofferdam";
 /// A user who is not root.
 const ORDINARY: u32 = 65_534;
 
+/// Another one.
+const OTHER: u32 = 65_533;
+
 /// What is said of a directory.
 const NOT_MADE_HERE: &str = "did not make it in this place";
 
@@ -138,6 +141,66 @@ fn what_a_planted_directory_holds_is_not_looked_at() {
             fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["file"], "{planted}");
         assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "theirs");
+    }
+}
+
+/// A pull replaces ignored entries without asking: also the host's directories, by links.
+#[test]
+fn entries_that_a_pull_has_replaced_are_set_aside_and_named() {
+    let directories = ["staging", "history", "images", "runs", "cache", "output", "set-aside"];
+    let files = ["lock", "journal.jsonl"];
+    let replaced = [("link", &directories[..]), ("link", &files), ("file", &directories)];
+    for (kind, names) in replaced {
+        for name in names {
+            let place = with_a_shell();
+            write_in(&place, &place.workspace(), "a", "1");
+            let outside = place.workspace().with_file_name("outside");
+            fs::create_dir(&outside).unwrap();
+            fs::write(outside.join("file"), "theirs").unwrap();
+            let own = place.workspace().join(OWN);
+            remove(&own.join(name));
+            if kind == "link" {
+                symlink(&outside, own.join(name)).unwrap();
+            } else {
+                fs::write(own.join(name), "theirs").unwrap();
+            }
+            let command = json!({"command": "echo 2 > a; yes | head -c 100000"}).to_string();
+            let ran = place.run(&["call", "shell.run_command", &command]);
+            assert_eq!(ran.status, 0, "{kind} {name}: {ran:?}");
+            assert_eq!(place.read("a"), "2\n", "{kind} {name}");
+            if *name != "set-aside" {
+                let said = format!("'{name}' of the host's own files");
+                assert!(ran.stderr.contains(&said), "{kind} {name}: {ran:?}");
+                assert_eq!(set_aside(&place.workspace()).len(), 1, "{kind} {name}");
+            }
+            let undo = place.run(&["undo"]);
+            assert_eq!((undo.status, undo.stderr.as_str()), (0, ""), "{kind} {name}: {undo:?}");
+            assert_eq!(place.read("a"), "1", "{kind} {name}");
+            let left: Vec<_> =
+                fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert_eq!(left, ["file"], "{kind} {name}");
+            assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "theirs");
+        }
+    }
+}
+
+/// A file system gives the number of a directory that was removed to the next one.
+#[test]
+fn a_copy_does_not_count_when_it_has_the_same_inode() {
+    let place = Place::new();
+    write_in(&place, &place.workspace(), "a", "1");
+    let own = place.workspace().join(OWN);
+    let kept = place.workspace().with_file_name("kept");
+    let inode = fs::metadata(&own).unwrap().ino();
+    copy(&own, &kept);
+    for _ in 0..30 {
+        remove(&own);
+        copy(&kept, &own);
+        let log = place.run(&["log"]);
+        assert!(log.stderr.contains(NOT_MADE_HERE) && records(&log).is_empty(), "{log:?}");
+        if fs::metadata(&own).unwrap().ino() == inode {
+            return;
+        }
     }
 }
 
@@ -341,6 +404,17 @@ fn a_directory_of_another_user_is_neither_used_nor_touched() {
     let after = fs::metadata(&own).unwrap();
     assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
     assert_eq!(place.read("a"), "mine");
+    // One ordinary user's, closed to another one.
+    let third = place.home().join("third");
+    fs::create_dir(&third).unwrap();
+    chown(&third, Some(OTHER), Some(OTHER)).unwrap();
+    for directory in [place.workspace().parent().unwrap(), &place.workspace(), &place.home()] {
+        fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    }
+    let refused = call(OTHER, &third, "another's");
+    let said = format!("{OWN} in the workspace belongs to user {ORDINARY}, and this is user {OTHER}");
+    assert!(refused.status != 0, "{refused:?}");
+    assert!(refused.stdout.contains(&said) || refused.stderr.contains(&said), "{refused:?}");
     let mine = call(ORDINARY, &place.home(), "again");
     assert_eq!((mine.status, mine.stderr.as_str()), (0, ""), "{mine:?}");
 

@@ -93,8 +93,8 @@ impl Workspace {
     /// long.
     pub fn cache(&self, name: &str, most: u64) -> io::Result<Cache<'_>> {
         let path = self.cache_directory(name)?;
-        let caches = own::directory(&self.own()?, CACHE)?;
-        let directory = own::directory(&caches, name)?;
+        let own = self.own()?;
+        let (caches, directory) = (own.directory(CACHE)?, own.subdirectory(CACHE, name)?);
         let lock = lock(&caches, name)?;
         let known = self.caches.known().get(name).copied();
         let mut known = known.unwrap_or_default();

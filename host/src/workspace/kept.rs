@@ -118,7 +118,7 @@ impl Workspace {
     ) -> io::Result<()> {
         static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let own = self.own()?;
-        let directory = own::directory(own::directory(&own, shelf.directory)?, plugin)?;
+        let directory = own.subdirectory(shelf.directory, plugin)?;
         make_room(&directory, shelf, name, bytes.len() as u64)?;
         // Others, in this process or in another one, may keep the same at the same time.
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);

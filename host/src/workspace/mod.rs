@@ -346,7 +346,7 @@ impl Workspace {
                 format!("{name:?} can't name a cache: lower-case letters, digits, '-' and '_' do"),
             ));
         }
-        own::directory(&own::directory(&self.own()?, CACHE)?, name)?;
+        self.own()?.subdirectory(CACHE, name)?;
         Ok(self.path_of_cache(name))
     }
 

@@ -49,6 +49,9 @@ const ID: usize = 16;
 /// How much of a mark is read, in bytes: more than one that is valid has.
 const MARK_SIZE: u64 = 256;
 
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// How often the directory is looked at again while others change it.
 const ATTEMPTS: u32 = 100;
 
@@ -152,9 +155,85 @@ impl Own {
     /// # Errors
     /// Something else under that name; a workspace that can't be written.
     pub(crate) fn append(&self, name: &str) -> io::Result<File> {
-        let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
-        let create = || disk::create(self, name).map(drop);
-        regular(open_or_create(name, open, create)?.into())
+        self.made(self, name, FileType::RegularFile, || {
+            let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
+            let create = || disk::create(self, name).map(drop);
+            regular(open_or_create(name, open, create)?.into())
+        })
+    }
+
+    /// Opens a directory in it, made where it is missing.
+    ///
+    /// # Errors
+    /// A workspace that can't be written.
+    pub(super) fn directory(&self, name: &str) -> io::Result<OwnedFd> {
+        self.made(self, name, FileType::Directory, || directory(self, name))
+    }
+
+    /// Opens a directory in one of its directories, both made where they are missing.
+    ///
+    /// # Errors
+    /// A workspace that can't be written.
+    pub(super) fn subdirectory(&self, parent: &str, name: &str) -> io::Result<OwnedFd> {
+        let parent = self.directory(parent)?;
+        self.made(&parent, name, FileType::Directory, || directory(&parent, name))
+    }
+
+    /// Opens the file that processes lock, made where it is missing.
+    ///
+    /// # Errors
+    /// A workspace that can't be written.
+    pub(super) fn lock_file(&self) -> io::Result<OwnedFd> {
+        self.made(self, LOCK, FileType::RegularFile, || {
+            let open = || disk::open(self, LOCK, OFlags::RDONLY);
+            let create = || disk::create(self, LOCK).map(drop);
+            open_or_create(LOCK, open, create)
+        })
+    }
+
+    /// Opens or makes something of the host's own. Where something of another kind has its name,
+    /// such as a link, that is set aside first: git replaces ignored files without asking.
+    fn made<T>(
+        &self,
+        parent: impl AsFd,
+        name: &str,
+        kind: FileType,
+        open: impl Fn() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let opened = open();
+        let is_other = || {
+            let found = disk::look(&parent, name);
+            found.is_ok_and(|found| found.is_some_and(|stat| disk::file_type(&stat) != kind))
+        };
+        if opened.is_ok() || !is_other() {
+            return opened;
+        }
+        // One process at a time: another one may have made what is needed meanwhile.
+        let _alone = self.lock_directory()?;
+        if is_other() {
+            let place = set_aside(self, &parent, name)?;
+            tracing::warn!(
+                "'{name}' of the host's own files in {OWN} was replaced by something of another \
+                 kind, which was set aside as {place}"
+            );
+        }
+        open()
+    }
+
+    /// Locks the directory itself, for a moment.
+    fn lock_directory(&self) -> io::Result<OwnedFd> {
+        // A lock belongs to an open file, and the directory's is shared by all threads.
+        let directory = rustix::fs::openat(self, ".", OPEN, Mode::empty())?;
+        for _ in 0..ATTEMPTS {
+            match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+                locked => return Ok(locked.map(|()| directory)?),
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::WouldBlock,
+            format!("{OWN} in the workspace is locked by another process"),
+        ))
     }
 
     fn is_at(&self, stat: &Stat) -> bool {
@@ -323,11 +402,7 @@ fn check_owner(stat: &Stat) -> io::Result<()> {
 /// Sets aside what is in a directory that does not count. Answers where it is then; none where
 /// there is nothing but what a new directory has.
 fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
-    let is_directory = |stat: &Stat| disk::file_type(stat) == FileType::Directory;
-    if disk::look(foreign, SET_ASIDE)?.is_some_and(|stat| !is_directory(&stat)) {
-        let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
-        disk::rename(foreign, SET_ASIDE, foreign, fresh)?;
-    }
+    rename_if_other(foreign)?;
     let aside = directory(foreign, SET_ASIDE)?;
     let place = format!("{}-{}", uuid::Uuid::now_v7(), OWN.trim_start_matches('.'));
     let mut to: Option<OwnedFd> = None;
@@ -362,6 +437,16 @@ fn set_all_aside(foreign: &OwnedFd) -> io::Result<Option<String>> {
         let _ = disk::remove(foreign, SET_ASIDE, AtFlags::REMOVEDIR);
     }
     Ok(to.map(|_| place))
+}
+
+/// Gives another name to what is in place of the directory of what was set aside, and is none.
+fn rename_if_other(own: impl AsFd) -> io::Result<()> {
+    let is_directory = |stat: &Stat| disk::file_type(stat) == FileType::Directory;
+    if disk::look(&own, SET_ASIDE)?.is_some_and(|stat| !is_directory(&stat)) {
+        let fresh = format!("{SET_ASIDE}-{}", uuid::Uuid::now_v7());
+        disk::rename(&own, SET_ASIDE, &own, fresh)?;
+    }
+    Ok(())
 }
 
 /// Locks what processes lock in a directory that does not count, if there is such a file: a host
@@ -437,13 +522,6 @@ pub(super) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
     Ok(disk::look(own, LOCK)?.is_some_and(|named| place(&named) == place(&stat)))
 }
 
-/// What processes lock.
-pub(super) fn lock(own: &Own) -> io::Result<OwnedFd> {
-    let open = || disk::open(own, LOCK, OFlags::RDONLY);
-    let create = || disk::create(own, LOCK).map(drop);
-    open_or_create(LOCK, open, create)
-}
-
 /// A directory of the host's own, made where it is missing. What was in files that others may
 /// not read is nobody else's business there either.
 pub(super) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
@@ -453,10 +531,17 @@ pub(super) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     closed(open_or_create(name, open, create)?)
 }
 
-/// A directory of the host's own, if it is there.
+/// A directory of the host's own, if it is there. Something else under its name does not count; the
+/// next call that needs the directory sets it aside.
 pub(super) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error)
+            if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NOTDIR)) =>
+        {
+            tracing::warn!("'{name}' of the host's own files in {OWN} is no directory: {error}");
+            Ok(None)
+        }
         directory => closed(directory?).map(Some),
     }
 }
@@ -472,6 +557,7 @@ fn closed(directory: OwnedFd) -> io::Result<OwnedFd> {
 /// that it has from now on, from the workspace. Only a person removes what is there.
 pub(super) fn set_aside(own: &Own, from: impl AsFd, name: &str) -> io::Result<String> {
     let place = format!("{}-{name}", uuid::Uuid::now_v7());
+    rename_if_other(own)?;
     disk::rename(from, name, directory(own, SET_ASIDE)?, &place)?;
     Ok(format!("{OWN}/{SET_ASIDE}/{place}"))
 }

@@ -101,7 +101,7 @@ impl Spill {
         let mut seal = self.bytes.to_le_bytes().to_vec();
         seal.append(&mut self.digests);
         self.own.key().append(Shelf::OUTPUT.directory(), &self.name, &mut seal);
-        let seals = own::directory(&self.own, Shelf::SEALS.directory())?;
+        let seals = self.own.directory(Shelf::SEALS.directory())?;
         make_room(&seals, Shelf::SEALS, &self.name, seal.len() as u64)?;
         make_room(&self.directory, Shelf::OUTPUT, &self.name, self.bytes)?;
         disk::create(self.run.handle(), SEAL)?.write_all(&seal)?;
@@ -173,7 +173,7 @@ impl Workspace {
     /// A workspace that can't be written; a link or a file in place of the host's own directories.
     pub(crate) fn spill(&self, name: &str) -> io::Result<Spill> {
         let own = self.own()?;
-        let directory = own::directory(&own, Shelf::OUTPUT.directory())?;
+        let directory = own.directory(Shelf::OUTPUT.directory())?;
         let run = Run::in_workspace(self)?;
         let file = disk::create(run.handle(), BEGUN)?;
         rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;

@@ -39,10 +39,10 @@ impl Store {
     /// Opens the directories, made where they are missing.
     pub(super) fn open(own: Arc<Own>) -> io::Result<Self> {
         Ok(Self {
-            staging: Arc::new(own::directory(&*own, STAGING)?),
+            staging: Arc::new(own.directory(STAGING)?),
             // Where a commit goes in the end is looked at before there is one.
-            images: own::directory(&*own, history::IMAGES)?,
-            history: own::directory(&*own, history::DIRECTORY)?,
+            images: own.directory(history::IMAGES)?,
+            history: own.directory(history::DIRECTORY)?,
             own,
         })
     }
@@ -109,7 +109,7 @@ impl Store {
              where files may be that the commit had replaced; look at it, and remove it if you need \
              nothing of it"
         );
-        self.staging = Arc::new(own::directory(&*self.own, STAGING)?);
+        self.staging = Arc::new(self.own.directory(STAGING)?);
         Ok(())
     }
 

@@ -69,7 +69,7 @@ impl Locked {
     /// Locks a workspace; none where somebody else has.
     fn try_new(workspace: &Workspace) -> io::Result<Option<Self>> {
         let own = workspace.own()?;
-        let lock = own::lock(&own)?;
+        let lock = own.lock_file()?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             locked => locked?,

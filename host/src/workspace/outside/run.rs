@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::super::{OWN, Workspace, disk, own};
+use super::super::{OWN, Workspace, disk};
 
 /// Where runs have their directories, in the host's own directory.
 pub(in crate::workspace) const DIRECTORY: &str = "runs";
@@ -34,7 +34,7 @@ pub(in crate::workspace) struct Run {
 impl Run {
     /// A directory on the workspace's file system.
     pub(in crate::workspace) fn in_workspace(workspace: &Workspace) -> io::Result<Self> {
-        let parent = own::directory(&workspace.own()?, DIRECTORY)?;
+        let parent = workspace.own()?.directory(DIRECTORY)?;
         Self::new(parent, &workspace.path().join(OWN).join(DIRECTORY))
     }
 
