@@ -37,6 +37,8 @@ const FILES: &[(&str, &str)] = &[
     (".config/mise/", MISE),
     (".vscode/", "VS Code and its relatives read commands from when the directory is opened"),
     ("*.code-workspace", "VS Code and its relatives read commands from when it is opened"),
+    (".theia/", "VS Code and its relatives read commands from when the directory is opened"),
+    ("*.sublime-project", "Sublime Text reads commands from when it is opened"),
     (".idea/", "JetBrains' IDEs read commands from when the directory is opened"),
     (".run/", "JetBrains' IDEs read commands from when the directory is opened"),
     (".fleet/", "JetBrains' IDEs read commands from when the directory is opened"),
@@ -56,6 +58,7 @@ const FILES: &[(&str, &str)] = &[
     (".devcontainer/", "editors run on this machine when the container is made"),
     (".devcontainer.json", "editors run on this machine when the container is made"),
     (".husky/", "git runs as hooks, on a commit and the like"),
+    (".huskyrc", "husky runs on a commit and the like"),
     (".githooks/", "git runs as hooks where it is told so, on a commit and the like"),
     (".git-hooks/", "git runs as hooks where it is told so, on a commit and the like"),
     (".pre-commit-config.yaml", "pre-commit runs on a commit"),
@@ -67,6 +70,7 @@ const FILES: &[(&str, &str)] = &[
     (".lintstagedrc*", "lint-staged runs on a commit"),
     ("lint-staged.config.*", "lint-staged runs on a commit"),
     (".hg/", "Mercurial reads as settings in each of its commands"),
+    (".sl/", "Sapling reads as settings in each of its commands"),
     (".jj/", "Jujutsu reads as settings in each of its commands"),
     (".claude/", AGENT),
     (".codex/", AGENT),
@@ -84,6 +88,11 @@ const FILES: &[(&str, &str)] = &[
     ("opencode.json", AGENT),
     (".cargo/config", "cargo reads as settings in each of its commands"),
     (".cargo/config.toml", "cargo reads as settings in each of its commands"),
+    ("rust-toolchain", "rustup reads which toolchain cargo and rustc are, in each of their commands"),
+    ("rust-toolchain.toml", "rustup reads which toolchain cargo and rustc are, in each of their commands"),
+    (".mvn/", "Maven reads as settings in each of its commands"),
+    (".bazelrc", "Bazel reads as settings in each of its commands"),
+    ("tools/bazel", "bazelisk runs in place of Bazel in each of its commands"),
     (".npmrc", "npm, pnpm and Yarn read as settings in each of their commands"),
     (".pnpmfile.cjs", "pnpm runs when it resolves packages"),
     (".yarnrc", "Yarn reads as settings in each of its commands"),
@@ -100,6 +109,7 @@ const FILES: &[(&str, &str)] = &[
     (".pryrc", "Pry runs when it is started there"),
     (".octaverc", "Octave runs when it is started there"),
     (".bashrc", SHELL),
+    (".bash_aliases", SHELL),
     (".bash_login", SHELL),
     (".bash_logout", SHELL),
     (".bash_profile", SHELL),
@@ -107,6 +117,7 @@ const FILES: &[(&str, &str)] = &[
     (".zshenv", SHELL),
     (".zprofile", SHELL),
     (".zlogin", SHELL),
+    (".zlogout", SHELL),
     (".zshrc", SHELL),
     (".config/fish/", SHELL),
     (".config/git/", "git reads as settings in each of its commands, in a home directory"),
@@ -134,8 +145,10 @@ pub fn executed_by(place: &str) -> Option<&'static str> {
 }
 
 /// Quick looks at names that don't begin with a dot.
-const ENDS: [fn(&str) -> bool; 4] = [
+const ENDS: [fn(&str) -> bool; 6] = [
     |name| name.len() > 15 && ends(name, ".code-workspace"),
+    |name| name.len() > 16 && ends(name, ".sublime-project"),
+    |name| begins(name, "rust-toolchain") || begins(name, "bazel"),
     |name| begins(name, "lefthook") || begins(name, "lint-staged.config"),
     |name| begins(name, "mise.") || begins(name, "mcp.json"),
     |name| begins(name, "opencode.json"),
@@ -194,6 +207,12 @@ mod tests {
             (".Rprofile", "R runs"),
             ("mise.toml", "mise"),
             (".hg/hgrc", "Mercurial"),
+            (".sl/config", "Sapling"),
+            ("rust-toolchain.toml", "rustup"),
+            ("sub/Rust-Toolchain", "rustup"),
+            ("tools/bazel", "bazelisk"),
+            (".mvn/extensions.xml", "Maven"),
+            ("x.sublime-project", "Sublime"),
             (".envrc.", "direnv"),
         ] {
             let found = executed_by(place);
@@ -212,6 +231,9 @@ mod tests {
             ".code-workspace/x",
             "premise.toml",
             "lefthook.rs",
+            "bazel",
+            "tools/bazel.md",
+            "rust-toolchain.md",
             ".editorconfig",
         ] {
             assert_eq!(executed_by(place), None, "{place}");
