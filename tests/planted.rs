@@ -412,7 +412,8 @@ fn a_directory_of_another_user_is_neither_used_nor_touched() {
         fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
     }
     let refused = call(OTHER, &third, "another's");
-    let said = format!("{OWN} in the workspace belongs to user {ORDINARY}, and this is user {OTHER}");
+    let said =
+        format!("{OWN} in the workspace belongs to user {ORDINARY}, and this is user {OTHER}");
     assert!(refused.status != 0, "{refused:?}");
     assert!(refused.stdout.contains(&said) || refused.stderr.contains(&said), "{refused:?}");
     let mine = call(ORDINARY, &place.home(), "again");

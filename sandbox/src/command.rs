@@ -151,7 +151,10 @@ pub struct Limits {
     /// Processes and threads at a time. They are watched: a run can be above it for some
     /// milliseconds before it ends.
     pub processes: u64,
-    /// Open files of each process.
+    /// Open files of each process. The kernel counts descriptors that are on their way through
+    /// sockets for all processes of a user, and takes more only from a process with a higher limit
+    /// than that number. It is well below 1,024, the usual one, so that a run that sends many leaves
+    /// the user's other programs some.
     pub open_files: u64,
     /// Bytes that are kept of standard output, and of standard error: its beginning and its end.
     pub output: usize,
@@ -175,7 +178,7 @@ impl Limits {
         address_space: None,
         file_size: 256 << 20,
         processes: 1024,
-        open_files: 1024,
+        open_files: 768,
         output: 1 << 20,
         stream: 256 << 20,
         temporary: 512 << 20,

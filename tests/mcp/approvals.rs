@@ -186,7 +186,10 @@ fn a_yes_holds_for_more_of_a_change_than_its_diff_shows() {
     let arguments = json!({"command": "mkdir .husky; cp -p hook .husky/pre-commit"});
     for (what, change) in changes {
         let place = Place::new();
-        configure(&place, "executed = 'ask'\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+        configure(
+            &place,
+            "executed = 'ask'\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n",
+        );
         place.write("hook", script(10306));
         fs::set_permissions(place.workspace().join("hook"), fs::Permissions::from_mode(0o700))
             .unwrap();

@@ -57,7 +57,8 @@ impl Host {
         let Some(approver) = &options.approver else { return Err(not_written(mode, written)) };
         let shown =
             blocking(move || Ok((transaction.diff()?, transaction.digest()?, transaction))).await;
-        let (diff, changes, transaction) = shown.map_err(|error| dispatch::not_committed(&error))?;
+        let (diff, changes, transaction) =
+            shown.map_err(|error| dispatch::not_committed(&error))?;
         // What stands before a diff's first header is a remark.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");

@@ -216,7 +216,8 @@ mod tests {
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         let done = Outcome::Executed(serde_json::json!({}));
         let mut record = Record::new("1", "a.b", None, &done, 1.0);
-        let long: Vec<String> = (0..10_000).map(|n| format!("{n}{}", "\u{1}".repeat(200))).collect();
+        let long: Vec<String> =
+            (0..10_000).map(|n| format!("{n}{}", "\u{1}".repeat(200))).collect();
         (record.hosts, record.agents) = (long.clone(), long.clone());
         record.executed = long;
         journal.append(&Entry::Call(record));

@@ -88,8 +88,14 @@ const FILES: &[(&str, &str)] = &[
     ("opencode.json", AGENT),
     (".cargo/config", "cargo reads as settings in each of its commands"),
     (".cargo/config.toml", "cargo reads as settings in each of its commands"),
-    ("rust-toolchain", "rustup reads which toolchain cargo and rustc are, in each of their commands"),
-    ("rust-toolchain.toml", "rustup reads which toolchain cargo and rustc are, in each of their commands"),
+    (
+        "rust-toolchain",
+        "rustup reads which toolchain cargo and rustc are, in each of their commands",
+    ),
+    (
+        "rust-toolchain.toml",
+        "rustup reads which toolchain cargo and rustc are, in each of their commands",
+    ),
     (".mvn/", "Maven reads as settings in each of its commands"),
     (".bazelrc", "Bazel reads as settings in each of its commands"),
     ("tools/bazel", "bazelisk runs in place of Bazel in each of its commands"),

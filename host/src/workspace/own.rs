@@ -536,9 +536,7 @@ pub(super) fn directory(parent: impl AsFd, name: &str) -> io::Result<OwnedFd> {
 pub(super) fn existing_directory(parent: impl AsFd, name: &str) -> io::Result<Option<OwnedFd>> {
     match disk::open(parent, name, disk::UNSEEN | OFlags::DIRECTORY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error)
-            if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NOTDIR)) =>
-        {
+        Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::LOOP | Errno::NOTDIR)) => {
             tracing::warn!("'{name}' of the host's own files in {OWN} is no directory: {error}");
             Ok(None)
         }

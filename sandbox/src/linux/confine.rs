@@ -76,19 +76,22 @@ impl Confinement {
         self.filters.apply()
     }
 
+    /// Limits the number of open files. Apart from [`Confinement::apply`]: below the limit, a
+    /// descriptor can't be sent while other programs of the user have many on their way.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn limit_open_files(&self) -> io::Result<()> {
+        set(Resource::Nofile, self.limits.open_files, self.limits.open_files)
+    }
+
     fn limit(&self) -> io::Result<()> {
-        let Limits { cpu_seconds, address_space, file_size, open_files, processes, .. } =
-            self.limits;
-        // Never above what the caller may have itself.
-        let set = |resource, soft: u64, hard: u64| {
-            let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let limits = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
-            setrlimit(resource, limits)
-        };
+        let Limits { cpu_seconds, address_space, file_size, processes, .. } = self.limits;
         // SIGXCPU at the first, SIGKILL at the second.
         set(Resource::Cpu, cpu_seconds, cpu_seconds.saturating_add(1))?;
         set(Resource::Fsize, file_size, file_size)?;
-        set(Resource::Nofile, open_files, open_files)?;
+        // For now as many as there may be; see `limit_open_files`.
+        set(Resource::Nofile, u64::MAX, u64::MAX)?;
         // Not 0: where dumps go to a program of the system, that runs at 0 and is left out at 1.
         set(Resource::Core, 1, 1)?;
         // What the user has one number of for all processes: a run must not take it all.
@@ -107,6 +110,13 @@ impl Confinement {
         }
         Ok(())
     }
+}
+
+/// Sets a limit, never above what the caller may have itself.
+fn set(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limits = Rlimit { current: Some(soft.min(most)), maximum: Some(hard.min(most)) };
+    Ok(setrlimit(resource, limits)?)
 }
 
 /// Closes all descriptors from `first` on, or does to them what `flags` say.

@@ -5,6 +5,7 @@
 //! otherwise from time to time, for at most a twentieth of the time. Asking a disk for its free room
 //! is one system call, and done at each look.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, Mode, OFlags, fstatvfs, openat, stat};
 use rustix::process::Pid;
 
+use super::tree;
 use crate::usage::{Count, Usage};
 use crate::{Bounded, Command, Limit, SandboxError};
 
@@ -54,6 +56,8 @@ struct Place {
     found: Usage,
     /// The free room then.
     free: u64,
+    /// What was found and free when the run began.
+    begun: (u64, u64),
     /// When it is counted anew: at the earliest, and in any case.
     due: (Instant, Instant),
     /// The free room and files below which the disk counts as full.
@@ -127,6 +131,7 @@ impl Watch {
             most: Usage { bytes: bounded.bytes, entries: bounded.entries, ..Usage::MAX },
             found: Usage { bytes, entries, ..Usage::default() },
             free,
+            begun: (bytes, free),
             due: (now, now + SOON),
             // A disk that is nearly full already can still be worked on.
             floor: (self.reserve.min(free / 2), FEW_FILES.min(files / 2)),
@@ -184,22 +189,35 @@ impl Place {
         let begun = Instant::now();
         let mut count = Count::default();
         count.directory(&self.directory, self.most)?;
-        self.add_deleted(members, &mut count);
+        if self.add_deleted(members, &mut count) {
+            // Then it could be all that the disk has less room for.
+            let (found, before) = self.begun;
+            let most = found.saturating_add(before.saturating_sub(free));
+            count.found.bytes = count.found.bytes.max(most);
+        }
         let (now, cost) = (Instant::now(), begun.elapsed());
         (self.found, self.free) = (count.found, free);
         self.due = (now + cost, now + SOON.max(cost * SHARE));
         Ok(self.found.is_above(self.most))
     }
 
-    /// Adds files that have no name any more, and take their room as long as they are open.
-    fn add_deleted(&self, members: &[Pid], count: &mut Count) {
+    /// Adds files that have no name any more, and take their room as long as they are open. Returns
+    /// whether there may be others: a process can't be looked at, or has such a file mapped.
+    fn add_deleted(&self, members: &[Pid], count: &mut Count) -> bool {
         let mut left = DESCRIPTORS;
+        let mut has_others = false;
         for pid in members {
-            let Ok(list) = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) else {
-                continue;
+            let thread = tree::status(*pid).map_or(*pid, |status| status.thread);
+            has_others |= self.maps_deleted(thread);
+            let list = match fs::read_dir(format!("/proc/{}/fd", thread.as_raw_nonzero())) {
+                Ok(list) => list,
+                Err(error) => {
+                    has_others |= error.kind() == io::ErrorKind::PermissionDenied;
+                    continue;
+                }
             };
             for entry in list.flatten() {
-                let Some(fewer) = left.checked_sub(1) else { return };
+                let Some(fewer) = left.checked_sub(1) else { return true };
                 left = fewer;
                 let path = entry.path();
                 let Ok(target) = fs::read_link(&path) else { continue };
@@ -212,6 +230,21 @@ impl Place {
                     count.add(&stat);
                 }
             }
+        }
+        has_others
+    }
+
+    /// Whether a process has a file mapped that has no name any more, or can't be looked at.
+    fn maps_deleted(&self, thread: Pid) -> bool {
+        match fs::read(format!("/proc/{}/maps", thread.as_raw_nonzero())) {
+            Ok(maps) => maps.split(|byte| *byte == b'\n').any(|line| {
+                let path = line.strip_suffix(DELETED).and_then(|line| {
+                    let start = memchr::memchr(b'/', line)?;
+                    line.get(start..)
+                });
+                path.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(&self.shown))
+            }),
+            Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use super::tree::{self, Status};
 
 /// Descriptors that a run may have without their being counted as memory.
-const DESCRIPTORS: u64 = 1024;
+const DESCRIPTORS: u64 = 256;
 
 /// What each further one counts: a pipe holds half of it, a socket up to three times as much.
 const DESCRIPTOR: u64 = 128 << 10;
@@ -23,6 +23,15 @@ const INODE: u64 = 1024;
 
 /// What a semaphore of System V costs.
 const SEMAPHORE: u64 = 128;
+
+/// What each process may note of it to undo what it did (`SEM_UNDO`).
+const UNDO: u64 = 2;
+
+/// What a message of System V costs besides its content.
+const MESSAGE: u64 = 96;
+
+/// What a TCP connection costs besides what waits in it.
+const CONNECTION: u64 = 4096;
 
 /// `f_type` of a file system in memory: statfs(2).
 const TMPFS: u64 = 0x0102_1994;
@@ -35,16 +44,16 @@ pub(super) struct Memory {
     limit: u64,
     /// Directories of the run in memory.
     directories: Vec<PathBuf>,
-    /// Whether System V's memory is the run's own.
-    own_ipc: bool,
+    /// Whether System V's memory and the network are the run's own.
+    own_namespaces: bool,
     /// Bytes of shared memory without a file that were asked for since there was none.
     shared: u64,
     asked: Instant,
 }
 
 impl Memory {
-    pub(super) fn new(limit: u64, directories: Vec<PathBuf>, own_ipc: bool) -> Self {
-        Self { limit, directories, own_ipc, shared: 0, asked: Instant::now() }
+    pub(super) fn new(limit: u64, directories: Vec<PathBuf>, own_namespaces: bool) -> Self {
+        Self { limit, directories, own_namespaces, shared: 0, asked: Instant::now() }
     }
 
     /// Notes shared memory that is about to be made. It stays while any process has a part of it
@@ -73,8 +82,9 @@ impl Memory {
     pub(super) fn is_exceeded(&self, members: &[Status]) -> bool {
         let sum = |of: fn(&Status) -> u64| members.iter().map(of).sum::<u64>();
         let files = self.directories.iter().map(|directory| held_by_files(directory)).sum::<u64>();
-        let ipc = if self.own_ipc { system_v() } else { 0 };
-        let held = files + ipc + self.shared;
+        let kernel =
+            if self.own_namespaces { system_v(members.len() as u64) + connections() } else { 0 };
+        let held = files + kernel + self.shared;
         let descriptors = sum(|status| descriptors(status.thread)).saturating_sub(DESCRIPTORS);
         let rest = sum(|status| status.tables) + descriptors * DESCRIPTOR;
         // Never too small: pages that processes share, with each other or with what is held
@@ -104,8 +114,9 @@ fn held_by_files(directory: &Path) -> u64 {
     blocks.saturating_mul(found.f_bsize as u64) + inodes * INODE
 }
 
-/// What System V's memory, semaphores and messages take: proc(5), `/proc/sysvipc`.
-fn system_v() -> u64 {
+/// What System V's memory, semaphores and messages of so many processes take: proc(5),
+/// `/proc/sysvipc`.
+fn system_v(processes: u64) -> u64 {
     let sum = |list: &str, fields: &[usize]| -> u64 {
         let text = fs::read_to_string(format!("/proc/sysvipc/{list}")).unwrap_or_default();
         let of_line = |line: &str| -> u64 {
@@ -115,8 +126,25 @@ fn system_v() -> u64 {
         };
         text.lines().skip(1).map(of_line).sum()
     };
-    // `rss` and `swap`; `cbytes`; `nsems`.
-    sum("shm", &[14, 15]) + sum("msg", &[3]) + sum("sem", &[3]) * SEMAPHORE
+    // `rss` and `swap`; `cbytes`; `qnum`; `nsems`.
+    let messages = sum("msg", &[3]) + sum("msg", &[4]) * MESSAGE;
+    sum("shm", &[14, 15]) + messages + sum("sem", &[3]) * (SEMAPHORE + UNDO * processes)
+}
+
+/// What TCP connections take: proc(5), `/proc/net/tcp`. Those that no program has accepted, or that
+/// one has closed with data in them, have no descriptor.
+fn connections() -> u64 {
+    let of_line = |line: &str| -> u64 {
+        let queues = line.split_ascii_whitespace().nth(4).and_then(|field| field.split_once(':'));
+        let bytes = |text: &str| u64::from_str_radix(text, 16).unwrap_or(0);
+        // What waits is kept in buffers that are up to twice as large.
+        CONNECTION + queues.map_or(0, |(sent, received)| 2 * (bytes(sent) + bytes(received)))
+    };
+    let of_list = |list: &str| -> u64 {
+        let text = fs::read_to_string(format!("/proc/net/{list}")).unwrap_or_default();
+        text.lines().skip(1).map(of_line).sum()
+    };
+    of_list("tcp") + of_list("tcp6")
 }
 
 /// How many descriptors a process has open. The kernel tells since Linux 6.2.

@@ -145,7 +145,8 @@ fn spawn(
         program.pre_exec(move || {
             // A group of its own: a signal that the program sends to its group stays there.
             setsid()?;
-            sender.send(&confinement.apply()?)
+            sender.send(&confinement.apply()?)?;
+            confinement.limit_open_files()
         })
     };
     // When this returns, the program has been executed, or nothing.

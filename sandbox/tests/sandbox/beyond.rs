@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{End, Tier};
 use libc::{c_int, c_long, c_short};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::hostile::{check, fork, say};
 use crate::support::{Place, Setting, write};
@@ -206,6 +207,29 @@ pub fn priorities() {
     }
 }
 
+/// Sends as many descriptors as it can from several processes, and receives none.
+pub fn in_flight() {
+    for _ in 0..8 {
+        if fork() == 0 {
+            let null = fs::File::open("/dev/null").unwrap();
+            let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let descriptors = [null.as_fd(); 250];
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
+            loop {
+                let mut ancillary = SendAncillaryBuffer::new(&mut space);
+                ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+                let byte = [io::IoSlice::new(&[0])];
+                if sendmsg(&one, &byte, &mut ancillary, SendFlags::DONTWAIT).is_err() {
+                    std::thread::sleep(Duration::from_secs(60));
+                }
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    fs::write("ready", "").unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+}
+
 /// A place with a file that the program can only read. The test owns it, as the program does.
 fn place_with_real(setting: &Setting) -> (Place, String) {
     let place = Place::new(setting);
@@ -363,4 +387,13 @@ pub fn other_programs_keep_their_priority(setting: &Setting) {
         assert!(output.contains(own), "{output}");
     }
     assert_eq!(output.matches(": refused").count(), 4, "{output}");
+}
+
+pub fn descriptors_in_flight_keep_no_other_program_from_running(setting: &Setting) {
+    let place = Place::new(setting);
+    let running = place.start(place.command(&["in-flight"]));
+    wait_for(&place.workspace().join("ready"));
+    let other = Place::new(setting).output(&["descriptors"]);
+    drop(running);
+    assert_eq!(other, "open: 0\nopen: 1\nopen: 2\n");
 }

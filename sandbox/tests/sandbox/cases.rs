@@ -79,6 +79,10 @@ pub fn all(setting: &Setting) -> Vec<Trial> {
             "the_users_inotify_instances_are_not_taken",
             beyond::the_users_inotify_instances_are_not_taken,
         ),
+        (
+            "descriptors_in_flight_keep_no_other_program_from_running",
+            beyond::descriptors_in_flight_keep_no_other_program_from_running,
+        ),
         ("other_programs_keep_their_priority", beyond::other_programs_keep_their_priority),
         ("protected_paths_stay", protected_paths_stay),
         ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),

@@ -35,8 +35,12 @@ pub fn fill(how: &str) {
                 }
                 fs::write(Path::new("d").join(number.to_string()), &block).unwrap();
             }
-            // They have no names.
-            "deleted" => {
+            // They have no names, and nothing can be seen of the process as an ordinary user.
+            "deleted" | "unseen" => {
+                if number == 0 && how == "unseen" {
+                    // SAFETY: no pointers.
+                    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+                }
                 let name = number.to_string();
                 let mut file = File::create(&name).unwrap();
                 fs::remove_file(&name).unwrap();
@@ -49,6 +53,26 @@ pub fn fill(how: &str) {
                     }
                     std::thread::sleep(std::time::Duration::from_mins(1));
                 }
+            }
+            // Neither a name nor a descriptor.
+            "mapped" => {
+                let file = File::options().read(true).write(true).create(true).open("f").unwrap();
+                fs::remove_file("f").unwrap();
+                file.set_len(block.len() as u64).unwrap();
+                (&file).write_all(&block).unwrap();
+                let (fd, length) = (file.as_raw_fd(), block.len());
+                // SAFETY: a new mapping, which stays.
+                let at = unsafe {
+                    libc::mmap(
+                        std::ptr::null_mut(),
+                        length,
+                        libc::PROT_READ,
+                        libc::MAP_SHARED,
+                        fd,
+                        0,
+                    )
+                };
+                assert_ne!(at, libc::MAP_FAILED);
             }
             // Beyond their ends, which is no part of their sizes.
             "ahead" => {
@@ -83,7 +107,7 @@ fn held(directory: &Path) -> u64 {
 }
 
 pub fn who_writes_without_end_is_stopped(setting: &Setting) {
-    for how in ["files", "names", "hidden", "deleted", "ahead", "deep"] {
+    for how in ["files", "names", "hidden", "deleted", "unseen", "mapped", "ahead", "deep"] {
         let place = Place::new(setting);
         let mut command = place.command(&["fill", how]);
         command.bounded.push(bounded(place.workspace()));

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ pub fn hold(way: &str) {
         "tables" => tables(),
         "first-thread-gone" => first_thread_gone(),
         "sockets" => sockets(),
+        "large-buffers" => large_buffers(),
+        "connections" => connections(),
+        "empty-messages" => empty_messages(),
+        "spliced" => spliced(),
         "pipes" => pipes(),
         other => panic!("no such way: {other}"),
     };
@@ -144,7 +149,6 @@ fn shared_zero() -> usize {
         Ok(zero) => (zero, BOTH),
         Err(_) => (open(false).unwrap(), libc::PROT_READ),
     };
-    use std::os::fd::AsRawFd as _;
     repeat(bytes, || {
         let address = map(libc::MAP_SHARED, protection, zero.as_raw_fd(), bytes)?;
         if protection != BOTH {
@@ -220,6 +224,85 @@ fn sockets() -> usize {
     })
 }
 
+/// Sockets with buffers as large as they may be.
+fn large_buffers() -> usize {
+    let bytes = 16 * MIB;
+    let piece = vec![1; MIB];
+    let mut pairs = Vec::new();
+    repeat(bytes, || {
+        for mut end in <[UnixStream; 2]>::from(UnixStream::pair()?) {
+            rustix::net::sockopt::set_socket_send_buffer_size(&end, 8 * MIB)?;
+            end.set_nonblocking(true)?;
+            while end.write(&piece).is_ok() {}
+            pairs.push(end);
+        }
+        Ok(())
+    })
+}
+
+/// Connections that are never accepted; the client has closed them.
+fn connections() -> usize {
+    let Ok(listener) = std::net::TcpListener::bind("127.0.0.1:0") else { return 0 };
+    let piece = vec![1; MIB];
+    let mut held = 0;
+    let mut listeners = vec![listener];
+    while held < MOST {
+        let address = listeners[listeners.len() - 1].local_addr().unwrap();
+        let timeout = Duration::from_millis(300);
+        let Ok(mut stream) = std::net::TcpStream::connect_timeout(&address, timeout) else {
+            let Ok(next) = std::net::TcpListener::bind("127.0.0.1:0") else { break };
+            listeners.push(next);
+            continue;
+        };
+        stream.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(bytes) = stream.write(&piece) {
+            sent += bytes;
+        }
+        held += sent;
+        if listeners.len() > 400 {
+            break;
+        }
+    }
+    std::mem::forget(listeners);
+    held
+}
+
+/// Messages of System V without content.
+fn empty_messages() -> usize {
+    let message = [1_u8; 8];
+    repeat(96, || {
+        // SAFETY: the message lives during the calls.
+        unsafe {
+            let queue = libc::msgget(libc::IPC_PRIVATE, 0o600);
+            check(queue.into())?;
+            while libc::msgsnd(queue, message.as_ptr().cast(), 0, libc::IPC_NOWAIT) == 0 {}
+        }
+        Ok(())
+    })
+}
+
+/// Pages of a file in pipes, one byte of each large block.
+fn spliced() -> usize {
+    const BLOCK: usize = 2 * MIB;
+    let mut file =
+        fs::File::options().read(true).write(true).create(true).truncate(true).open("f").unwrap();
+    file.write_all(&vec![1; 16 * BLOCK]).unwrap();
+    let mut pipes = Vec::new();
+    repeat(16 * BLOCK, || {
+        let (reader, writer) = io::pipe()?;
+        for block in 0..16 {
+            let mut at = (block * BLOCK) as i64;
+            let (from, to) = (file.as_raw_fd(), writer.as_raw_fd());
+            let (at, none) = (&raw mut at, std::ptr::null_mut());
+            // SAFETY: the place in the file lives during the call.
+            check(unsafe { libc::splice(from, at, to, none, 1, libc::SPLICE_F_NONBLOCK) } as _)?;
+        }
+        pipes.push((reader, writer));
+        Ok(())
+    })
+}
+
 fn pipes() -> usize {
     in_children(40, 30 * MIB, || {
         let piece = vec![1; 4096];
@@ -246,6 +329,10 @@ pub fn memory_is_counted_whatever_holds_it(setting: &Setting) {
         "first-thread-gone",
         "sockets",
         "pipes",
+        "large-buffers",
+        "connections",
+        "empty-messages",
+        "spliced",
     ];
     for way in ways {
         // There it is on disk.

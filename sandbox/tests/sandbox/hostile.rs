@@ -62,6 +62,7 @@ pub fn attack(arguments: &[&str]) {
         ["metadata", path] => beyond::metadata(path),
         ["inotify"] => beyond::inotify(),
         ["priorities"] => beyond::priorities(),
+        ["in-flight"] => beyond::in_flight(),
         ["hold", way] => held::hold(way),
         ["some-shared", kind] => held::some_shared(kind),
         ["state"] => state(),

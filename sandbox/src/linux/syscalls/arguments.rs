@@ -222,13 +222,15 @@ fn processes() -> [Refused; 2] {
 
 /// In a network of its own, a program has TCP, UDP and the list of interfaces. Unix sockets have
 /// names in files, where no namespace keeps one from the host's.
-fn sockets() -> [Refused; 2] {
+fn sockets() -> [Refused; 3] {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
     let mut protocols =
         none_of(2, &[0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| protocol as u64));
     protocols.push(not(0, libc::AF_NETLINK as u64));
     let netlink = vec![is(0, libc::AF_NETLINK as u64), not(2, libc::NETLINK_ROUTE as u64)];
     let kind = |kind: c_int| vec![masked(1, 0xf, kind as u64)];
+    let sizes = [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
+    let sizes = sizes.map(|size| vec![is(1, libc::SOL_SOCKET as u64), is(2, size as u64)]);
     [
         Refused::of(
             "socket",
@@ -243,6 +245,13 @@ fn sockets() -> [Refused; 2] {
             libc::SYS_socketpair,
             vec![vec![not(0, libc::AF_UNIX as u64)], kind(libc::SOCK_DGRAM), kind(libc::SOCK_RAW)],
             "Pairs of datagrams: one could still send to any socket that has a name.",
+        ),
+        Refused::of(
+            "setsockopt",
+            libc::SYS_setsockopt,
+            sizes.to_vec(),
+            "Other sizes of buffers (`SO_SNDBUF`, `SO_RCVBUF`): a socket would hold megabytes that \
+             are in no process's count.",
         ),
     ]
 }

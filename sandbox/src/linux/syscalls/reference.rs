@@ -77,6 +77,7 @@ fn describe(answer: Answer) -> String {
         Answer::Fail(0) => "succeeds without effect".to_owned(),
         unknown if unknown == UNKNOWN => "does not exist (`ENOSYS`)".to_owned(),
         Answer::Fail(libc::EPERM) => "refused (`EPERM`)".to_owned(),
+        Answer::Fail(libc::EINVAL) => "refused (`EINVAL`)".to_owned(),
         Answer::Fail(libc::EMFILE) => "none left (`EMFILE`)".to_owned(),
         Answer::Fail(libc::ENOTSUP) => "not supported (`ENOTSUP`)".to_owned(),
         Answer::Fail(error) => format!("refused (error {error})"),

@@ -2,7 +2,8 @@
 //! A call that is not in this table does not exist for a program.
 
 use libc::{
-    EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int, c_long,
+    EINVAL, EMFILE, ENOSYS, ENOTSUP, EPERM, F_SETLK, F_SETLKW, MAP_ANONYMOUS, MAP_SHARED, c_int,
+    c_long,
 };
 
 use Answer::{Allow, Ask, AskIfBits, AskIfEqual, Fail};
@@ -87,7 +88,7 @@ pub(super) const GROUPS: &[Group] = &[
         calls: calls![
             SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv
             SYS_pwritev SYS_preadv2 SYS_pwritev2 SYS_lseek SYS_close SYS_close_range SYS_openat
-            SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_sendfile SYS_splice SYS_tee
+            SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync
             SYS_copy_file_range SYS_readahead SYS_fadvise64 SYS_sync_file_range
         ],
         older: older![SYS_open SYS_creat],
@@ -378,10 +379,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "A program may confine itself further.",
         tier_a: Allow,
         tier_b: Allow,
-        calls: calls![
-            SYS_seccomp SYS_landlock_create_ruleset SYS_landlock_add_rule
-            SYS_landlock_restrict_self
-        ],
+        calls: calls![SYS_seccomp],
         older: older![],
     },
     Group {
@@ -437,6 +435,26 @@ pub(super) const GROUPS: &[Group] = &[
         tier_a: Fail(ENOSYS),
         tier_b: Fail(ENOSYS),
         calls: calls![SYS_io_setup SYS_io_destroy SYS_io_getevents SYS_io_submit SYS_io_cancel],
+        older: older![],
+    },
+    Group {
+        name: "Moving pages into a pipe or a socket",
+        reason: "What is moved is not copied: one byte holds a whole block of the file's memory, \
+                 up to 2 MB, that no count finds. Programs read and write instead.",
+        tier_a: Fail(EINVAL),
+        tier_b: Fail(EINVAL),
+        calls: calls![SYS_sendfile SYS_splice SYS_tee],
+        older: older![],
+    },
+    Group {
+        name: "Rules of a program's own for files",
+        reason: "A set of rules takes megabytes that are in no process's count. Programs do \
+                 without where it does not exist.",
+        tier_a: Fail(ENOSYS),
+        tier_b: Fail(ENOSYS),
+        calls: calls![
+            SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self
+        ],
         older: older![],
     },
     Group {
