@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 use super::approval::ASKED;
 use crate::line::Client;
 
-/// How many places there are for calls of all clients together.
+/// How many places there are for calls of all clients together, besides one for each client. Clients
+/// are sessions and connections, whose number is bounded.
 const CALLS: usize = 1024;
 
 /// How many clients' questions to a person may be open.
@@ -35,7 +36,8 @@ impl Slots {
         Self { calls, questions: Arc::new(Places::new(ASKED, ASKED * ASKING)) }
     }
 
-    /// A place for a client's call; none, where all are taken, or too many by this client.
+    /// A place for a client's call; none, where the client has one and all are taken, or too many by
+    /// this client.
     pub fn take(&self, client: Client) -> Option<Slot> {
         let [calls, questions] = [&self.calls, &self.questions].map(Arc::clone);
         let held = Mutex::new(Some(calls.take(client)?));
@@ -89,7 +91,8 @@ impl Places {
         {
             let taken = self.taken();
             let own = taken.by.get(&client).copied().unwrap_or_default();
-            if taken.all >= self.all || own >= self.each {
+            // A client without a place gets one, however many others have taken.
+            if own >= self.each || own > 0 && taken.all >= self.all {
                 return None;
             }
         }
@@ -198,7 +201,12 @@ mod tests {
         let slots = Slots::new(10);
         let mut taken: Vec<Slot> = std::iter::from_fn(|| slots.take(client(1))).collect();
         assert_eq!(taken.len(), 10);
-        taken.extend((2..).map_while(|id| slots.take(client(id))));
-        assert_eq!(taken.len(), CALLS);
+        for id in 2..=CALLS as u64 {
+            taken.extend(std::iter::from_fn(|| slots.take(client(id))));
+        }
+        // Where all are taken, each of the others has one.
+        assert!(taken.len() > CALLS && slots.take(client(2)).is_none());
+        let late = slots.take(client(CALLS as u64 + 1));
+        assert!(late.is_some() && slots.take(client(CALLS as u64 + 1)).is_none());
     }
 }
