@@ -105,7 +105,7 @@ impl Entry {
 /// removed.
 fn keep_within<T: Serialize>(list: &mut Vec<T>, most: usize) -> usize {
     let mut bytes = 0;
-    let fits = |item: &T| {
+    let fits = |item: &&T| {
         bytes += serde_json::to_vec(item).map_or(usize::MAX / 2, |json| json.len() + 1);
         bytes <= most
     };

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +38,9 @@ use super::settle::settle;
 use super::store::Store;
 use super::{DIFF_TIME, ExecutedFile, Workspace, diff, disk, outside, own, sealed, stamp, writers};
 use crate::line::{Client, Turn};
+
+/// How much of a file is read at a time for its digest, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How often a locked workspace is tried again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -383,9 +386,13 @@ fn hash_image(
     let (kind, content): (u8, [u8; 32]) = match image.kind {
         Kind::File => {
             let mut file = File::from(disk::open(directory, name, OFlags::RDONLY)?);
-            let mut content = Sha256::new();
-            io::copy(&mut file, &mut content)?;
-            (1, content.finalize().into())
+            let (mut content, mut piece) = (Sha256::new(), vec![0; PIECE_BYTES]);
+            loop {
+                match file.read(&mut piece)? {
+                    0 => break (1, content.finalize().into()),
+                    read => content.update(&piece[..read]),
+                }
+            }
         }
         Kind::Link => (2, Sha256::digest(Spot::of(directory, name)?.read_link()?).into()),
         Kind::Directory => (3, [0; 32]),

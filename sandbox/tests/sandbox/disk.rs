@@ -56,7 +56,7 @@ pub fn fill(how: &str) {
             }
             // Neither a name nor a descriptor.
             "mapped" => {
-                let file = File::options().read(true).write(true).create(true).open("f").unwrap();
+                let file = File::create_new("f").unwrap();
                 fs::remove_file("f").unwrap();
                 file.set_len(block.len() as u64).unwrap();
                 (&file).write_all(&block).unwrap();
