@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, Place, project};
+use crate::trial::configure;
 
 /// The results of these calls, in their order. All of them have to succeed.
 fn answers(place: &Place, calls: &[(&str, Value)]) -> Vec<Value> {
@@ -318,6 +319,8 @@ fn paths_stay_in_the_workspace() {
 #[test]
 fn endpoints_of_a_large_project_are_found() {
     let place = Place::new();
+    // What is tested is memory: on a busy machine, the default of 30 s is too little.
+    configure(&place, "[limits]\ncall-ms = 300000\n");
     let mut main = "from fastapi import FastAPI\n\napp = FastAPI()\n".to_owned();
     for number in 0..1_600 {
         let mut text = format!(
@@ -377,12 +380,12 @@ fn a_search_keeps_what_it_has_learned() {
     assert_eq!(count(), shelves);
     // Another scope learns for itself.
     let narrow = "[roles.narrow]\ntools = ['symbols.*']\nscope = ['sub']\n";
-    crate::trial::configure(&place, narrow);
+    configure(&place, narrow);
     search(&["--role", "narrow"]);
     assert_eq!(count(), 2 * shelves);
-    crate::trial::configure(&place, "[grants.symbols]\nfiles = 'read'\nscan = true\n");
+    configure(&place, "[grants.symbols]\nfiles = 'read'\nscan = true\n");
     search(&[]);
-    crate::trial::configure(&place, "");
+    configure(&place, "");
     let names: Vec<PathBuf> =
         fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().path()).collect();
     for name in names {

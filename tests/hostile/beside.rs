@@ -120,10 +120,17 @@ impl Beside {
         self.hostile.into_iter().for_each(|client| client.join().unwrap());
     }
 
-    /// How long a request takes, whose answer has this word.
+    /// How long a request takes, whose answer has this word. A connection that is closed without an
+    /// answer is opened again, as HTTP clients do (a busy machine may leave the client too little time
+    /// to send its request before many others connect), and the time counts.
     fn takes(&self, request: &Request, word: &str) -> Duration {
         let began = Instant::now();
-        let (status, _, body) = self.server.ask(request);
+        let (status, _, body) = loop {
+            if let Some(answer) = request.try_ask(self.server.address) {
+                break answer;
+            }
+            assert!(began.elapsed() < bound(), "the server does not answer");
+        };
         let took = began.elapsed();
         assert_eq!(status, 200, "{body}");
         let answer = result(&body);

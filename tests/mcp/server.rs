@@ -203,14 +203,18 @@ impl Request {
 
     /// What the server at an address answers to it, as of [`Server::ask`].
     pub fn ask(&self, address: SocketAddr) -> (u16, String, String) {
-        let mut stream = self.try_send(address).unwrap();
+        self.try_ask(address).unwrap_or_else(|| panic!("no answer to {}", self.path))
+    }
+
+    /// The same; none where the connection is closed without an answer.
+    pub fn try_ask(&self, address: SocketAddr) -> Option<(u16, String, String)> {
+        let mut stream = self.try_send(address)?;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no answer to {}", self.path));
-        (status, head.to_ascii_lowercase(), body.to_owned())
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok())?;
+        Some((status, head.to_ascii_lowercase(), body.to_owned()))
     }
 
     fn text(&self) -> String {

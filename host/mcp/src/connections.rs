@@ -40,6 +40,9 @@ const STRANGER: Duration = Duration::from_secs(5);
 /// How long a new connection waits for what others that are new have to say.
 const MOMENT: Duration = Duration::from_millis(20);
 
+/// How many such moments it waits at most.
+const MOMENTS: u32 = 50;
+
 /// How many connections there may be.
 const CONNECTIONS: usize = 1024;
 
@@ -164,6 +167,11 @@ impl Open {
         (self.most - self.most / 4).max(1)
     }
 
+    /// Whether there is a connection whose first bytes have not been looked for yet.
+    fn has_new(&self) -> bool {
+        self.peers().all.values().any(|peer| peer.stage().0 == Stage::New)
+    }
+
     fn peers(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -254,14 +262,19 @@ impl Connections {
     }
 }
 
-/// A place for a connection, which may take a moment to become free.
+/// A place for a connection, which may take a moment to become free: on a busy machine, several
+/// until the bytes of those that are new have been looked for.
 async fn place(open: &Arc<Open>, from: SocketAddr) -> Option<Place> {
-    let place = open.take(from.ip());
-    if place.is_some() {
-        return place;
+    let mut moments = 0;
+    loop {
+        let place = open.take(from.ip());
+        let may_wait = moments == 0 || moments < MOMENTS && open.has_new();
+        if place.is_some() || !may_wait {
+            return place;
+        }
+        moments += 1;
+        tokio::time::sleep(MOMENT).await;
     }
-    tokio::time::sleep(MOMENT).await;
-    open.take(from.ip())
 }
 
 /// How many connections there may be where this many files may be open: calls have the other half.

@@ -7,7 +7,8 @@ use std::fmt;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
-    ClientRequest, ConstString as _, ErrorCode, JsonObject, JsonRpcVersion2_0, RequestId,
+    ClientRequest, ConstString as _, ErrorCode, InitializeResultMethod, JsonObject,
+    JsonRpcVersion2_0, RequestId,
 };
 use serde::de::{IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -48,14 +49,29 @@ fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
         notification: false,
     };
     let utf8 = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
-    envelope::parse_counted(utf8, envelope::MAX_VALUES).map_err(|error| {
+    let counted = envelope::parse_counted(utf8, envelope::MAX_VALUES).map_err(|error| {
         // Nothing is kept of the rest: it may be large.
         match (error.classify(), serde_json::from_str::<IgnoredAny>(utf8)) {
             (Category::Data, Ok(_)) => Malformed::of(&Head::of(text), error.to_string()),
             _ => not_json(error.to_string()),
         }
-    })
+    })?;
+    let (document, values) = &counted;
+    let is_large = text.len() > MAX_INITIALIZE_BYTES || *values > MAX_INITIALIZE_VALUES;
+    if is_large && document["method"] == InitializeResultMethod::VALUE {
+        let problem = format!(
+            "`initialize` has at most {MAX_INITIALIZE_BYTES} bytes and {MAX_INITIALIZE_VALUES} values"
+        );
+        return Err(Malformed::of(&Head::of(text), problem));
+    }
+    Ok(counted)
 }
+
+/// How large `initialize` may be, in bytes: a session keeps what it says.
+const MAX_INITIALIZE_BYTES: usize = 16 << 10;
+
+/// How many values it may have.
+const MAX_INITIALIZE_VALUES: usize = 500;
 
 /// A message without the arguments of its call, which may be large.
 pub(super) struct Split {
@@ -296,6 +312,25 @@ mod tests {
             let [found, wanted] = [read(text.as_bytes()).ok(), serde_json::from_str(&text).ok()]
                 .map(|read| json!(read));
             assert_eq!(found, wanted, "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_a_session_keeps_of_initialize_is_bounded() {
+        let initialize = |experimental: String| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"initialize","params":{{"protocolVersion":"2025-06-18","capabilities":{{"experimental":{{{experimental}"z":{{}}}}}},"clientInfo":{{"name":"a","version":"1"}}}}}}"#
+            )
+        };
+        let names =
+            |count: u32| (0..count).map(|n| format!("\"{n:05}\":{{}},")).collect::<String>();
+        assert!(read(initialize(names(100)).as_bytes()).is_ok());
+        for large in [names(300), format!("\"{}\":{{}},", "a".repeat(20_000))] {
+            let text = initialize(large);
+            for refused in [read(text.as_bytes()).err(), split(text.as_bytes()).err()] {
+                let answer = refused.unwrap().answer();
+                assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32600)));
+            }
         }
     }
 
