@@ -28,7 +28,7 @@ pub const NODE_ID: &str = "node_id";
 /// An agent definition as written in the file.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "CheckedDefinition definition")]
+#[schemars(title = "Agent definition")]
 pub struct Definition {
     /// The name of the agent and of its role: letters, digits, `_` and `-`, at most 64.
     pub name: String,
