@@ -122,7 +122,7 @@ fn a_copy_of_another_workspaces_directory_is_set_aside_and_named() {
 /// A pull puts a link in the place of a directory that git ignores. It is set aside, and calls go on.
 #[test]
 fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
-    for planted in ["staging", "history", "images", "runs", "lock", "journal.jsonl", "set-aside"] {
+    for planted in ["staging", "history", "images", "runs", "lock", "journal.jsonl"] {
         let place = with_a_shell();
         write_in(&place, &place.workspace(), "a", "1");
         let outside = place.workspace().with_file_name("outside");

@@ -104,7 +104,7 @@ fn a_compiler_that_fails_is_told() {
         ("echo thread panicked >&2; exit 101", Status::Trap, "CompilerCrashed", "thread panicked"),
         ("exit 0", Status::Trap, "CompilerCrashed", "exit status: 0"),
         ("printf '\\033[31mred' >&2; exit 1", Status::Trap, "CompilerCrashed", "\\u{1b}[31mred"),
-        ("echo nonsense", Status::Trap, "CompilerCrashed", "makes no sense"),
+        ("echo nonsense", Status::Trap, "CompilerCrashed", "its answer is invalid"),
         ("printf +code", Status::Failed, "CompilerUnavailable", "compiled code"),
         ("printf -- '-it is \\033bad'", Status::Trap, "InvalidComponent", "it is \\u{1b}bad"),
     ] {

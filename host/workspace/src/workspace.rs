@@ -79,7 +79,7 @@ impl Workspace {
                 .to_owned();
             let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
             let disk = Arc::new(disk::open(&root, "", OFlags::RDONLY | OFlags::DIRECTORY)?);
-            let plain = Arc::new(Overlay::reading(Arc::clone(&disk)));
+            let plain = Arc::new(Overlay::reading(Arc::clone(&disk)).at(canonical.clone()));
             Ok(Self {
                 path: canonical,
                 name,

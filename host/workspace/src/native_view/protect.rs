@@ -108,6 +108,8 @@ mod tests {
         write("linked/.git", "gitdir: ../.git/worktrees/linked\n");
         write("bare/.git", "gitdir: ./.bare\n");
         write("bare/.bare/config", "");
+        write("absolute/.git", &format!("gitdir: {}/absolute/.bare\n", top.display()));
+        write("absolute/.bare/config", "");
         write("away/.git", "gitdir: /nowhere/else\n");
         write("data/config", "");
         write("shared.inc", "");
@@ -127,6 +129,8 @@ mod tests {
         let expected = [
             ".git",
             "a/b/.git",
+            "absolute/.bare",
+            "absolute/.git",
             "away/.git",
             "bare/.bare",
             "bare/.git",
