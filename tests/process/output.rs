@@ -215,15 +215,16 @@ fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
 }
 
 #[test]
-fn where_nothing_can_be_kept_the_run_goes_on() {
+fn a_file_in_the_way_is_set_aside_and_output_is_kept() {
     let place = place("A", "");
     assert_eq!(run(&place, "true").status, 0);
     fs::write(output(&place), "in the way").unwrap();
     let ended = run(&place, "yes | head -c 100000");
     assert_eq!(ended.status, 0, "{ended:?}");
     assert_eq!(ended.json()["stdout"].as_str().map(str::len), Some(100_000));
-    assert!(ended.stderr.contains("what 'bash' prints is not kept as "), "{}", ended.stderr);
-    assert_eq!(recorded(&place).1, []);
+    assert!(ended.stderr.contains("it was set aside as "), "{}", ended.stderr);
+    assert_eq!(recorded(&place).1.len(), 1);
+    assert!(output(&place).is_dir());
     assert_eq!(names(&place, "runs"), [""; 0]);
 }
 
