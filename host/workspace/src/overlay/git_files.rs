@@ -58,7 +58,8 @@ impl Overlay {
         let control = git.and_then(|kind| self.control(directory, kind)).unwrap_or_default();
         let mut places = control.roots;
         places.extend(control.configs);
-        places.retain(|place| self.stat(place).is_ok());
+        // A repository around its own working tree is found by its content.
+        places.retain(|place| self.stat(place).is_ok() && !is_within(directory, place));
         places
     }
 
