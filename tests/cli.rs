@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, built, project};
+use crate::support::{Ended, Place, built, copy_command, project};
 
 /// An envelope of the dialect `actions`.
 fn actions(actions: impl IntoIterator<Item = Value>) -> String {
@@ -229,7 +229,7 @@ fn the_exit_status_is_that_of_the_gravest_outcome() {
 fn a_host_without_its_plugins_fails_as_a_host() {
     let place = Place::new();
     let binary = place.workspace().join("cofferdam");
-    fs::copy(built().join("cofferdam"), &binary).unwrap();
+    copy_command(&binary);
     let output = Command::new(&binary).arg("tools").env_clear().output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -13,7 +13,7 @@ use std::thread;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat};
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, built};
+use crate::support::{Ended, Place, built, copy_command};
 use crate::trial::configure;
 
 const OWN: &str = ".cofferdam";
@@ -406,7 +406,7 @@ fn of_a_user(user: u32) -> (Place, PathBuf, tempfile::TempDir) {
     }
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), Permissions::from_mode(0o755)).unwrap();
-    fs::copy(built().join("cofferdam"), open.path().join("cofferdam")).unwrap();
+    copy_command(&open.path().join("cofferdam"));
     symlink(built().join("plugins"), open.path().join("plugins")).unwrap();
     let command = open.path().join("cofferdam");
     (place, command, open)

@@ -40,6 +40,17 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// Copies the built command. A process that another test starts at this moment has the copy open for
+/// writing until it executes its program; the copy can't be executed before.
+#[expect(clippy::disallowed_methods, reason = "starts the copy")]
+pub fn copy_command(to: &Path) {
+    fs::copy(built().join("cofferdam"), to).unwrap();
+    while let Err(error) = Command::new(to).arg("--version").output() {
+        assert_eq!(error.kind(), std::io::ErrorKind::ExecutableFileBusy, "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 impl Ended {
     /// Runs a command to its end.
     pub fn of(command: &mut Command) -> Self {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ALL, TIERS, script, text};
-use crate::support::{Ended, Place, built, guest};
+use crate::support::{Ended, Place, copy_command, guest};
 use crate::trial::configure;
 
 /// Nobody in particular.
@@ -42,7 +42,7 @@ impl Scene {
         fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // The command looks for its plugins beside itself; it needs none of them.
         fs::create_dir(open.path().join("plugins")).unwrap();
-        fs::copy(built().join("cofferdam"), open.path().join("cofferdam")).unwrap();
+        copy_command(&open.path().join("cofferdam"));
         fs::copy(guest("runner"), open.path().join("runner.wasm")).unwrap();
         let scene = |user| TIERS.map(|tier| Self::new(user, tier, &open));
         users.into_iter().flat_map(scene).collect()
