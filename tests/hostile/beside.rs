@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -265,6 +265,26 @@ fn looping_calls_of_a_session_delay_no_client() {
         ask(server, &crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session));
     });
     beside.bear("16 calls of a session that loop", unchanged);
+}
+
+/// More calls than there are threads for long ones. Another address is not delayed.
+#[test]
+fn looping_calls_of_many_sessions_delay_no_other_address() {
+    let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
+    let address = Ipv4Addr::new(127, 0, 0, 2);
+    let ids = Arc::new(AtomicUsize::new(1));
+    for _ in 0..48 {
+        let session = crate::mcp::sessions::session_from(&beside.server, address);
+        let ids = Arc::clone(&ids);
+        beside.clients(2, move |server, _| {
+            let wait = json!({"name": "conformance__wait", "arguments": {"how": "compute"}});
+            let id = ids.fetch_add(1, Ordering::Relaxed);
+            let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": wait});
+            let post = crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session);
+            ask(server, &post.from(address));
+        });
+    }
+    beside.bear("96 calls of 48 sessions that loop", unchanged);
 }
 
 /// They all write, and none of them hears that others do.

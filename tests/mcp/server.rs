@@ -1,10 +1,11 @@
 //! A server over HTTP, in a process of its own.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, mpsc};
 
+use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -121,13 +122,15 @@ pub struct Request {
     path: String,
     headers: Vec<(String, String)>,
     body: Option<String>,
+    /// The loopback address that the client connects from.
+    from: Ipv4Addr,
 }
 
 impl Request {
     pub fn get(path: &str) -> Self {
         let path = path.to_owned();
         let headers = vec![("Host".into(), "localhost".into())];
-        Self { method: "GET", path, headers, body: None }
+        Self { method: "GET", path, headers, body: None, from: Ipv4Addr::LOCALHOST }
     }
 
     pub fn post(path: &str, method: &str, params: &Value) -> Self {
@@ -144,7 +147,7 @@ impl Request {
         }
         let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
         let (path, headers) = (path.to_owned(), headers.collect());
-        Self { method: "POST", path, headers, body: Some(body) }
+        Self { method: "POST", path, headers, body: Some(body), from: Ipv4Addr::LOCALHOST }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -187,6 +190,12 @@ impl Request {
         self
     }
 
+    /// Connects from another loopback address.
+    pub fn from(mut self, address: Ipv4Addr) -> Self {
+        self.from = address;
+        self
+    }
+
     /// Changes the request's target.
     pub fn to(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
@@ -194,7 +203,10 @@ impl Request {
     }
 
     fn try_send(&self, address: SocketAddr) -> Option<BufReader<TcpStream>> {
-        let mut stream = TcpStream::connect(address).ok()?;
+        let client = net::socket(AddressFamily::INET, SocketType::STREAM, None).ok()?;
+        net::bind(&client, &SocketAddr::from((self.from, 0))).ok()?;
+        net::connect(&client, &address).ok()?;
+        let mut stream = TcpStream::from(client);
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         // A server that has seen enough does not read the rest.
         let _ = stream.write_all(self.text().as_bytes());
@@ -218,7 +230,7 @@ impl Request {
     }
 
     fn text(&self) -> String {
-        let Self { method, path, headers, body } = self;
+        let Self { method, path, headers, body, .. } = self;
         let body = body.as_deref().unwrap_or_default();
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {

@@ -1,5 +1,6 @@
 //! Sessions over HTTP, as clients have them that speak the revisions before 2026-07-28.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,13 +35,14 @@ pub fn beginning() -> Request {
     post(&request)
 }
 
-fn begin(server: &Server) -> (u16, String, String) {
-    server.ask(&beginning())
-}
-
 /// A session: its name.
 pub fn session(server: &Server) -> String {
-    let (status, head, body) = begin(server);
+    session_from(server, Ipv4Addr::LOCALHOST)
+}
+
+/// Begins a session from a loopback address; returns its name.
+pub fn session_from(server: &Server, address: Ipv4Addr) -> String {
+    let (status, head, body) = server.ask(&beginning().from(address));
     assert_eq!(status, 200, "{body}");
     let name = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
     name.unwrap_or_else(|| panic!("{head}")).to_owned()

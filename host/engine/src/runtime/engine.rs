@@ -20,7 +20,10 @@ pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
 
 /// How many threads there may be besides one for each call of a client that is alone: for calls
 /// that take long.
-pub(super) const MAX_EXTRA_THREADS: usize = 32;
+pub(super) const MAX_EXTRA_THREADS: usize = 48;
+
+/// How many of [`MAX_EXTRA_THREADS`] the clients of one address may occupy.
+pub(super) const MAX_EXTRA_THREADS_OF_ADDRESS: usize = 32;
 
 /// Memory that a slot of the pool keeps between calls, in bytes. Zeroing it costs less than
 /// faulting it in again, if the kernel can tell which pages were written.

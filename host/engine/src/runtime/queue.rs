@@ -4,6 +4,9 @@
 //! before it sleeps, and items that are added meanwhile wake no other.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,35 +24,71 @@ pub struct Queue<T> {
     added: Condvar,
     /// How many items wait, readable without the lock.
     length: AtomicUsize,
-    /// How many items of one client are worked on at a time.
-    each: usize,
+    most: MaxRunning,
+}
+
+/// How many items are worked on at a time.
+#[derive(Clone, Copy)]
+pub struct MaxRunning {
+    pub of_client: usize,
+    pub of_address: usize,
+}
+
+/// How many items are worked on, by client and by address.
+#[derive(Default)]
+struct Running {
+    clients: HashMap<Client, usize>,
+    addresses: HashMap<Option<IpAddr>, usize>,
+}
+
+impl Running {
+    fn is_below(&self, most: MaxRunning, client: &Client) -> bool {
+        self.clients.get(client).is_none_or(|running| *running < most.of_client)
+            && self.addresses.get(&client.address).is_none_or(|running| *running < most.of_address)
+    }
+
+    fn add(&mut self, client: Client) {
+        *self.clients.entry(client).or_default() += 1;
+        *self.addresses.entry(client.address).or_default() += 1;
+    }
+
+    fn remove(&mut self, client: Client) {
+        decrement(&mut self.clients, client);
+        decrement(&mut self.addresses, client.address);
+    }
+}
+
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
 }
 
 struct State<T> {
     line: FairQueue<T>,
-    /// How many items of each client are worked on.
-    running: HashMap<Client, usize>,
+    running: Running,
     /// Whether an idle thread polls.
     is_watched: bool,
     is_closed: bool,
 }
 
 impl<T> State<T> {
-    fn take(&mut self, each: usize) -> Option<(Client, T)> {
-        let running = &self.running;
-        let may = |client: &Client| running.get(client).is_none_or(|running| *running < each);
-        let taken = self.line.pop(may)?;
-        *self.running.entry(taken.0).or_default() += 1;
+    fn take(&mut self, most: MaxRunning) -> Option<(Client, T)> {
+        let taken = self.line.pop(|client| self.running.is_below(most, client))?;
+        self.running.add(taken.0);
         Some(taken)
     }
 }
 
 impl<T> Queue<T> {
-    /// An empty queue. Threads work on `each` items of one client at a time.
-    pub fn new(each: usize) -> Self {
-        let (line, running) = (FairQueue::default(), HashMap::new());
+    /// An empty queue.
+    pub fn new(most: MaxRunning) -> Self {
+        let (line, running) = (FairQueue::default(), Running::default());
         let state = State { line, running, is_watched: false, is_closed: false };
-        Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), each }
+        Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), most }
     }
 
     /// Adds an item, and wakes a thread if none polls.
@@ -68,7 +107,7 @@ impl<T> Queue<T> {
     pub fn next(&self) -> Option<(Client, T)> {
         let mut state = self.state();
         loop {
-            if let Some(taken) = state.take(self.each) {
+            if let Some(taken) = state.take(self.most) {
                 self.length.store(state.line.len(), Ordering::Release);
                 // The item may have been added without waking a thread since this one polled.
                 let wake = !state.line.is_empty() && !state.is_watched;
@@ -81,7 +120,7 @@ impl<T> Queue<T> {
             if state.is_closed {
                 return None;
             }
-            // Items that still wait have clients with `each` items under way.
+            // Items that still wait are of clients or addresses at their maximum.
             if state.is_watched || !state.line.is_empty() {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -100,21 +139,16 @@ impl<T> Queue<T> {
     /// Says that the work on an item of a client has ended.
     pub fn done(&self, client: Client) {
         let mut state = self.state();
-        if let Some(running) = state.running.get_mut(&client) {
-            *running -= 1;
-            if *running == 0 {
-                state.running.remove(&client);
-            }
-        }
+        state.running.remove(client);
         if !state.line.is_empty() {
             drop(state);
             self.added.notify_one();
         }
     }
 
-    /// Whether fewer than `each` items of a client are worked on.
+    /// Whether the maximum allows one more item of a client.
     pub fn has_turn(&self, client: Client) -> bool {
-        self.state().running.get(&client).is_none_or(|running| *running < self.each)
+        self.state().running.is_below(self.most, &client)
     }
 
     /// Whether no item waits for a thread.
@@ -151,9 +185,13 @@ mod tests {
     const ONE: Client = Client { address: None, id: 1 };
     const OTHER: Client = Client { address: None, id: 2 };
 
+    fn most(of_client: usize) -> MaxRunning {
+        MaxRunning { of_client, of_address: 2 * of_client }
+    }
+
     #[test]
     fn everything_is_taken_once_by_somebody() {
-        let queue = Arc::new(Queue::new(4));
+        let queue = Arc::new(Queue::new(most(4)));
         let takers: Vec<_> = (0..4)
             .map(|_| {
                 let queue = Arc::clone(&queue);
@@ -188,7 +226,7 @@ mod tests {
     #[test]
     fn what_comes_together_is_done_side_by_side() {
         for _ in 0..200 {
-            let queue = Arc::new(Queue::new(3));
+            let queue = Arc::new(Queue::new(most(3)));
             let together = Arc::new(std::sync::Barrier::new(3));
             let threads: Vec<_> = (0..3)
                 .map(|_| {
@@ -206,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_client_at_its_limit_delays_no_other() {
-        let queue = Queue::new(1);
+        let queue = Queue::new(most(1));
         (0..3).for_each(|number| queue.add(ONE, number));
         queue.add(OTHER, 3);
         assert_eq!(queue.next(), Some((ONE, 0)));
@@ -217,8 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn an_address_at_its_maximum_delays_no_other() {
+        let elsewhere = Client { address: Some([192, 0, 2, 1].into()), id: 1 };
+        let queue = Queue::new(most(1));
+        (0..3).for_each(|id| queue.add(Client { address: None, id }, id));
+        let of_address = [queue.next().unwrap(), queue.next().unwrap()];
+        let third = (0..3).find(|id| of_address.iter().all(|(_, taken)| taken != id)).unwrap();
+        assert!(!queue.has_turn(Client { address: None, id: third }));
+        queue.add(elsewhere, 3);
+        assert_eq!(queue.next(), Some((elsewhere, 3)));
+        queue.done(of_address[0].0);
+        assert_eq!(queue.next().map(|(_, item)| item), Some(third));
+    }
+
+    #[test]
     fn a_closed_queue_ends_who_waits() {
-        let queue = Arc::new(Queue::<()>::new(1));
+        let queue = Arc::new(Queue::<()>::new(most(1)));
         let waiting = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::engine::{MAX_EXTRA_THREADS, THREAD_STACK};
+use super::engine::{MAX_EXTRA_THREADS, MAX_EXTRA_THREADS_OF_ADDRESS, THREAD_STACK};
 use super::instance::{Answer, CallRequest, call};
 use super::prepared::Prepared;
-use super::queue::Queue;
+use super::queue::{MaxRunning, Queue};
 use crate::call::{Control, Stop};
 use crate::capability::cores;
 use cofferdam_core::outcome::LimitCode;
@@ -42,7 +42,8 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// Threads that run calls. One client's calls run on at most [`Workers::count`] threads at a time.
+/// Threads that run calls. One client's calls run on at most [`Workers::count`] threads at a time,
+/// those of one address on at most [`MAX_EXTRA_THREADS_OF_ADDRESS`] more.
 pub struct Workers {
     pool: Arc<Pool>,
     /// How many calls are running or waiting.
@@ -90,7 +91,9 @@ impl Workers {
     /// # Errors
     /// The system refuses to start a thread.
     pub fn new(count: usize, timers: Handle) -> io::Result<Self> {
-        let pool = Pool { queue: Queue::new(count), count, timers, threads: Mutex::default() };
+        let of_address = count + MAX_EXTRA_THREADS_OF_ADDRESS;
+        let queue = Queue::new(MaxRunning { of_client: count, of_address });
+        let pool = Pool { queue, count, timers, threads: Mutex::default() };
         let workers = Self { pool: Arc::new(pool), pending: AtomicUsize::new(0) };
         (0..count).try_for_each(|_| workers.pool.spawn())?;
         Ok(workers)
