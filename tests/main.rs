@@ -38,3 +38,4 @@ mod telemetry;
 mod tools;
 mod transactions;
 mod typed;
+mod user;
