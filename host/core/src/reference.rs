@@ -108,3 +108,37 @@ fn grouped(number: usize) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `docs/limits.md` is written by hand, since it also has the limits without a key.
+    #[test]
+    fn the_page_of_limits_has_each_key_with_its_values() {
+        let page = include_str!("../../../docs/limits.md");
+        for key in LimitKey::ALL {
+            let name = format!("`{}`", key.key);
+            let mut rows = page.lines().map(|line| line.split('|').map(str::trim).collect());
+            let row: Option<Vec<&str>> = rows.find(|row: &Vec<&str>| row.get(3) == Some(&&*name));
+            let values = row.map(|row| [shown(row[2], key.key), shown(row[4], key.key)]);
+            assert_eq!(values, Some([Some(key.default()), Some(key.most)]), "{name}");
+        }
+    }
+
+    /// Reads the first amount of a cell, in the unit of its key.
+    fn shown(text: &str, key: &str) -> Option<u32> {
+        let text = text.split(", ").next()?;
+        let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+        let number: u64 = number.replace(',', "").parse().ok()?;
+        let value = match (unit, key.rsplit('-').next()?) {
+            ("s", "ms") => number * 1_000,
+            ("KiB", "kb") | ("MiB", "mb") => number,
+            ("MiB", "kb") | ("GiB", "mb") => number << 10,
+            ("TiB", "mb") => number << 20,
+            ("", _) => number,
+            _ => return None,
+        };
+        u32::try_from(value).ok()
+    }
+}
