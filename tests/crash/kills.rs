@@ -29,6 +29,11 @@ const FILES: usize = 12_000;
 /// The size of each, in bytes.
 const SIZE: usize = 4096;
 
+/// How many commits the history keeps: of small files, and of a program's, which reach the default
+/// limit of its size at about 20.
+const KEPT_COMMITS: usize = 100;
+const KEPT_PROGRAM_COMMITS: usize = 12;
+
 /// A kill in this many is one of a program that writes so many files.
 const RARELY: usize = 40;
 
@@ -42,6 +47,15 @@ enum Kind {
     Atomic,
     Undo,
     Program,
+}
+
+impl Kind {
+    fn kept_commits(self) -> usize {
+        match self {
+            Self::Patch | Self::Atomic | Self::Undo => KEPT_COMMITS,
+            Self::Program => KEPT_PROGRAM_COMMITS,
+        }
+    }
 }
 
 /// A workspace on which one kind of change is killed over and over.
@@ -140,7 +154,8 @@ impl Scene {
             &place,
             &format!(
                 "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n[programs]\ntier = '{tier}'\n\
-                 [history]\ncommits = 100\n"
+                 [history]\ncommits = {}\n",
+                kind.kept_commits()
             ),
         );
         let file = |name: &str, envelope: Value| -> String {
@@ -315,7 +330,11 @@ impl Scene {
         let ours: Vec<&Commit> = added.iter().filter(is_ours).collect();
         assert_eq!(ours.len(), usize::from(is_new), "{what}: the journal says {added:?}");
         let kept = checker::kept(&self.place.workspace());
-        assert!(kept == after.len() || kept >= 100, "{what}: {kept} kept of {}", after.len());
+        assert!(
+            kept == after.len() || kept >= self.kind.kept_commits(),
+            "{what}: {kept} kept of {}",
+            after.len()
+        );
         let ours = ours.first()?;
         assert_eq!(ours.undoes.is_some(), self.kind == Kind::Undo, "{what}: {ours:?}");
         let small = CHANGED.len() + CREATED.len() + 1;
