@@ -12,12 +12,12 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{Setup, Table, in_turns, ratio, show};
+use super::{Setup, Table, in_turns, show};
 
-/// How many calls are one measurement.
+/// Calls per measurement.
 const CALLS: usize = 500;
 
-/// The peer: the smallest server that the SDK's documentation shows.
+/// The peer: the smallest server in the documentation of the Python SDK.
 const ECHO: &str = "\
 from mcp.server import MCPServer
 
@@ -32,7 +32,7 @@ def echo(path: str) -> str:
 server.run()
 ";
 
-/// A server on standard input and output.
+/// A running server on standard input and output.
 struct Server {
     child: Child,
     stdin: ChildStdin,
@@ -59,8 +59,8 @@ impl Server {
         server
     }
 
-    /// The answer, and how long it took to come. What the client itself does with JSON is not in
-    /// that time.
+    /// Sends a request. Returns the response and its latency, without the client's own JSON
+    /// handling.
     fn ask(&mut self, method: &str, params: &Value) -> (Value, Duration) {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
@@ -95,7 +95,7 @@ impl Drop for Server {
     }
 }
 
-/// `cofferdam serve` on a workspace with one small file.
+/// The command `cofferdam serve` on a workspace with one small file.
 fn serve(setup: &Setup, options: &[&str]) -> Command {
     let workspace = setup.scratch.join("mcp");
     fs::create_dir_all(&workspace).unwrap();
@@ -105,8 +105,8 @@ fn serve(setup: &Setup, options: &[&str]) -> Command {
     command
 }
 
-/// Calls over a pipe, each in an instance of its own and checked on both sides, and the memory of
-/// a server that has answered many.
+/// Measures calls over a pipe, each in a fresh instance, and the memory of the server after many
+/// calls.
 pub fn pipe(setup: &Setup, table: &mut Table) {
     let mut ours = Server::start(serve(setup, &[]), "files__read_file");
     let python = setup.built.parent().unwrap().join("clients/python/bin/python");
@@ -132,7 +132,7 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
             "MCP call of `read_file` over a pipe, p50 of {}, against echo on the Python SDK",
             20 * CALLS
         );
-        table.row(&what, &show(own), &show(other), ratio(own, other), "<= 120 us, <= 0.125");
+        table.row(&what, (own, other), "<= 120 us, <= 0.125");
     } else {
         println!("the Python SDK is not installed; run `cargo xtask test` once");
     }
@@ -148,7 +148,7 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
     table.alone(what, &format!("{before} KiB, {after} KiB"), "flat");
 }
 
-/// Clients side by side over HTTP, for a minute.
+/// Measures concurrent clients over HTTP, for a minute.
 pub fn http(setup: &Setup, table: &mut Table) {
     const CLIENTS: usize = 64;
     const TIME: Duration = Duration::from_secs(60);
@@ -203,7 +203,7 @@ pub fn http(setup: &Setup, table: &mut Table) {
     table.alone(&what, &format!("{rate:.0}, {}, {}", show(median), show(slow)), "no call fails");
 }
 
-/// A call in revision 2026-07-28, which needs no session.
+/// A `tools/call` request of protocol revision 2026-07-28, which needs no session.
 fn request(address: std::net::SocketAddr, id: u64) -> Request<Full<Bytes>> {
     let version = "2026-07-28";
     let body = json!({

@@ -1,16 +1,16 @@
-//! A source tree to search: the same files each time, made once.
+//! A generated source tree to search, identical on every machine and kept between runs.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// In three of the files.
+/// A word that occurs in exactly three files.
 pub const RARE: &str = "quite_unlikely_identifier";
 
-/// How many files the tree has.
+/// The number of files in the tree.
 const FILES: usize = 16_000;
 
-/// Which files hold the rare word.
+/// The numbers of the files that contain [`RARE`].
 const WITH_RARE: [usize; 3] = [137, 7_919, 15_485];
 
 const WORDS: [&str; 24] = [
@@ -19,7 +19,7 @@ const WORDS: [&str; 24] = [
     "value", "worker", "load", "store", "parse", "render",
 ];
 
-/// Makes the tree where it is missing; returns how many files it has.
+/// Creates the tree unless it exists. Returns its number of files.
 pub fn create(folder: &Path) -> usize {
     let complete = folder.join("complete");
     if !complete.is_file() {
@@ -35,7 +35,7 @@ pub fn create(folder: &Path) -> usize {
     FILES
 }
 
-/// Something that looks like source code: between 1 and 20 KB.
+/// Generates text that looks like source code, between 1 and 20 KB.
 fn source(number: usize, random: &mut Random) -> String {
     let mut text = format!("//! Module {number}.\n\nuse std::collections::HashMap;\n\n");
     for function in 0..3 + random.below(50) {
@@ -55,7 +55,7 @@ fn source(number: usize, random: &mut Random) -> String {
     text
 }
 
-/// A linear congruential generator (Knuth's MMIX constants): the same tree on every machine.
+/// A linear congruential generator (Knuth's MMIX constants): the same sequence on every machine.
 struct Random(u64);
 
 impl Random {

@@ -51,7 +51,8 @@ impl CallState {
         let messages = &self.messages;
         let mut retried = |why: &str| messages.say(Level::WARN, &format!("{name}: {why}"));
         let stop = || control.is_cancelled();
-        match team.perform(name, &task.prompt, deadline, &stop, &mut retried) {
+        let task = agent::Task { agent: name, prompt: &task.prompt, deadline };
+        match team.perform(&task, &stop, &mut retried) {
             Ok(report) => Ok(report.into()),
             Err(error) => Err(failure(&error)),
         }

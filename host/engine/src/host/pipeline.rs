@@ -196,7 +196,7 @@ impl RunningRound<'_> {
             variables: &variables,
             prompt: prompt(),
             timeout,
-            most: self.host.policy.limits().envelope,
+            max_bytes: self.host.policy.limits().envelope,
         };
         match self.host.agents.ask(question, cancelled(self.options.cancel.clone())).await {
             Ok(text) => {
