@@ -14,11 +14,11 @@ pub enum Stop {
     Limit(LimitCode),
     /// Its programs wrote too much, or a disk is full: the code, and what happened.
     Room(HostCode, String),
-    /// It crashed, or its answer can't be read.
+    /// It crashed, or its result can't be read.
     Trap(String),
     /// It was cancelled.
     Cancelled,
-    /// The host has no free file descriptor.
+    /// The host ran out of file descriptors.
     Descriptors,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A call's deadline, its cancellation, and how far it is.
+/// A call's deadline, its cancellation, and its stage.
 #[derive(Debug)]
 pub struct Control {
     begun: Instant,
@@ -44,7 +44,7 @@ pub struct Control {
     noted: OnceLock<Stop>,
 }
 
-/// The stages of a call, as far as its thread is concerned.
+/// The stages of a call on its thread.
 mod stage {
     /// No thread has taken it yet.
     pub(super) const WAITS: u8 = 0;

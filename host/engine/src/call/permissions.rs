@@ -11,7 +11,7 @@ use cofferdam_plugin::registry::{Plugin, Registry};
 pub struct PluginGrant {
     /// The plugin's name.
     pub plugin: String,
-    /// What it may use at most.
+    /// The capabilities that it may use at most.
     pub capabilities: Capabilities,
     /// Names of the variables of the host's environment that are passed to its programs.
     pub environment: Vec<String>,

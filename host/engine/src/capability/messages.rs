@@ -1,5 +1,5 @@
-//! The messages of a plugin besides its answer: log messages, progress, standard output and error.
-//! The call's observer gets them, escaped, until the call's budget is used up.
+//! The messages of a plugin: log messages, progress, standard output and error. They are escaped
+//! and passed to the call's observer until the call's budget is used up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -58,7 +58,7 @@ impl Messages {
         }
     }
 
-    /// Reports the progress of the plugin.
+    /// Reports progress on behalf of the plugin.
     pub(super) fn report(&self, done: u64, total: Option<u64>, message: &str) {
         self.lock().reports = true;
         // A report without a message is charged as well, so that there is a limit.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plugin_counts_comes_before_seconds() {
+    fn progress_of_the_plugin_replaces_that_of_the_host() {
         let heard = Arc::new(Heard::default());
         let messages = Messages::new("1".to_owned(), 100, Arc::clone(&heard) as _);
         messages.still_runs("cargo", 2);

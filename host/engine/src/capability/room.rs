@@ -1,5 +1,5 @@
-//! How much a program may write, and where: the directories that the sandbox watches, and the
-//! failures of calls that exceed these limits.
+//! The write limits of a program: the directories that the sandbox watches, and the failures of
+//! calls that exceed the limits.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode};
 use cofferdam_core::policy::Limits;
 use cofferdam_workspace::{CACHE_ENTRIES, Cache, NativeView};
 
-/// The directories that a run writes to, in the order in which the sandbox watches them.
+/// The directories that a run may write to, in the order in which the sandbox watches them.
 pub(super) struct Room<'a> {
     pub(super) bounded: Vec<Bounded>,
     places: Vec<Place>,
@@ -35,7 +35,7 @@ impl<'a> Room<'a> {
         let mut room = Self { bounded: Vec::new(), places: Vec::new(), limits, plugin };
         if let Some((directory, bytes, entries)) = view.written() {
             let most = bytes.saturating_add(limits.write as u64);
-            // An overlayfs makes the directories on the way as well. What is kept is counted again.
+            // An overlayfs creates parent directories as well. Kept files are counted again.
             let names = entries.saturating_add(limits.files as u64).saturating_mul(2);
             room.add(Place::Changes, directory, (most, names), (bytes, entries));
         }
