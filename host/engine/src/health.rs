@@ -11,7 +11,7 @@ use crate::journal::{HealthRecord, Verdict};
 /// The latency from which on a probe counts as slow.
 pub const SLOW: Duration = Duration::from_secs(3);
 
-/// The latency above which a probe counts as failed, whatever its result.
+/// The latency above which a successful probe counts as failed.
 pub const TOO_SLOW: Duration = Duration::from_secs(10);
 
 /// The result of one probe.
@@ -19,7 +19,7 @@ pub const TOO_SLOW: Duration = Duration::from_secs(10);
 pub struct Probe {
     /// What was probed, such as a plugin.
     pub probe: String,
-    /// Whether it works.
+    /// Whether it works, and fast enough.
     pub verdict: Verdict,
     /// The latency of the probe, in milliseconds.
     pub latency_ms: f64,

@@ -414,7 +414,7 @@ fn schema(setup: &Setup, table: &mut Table) {
     }
 }
 
-/// The same edit in native code: read, replace once, write a temporary file, sync, rename.
+/// The peer of the edit: read, replace once, write a temporary file, sync, rename.
 fn native_edit(path: &Path, old: &str, new: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert_eq!(text.matches(old).count(), 1);

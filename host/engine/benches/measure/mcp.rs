@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Setup, Table, in_turns, show};
 
-/// Calls per measurement.
+/// The number of calls per measurement.
 const CALLS: usize = 500;
 
 /// The peer: the smallest server in the documentation of the Python SDK.

@@ -85,7 +85,7 @@ pub enum AgentError {
     /// The agent exceeded its time limit.
     #[error("the agent did not answer within {:.1} s and was ended{stderr}", after.as_secs_f64())]
     Timeout {
-        /// The time limit.
+        /// The time limit that it exceeded.
         after: Duration,
         /// The end of its standard error.
         stderr: StderrTail,

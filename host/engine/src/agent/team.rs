@@ -43,7 +43,7 @@ pub struct Task<'a> {
 /// The result of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// The agent's name.
+    /// The name of the agent.
     pub agent: String,
     /// The role of the agent's own calls.
     pub role: Option<String>,

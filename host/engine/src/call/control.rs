@@ -16,7 +16,7 @@ pub enum Stop {
     Room(HostCode, String),
     /// It crashed, or its result can't be read.
     Trap(String),
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
     /// The host ran out of file descriptors.
     Descriptors,

@@ -9,7 +9,7 @@ use cofferdam_plugin::registry::{Plugin, Registry};
 /// What the operator grants a plugin as a whole. Each call gets a part of it.
 #[derive(Debug, Default)]
 pub struct PluginGrant {
-    /// The plugin's name.
+    /// The name of the plugin.
     pub plugin: String,
     /// The capabilities that it may use at most.
     pub capabilities: Capabilities,
@@ -59,7 +59,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// The plugin's name.
+    /// The name of the plugin.
     pub fn plugin(&self) -> &str {
         &self.grant.plugin
     }

@@ -37,7 +37,7 @@ pub(super) struct ProgramRun<'a> {
     pub(super) shown: &'a ViewKind,
     /// The directory that the program sees as the workspace.
     pub(super) top: &'a Path,
-    /// The plugin's cache.
+    /// The cache directory of the plugin.
     pub(super) cache: Option<&'a Path>,
 }
 
@@ -66,7 +66,7 @@ impl ProgramRun<'_> {
         Ok(described)
     }
 
-    /// The working directory.
+    /// The working directory of the program.
     fn directory(&self) -> Result<PathBuf, Error> {
         let directory = &self.command.directory;
         match by_names("", directory) {

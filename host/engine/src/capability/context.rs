@@ -19,7 +19,7 @@ pub struct Services {
     pub backends: Arc<dyn Backends>,
     /// Finds and runs native programs.
     pub programs: Programs,
-    /// Sends HTTP requests.
+    /// Sends HTTP requests of plugins.
     pub http: Http,
     /// The agents that tasks can be given to.
     pub team: Team,
@@ -87,7 +87,7 @@ pub trait Backends: Send + Sync {
         caller: &CallContext,
     ) -> Result<testing::Report, Error>;
 
-    /// Runs one builder.
+    /// Builds with one builder.
     ///
     /// # Errors
     /// See [`Error`].

@@ -11,7 +11,7 @@ use cofferdam_core::policy::Limits;
 /// The linear memory that all instances may use together.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Remaining bytes.
+    /// The number of remaining bytes.
     left: AtomicUsize,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_all_calls_is_bounded() {
+    fn the_memory_of_all_calls_is_limited() {
         let memory = Memory::for_calls(1);
         let limits = Limits::DEFAULT;
         let all = |number: usize| {

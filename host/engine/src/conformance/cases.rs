@@ -26,7 +26,7 @@ pub struct Case {
     pub(super) fixed: Option<(String, Vec<u8>)>,
 }
 
-/// The expected response.
+/// The expected response of a backend.
 #[derive(Debug)]
 pub(super) enum Expected {
     /// Findings with the code at these places, and no other findings with the code.

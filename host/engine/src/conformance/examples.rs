@@ -28,7 +28,7 @@ const OWN_DIRECTORY: &str = ".cofferdam";
 /// The result of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passed.
+    /// The example passed its checks.
     Right,
     /// It failed, for this reason.
     Wrong(String),

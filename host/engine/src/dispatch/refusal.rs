@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_of_refusals_has_every_code_and_no_other() {
+    fn the_refusal_schema_has_exactly_all_codes() {
         let schema: Value =
             serde_json::from_str(include_str!("../../../../schemas/refusal.json")).unwrap();
         let listed = "/properties/refused/properties/problems/items/properties/code/enum";

@@ -39,7 +39,7 @@ const MAX_COMPARED_BYTES: u64 = 8 << 20;
 /// The source of a document.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// The text itself.
+    /// The text of the document.
     Text(String),
     /// An agent that writes the document.
     Agent {
@@ -57,9 +57,9 @@ pub enum Source {
 pub struct Inputs {
     /// The text of the work order.
     pub work_order: String,
-    /// The Designer's output.
+    /// The source of the Designer's output.
     pub designer: Source,
-    /// QA's output.
+    /// The source of QA's output.
     pub qa: Source,
 }
 

@@ -144,13 +144,13 @@ pub struct HealthRecord {
     /// When it was checked (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub timestamp: Timestamp,
-    /// Always `health_check`.
+    /// The kind of event: always `health_check`.
     pub event: String,
     /// The health of the host.
     pub verdict: Verdict,
     /// The latency of the slowest probe, in milliseconds.
     pub latency_ms: f64,
-    /// The names of the probes that were not healthy.
+    /// The names of the probes that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
 }
@@ -425,7 +425,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_lines_of_the_source_are_read_and_written_as_they_stand() {
+    fn lines_of_the_original_format_round_trip() {
         for line in LINES {
             let entry = Entry::parse(line.as_bytes()).unwrap();
             let value: Value = serde_json::from_str(line).unwrap();
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_ours_has_every_field_of_the_source() {
+    fn records_begin_with_the_fields_of_the_original_format() {
         let executed = Outcome::Executed(json!({}));
         for (args, field, value) in [
             (json!({"libraryName": "httpx", "query": "q"}), "library", "httpx"),
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_has_the_fields_of_the_source() {
+    fn fallback_events_have_the_original_fields() {
         let outcome = Outcome::Executed(json!({}));
         let record = Record::new("1", "docs.context7_query_docs", None, &outcome, 1.0);
         let event = Entry::Event(Event::fallback("context7_timeout", &record));
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said() {
+    fn parse_errors_describe_the_problem() {
         for (line, problem) in [
             ("", "EOF while parsing"),
             ("nonsense", "expected"),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_a_bounded_part_of_a_line() {
+    fn lists_of_paths_are_limited_in_size() {
         let path = "\u{1}".repeat(4096);
         let kept = first(std::iter::repeat_n(path, 100));
         let size = serde_json::to_vec(&kept).unwrap().len();
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_known_are_left_alone() {
+    fn unknown_fields_are_ignored() {
         let line = LINES[0].replace("\"status\"", "\"attempt\": 2, \"status\"");
         assert!(matches!(Entry::parse(line.as_bytes()), Ok(Entry::Call(_))));
     }

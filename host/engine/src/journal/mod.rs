@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_rotated_is_written_no_more() {
+    fn a_rotated_file_is_not_appended_to() {
         let directory = tempfile::tempdir().unwrap();
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_and_broken_lines_keep_their_numbers() {
+    fn entries_are_read_back_and_broken_lines_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));

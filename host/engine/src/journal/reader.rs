@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_apart_and_numbered() {
+    fn lines_are_split_and_numbered() {
         let text = format!("\u{feff}{EVENT}\r\n\n  \nnonsense\n{EVENT}\n");
         let lines = read(text.as_bytes());
         assert_eq!(lines.iter().map(|line| line.0).collect::<Vec<_>>(), [1, 4, 5]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_counts_without_its_line_feed_and_is_said_to_be_cut_off() {
+    fn the_last_line_needs_no_line_feed() {
         assert_eq!(read(EVENT.as_bytes()), [(1, String::new())]);
         for cut in 1..EVENT.len() {
             let lines = read(format!("{EVENT}\n{}", &EVENT[..cut]).as_bytes());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_and_bytes_that_are_no_text_do_no_harm() {
+    fn long_and_binary_lines_are_errors() {
         let mut text = vec![b'x'; MAX_LINE_BYTES * 3];
         text.extend(format!("\n{EVENT}\n").bytes());
         text.extend(b"\xff\xfe\0\n");

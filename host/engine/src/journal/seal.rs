@@ -44,7 +44,7 @@ mod tests {
     use crate::journal::Entry;
 
     #[test]
-    fn a_line_is_valid_as_it_was_written_and_can_be_read_as_ever() {
+    fn sealed_lines_are_valid_json_and_detect_changes() {
         let key = Key::of(&[7; 32], b"here");
         let event =
             br#"{"timestamp":"2026-02-08T10:30:10Z","event":"e","reason":",\"seal\":\"x\"}"}"#;

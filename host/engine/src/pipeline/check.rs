@@ -32,7 +32,7 @@ pub struct Checker<'a> {
     pub step: &'a Step,
 }
 
-/// Valid edit commands.
+/// Edit commands that passed all checks.
 pub struct Edits {
     /// The calls of the commands, in their order.
     pub calls: Vec<ValidCall>,
@@ -40,7 +40,7 @@ pub struct Edits {
     pub touched: BTreeSet<Place>,
 }
 
-/// A valid verification.
+/// A verification that passed all checks.
 pub struct Verifying {
     /// The call of the lint.
     pub call: ValidCall,

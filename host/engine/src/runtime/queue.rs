@@ -1,7 +1,7 @@
-//! The queue of the threads that run calls.
+//! The queue of calls for the threads that run them.
 //!
 //! Waking a sleeping thread takes longer than many calls. So one idle thread polls for a moment
-//! before it sleeps, and items that are added meanwhile wake no other.
+//! before it sleeps, and items that are added meanwhile wake no other thread.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 
 use cofferdam_workspace::fair_queue::{Client, FairQueue};
 
-/// How long an idle thread polls. A client that makes one call after the other takes less time from
-/// an answer to the next call, the waking of client and server included.
+/// How long an idle thread polls. A client that makes one call after another needs less time
+/// between two calls, including the waking of client and server.
 const POLLING: Duration = Duration::from_micros(250);
 
-/// Items that wait for a thread, and counts of those that threads work on.
+/// Items that wait for a thread, and the number of items that threads work on.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
     added: Condvar,
-    /// How many items wait, readable without the lock.
+    /// The number of waiting items, readable without the lock.
     length: AtomicUsize,
-    /// How many items of one client are worked on at a time.
+    /// The maximum number of items of one client that are worked on at the same time.
     each: usize,
 }
 
 struct State<T> {
     line: FairQueue<T>,
-    /// How many items of each client are worked on.
+    /// The number of items of each client that are worked on.
     running: HashMap<Client, usize>,
     /// Whether an idle thread polls.
     is_watched: bool,
@@ -63,14 +63,15 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for the next item; returns `None` when the queue is closed. [`Queue::done`] says that the
-    /// work on it has ended.
+    /// Waits for the next item. Returns `None` when the queue is closed. The caller has to call
+    /// [`Queue::done`] after the work on the item.
     pub fn next(&self) -> Option<(Client, T)> {
         let mut state = self.state();
         loop {
             if let Some(taken) = state.take(self.each) {
                 self.length.store(state.line.len(), Ordering::Release);
-                // The item may have been added without waking a thread since this one polled.
+                // Since this thread last polled, the item may have been added without waking a
+                // thread.
                 let wake = !state.line.is_empty() && !state.is_watched;
                 drop(state);
                 if wake {
@@ -81,7 +82,7 @@ impl<T> Queue<T> {
             if state.is_closed {
                 return None;
             }
-            // Items that still wait have clients with `each` items under way.
+            // The remaining items belong to clients that have `each` items under way.
             if state.is_watched || !state.line.is_empty() {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -97,7 +98,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that the work on an item of a client has ended.
+    /// Marks the work on an item of a client as ended.
     pub fn done(&self, client: Client) {
         let mut state = self.state();
         if let Some(running) = state.running.get_mut(&client) {
@@ -152,7 +153,7 @@ mod tests {
     const OTHER: Client = Client { address: None, id: 2 };
 
     #[test]
-    fn everything_is_taken_once_by_somebody() {
+    fn each_item_is_taken_exactly_once() {
         let queue = Arc::new(Queue::new(4));
         let takers: Vec<_> = (0..4)
             .map(|_| {
@@ -169,7 +170,7 @@ mod tests {
             .collect();
         for number in 0..20_000 {
             queue.add(if number % 3 == 0 { ONE } else { OTHER }, number);
-            // Now and then all threads fall asleep.
+            // Lets all threads fall asleep from time to time.
             if number % 1_000 == 0 {
                 thread::sleep(POLLING * 20);
             }
@@ -183,10 +184,10 @@ mod tests {
         assert_eq!(taken.into_iter().collect::<BTreeSet<_>>().len(), 20_000);
     }
 
-    /// Several items that are added while one thread polls are not left to it alone: here each item
-    /// has to wait for the others.
+    /// Several items that are added while one thread polls are distributed to several threads: here
+    /// each item has to wait for the others.
     #[test]
-    fn what_comes_together_is_done_side_by_side() {
+    fn concurrent_items_are_distributed_to_several_threads() {
         for _ in 0..200 {
             let queue = Arc::new(Queue::new(3));
             let together = Arc::new(std::sync::Barrier::new(3));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_its_limit_delays_no_other() {
+    fn a_client_at_its_limit_does_not_delay_others() {
         let queue = Queue::new(1);
         (0..3).for_each(|number| queue.add(ONE, number));
         queue.add(OTHER, 3);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_ends_who_waits() {
+    fn closing_the_queue_wakes_waiting_threads() {
         let queue = Arc::new(Queue::<()>::new(1));
         let waiting = {
             let queue = Arc::clone(&queue);

@@ -42,7 +42,6 @@ struct Open {
     path: String,
     /// The resolved place of the directory.
     place: String,
-    /// The remaining entries.
     entries: std::vec::IntoIter<Listed>,
 }
 
