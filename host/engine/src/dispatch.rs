@@ -225,7 +225,7 @@ fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Pr
 pub struct Bounds<'a> {
     /// The role of the calls.
     pub role: Option<&'a Role>,
-    /// Limits in addition to the usual ones.
+    /// Additional limits: the lower one of each and the usual limit applies.
     pub limits: &'a LimitSettings,
     /// The part of the role's scope that calls may access.
     pub scope: &'a Scope,
@@ -308,7 +308,7 @@ pub(crate) fn load_failure(error: &LoadError) -> Failure {
 pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => Failure::new(*code, limits.exceeded(*code)),
-        Stop::Room(code, message) => Failure::new(*code, message),
+        Stop::Storage(code, message) => Failure::new(*code, message),
         Stop::Trap(_) => Failure::new(TrapCode::PluginCrashed, stop.to_string()),
         Stop::Cancelled => cancelled(),
         Stop::Descriptors => Failure::new(FailedCode::DescriptorShortage, stop.to_string()),

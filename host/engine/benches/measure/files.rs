@@ -12,7 +12,7 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceTable, ResourceType, Val};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use super::{Setup, Table, in_turns};
+use super::{Setup, Table, alternate};
 
 /// A component linked to wasmtime-wasi's own preopened directories: the peer of the overlay.
 struct Preopens {
@@ -105,7 +105,7 @@ pub fn read(setup: &Setup, table: &mut Table) {
     ] {
         let args = json!({ "path": path });
         let text = args.to_string();
-        let (ours, peer) = in_turns(
+        let (ours, peer) = alternate(
             rounds,
             || {
                 let request = setup.request(&setup.workspace, tool, &args);
@@ -133,7 +133,7 @@ pub fn commit(setup: &Setup, table: &mut Table) {
         }
         let opening = Opening { read: false, create: true, exclusive: false, truncate: true };
         let (mut turn, mut native_turn) = (0, 0);
-        let (ours, native) = in_turns(
+        let (ours, native) = alternate(
             rounds,
             || {
                 turn += 1;

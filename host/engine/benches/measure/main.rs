@@ -205,7 +205,7 @@ impl Setup {
 }
 
 /// A copy of `request` whose deadline starts now.
-fn afresh(request: &CallRequest) -> CallRequest {
+fn restarted(request: &CallRequest) -> CallRequest {
     let mut context = CallContext::clone(&request.context);
     context.control = Arc::new(Control::new(context.limits.call));
     CallRequest { context: Arc::new(context), ..request.clone() }
@@ -226,7 +226,7 @@ fn times(count: usize, mut run: impl FnMut()) -> Vec<Duration> {
 }
 
 /// Runs `ours` and `peer` alternately, so that both see the same load. Returns both medians.
-fn in_turns(count: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
+fn alternate(count: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
     let (mut left, mut right) = (Vec::new(), Vec::new());
     for round in 0..count + 1 {
         let start = Instant::now();
@@ -300,7 +300,7 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let prepared = setup.prepared("hello");
     let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
     let calls = times(20_000, || {
-        let request = afresh(&request);
+        let request = restarted(&request);
         runtime::call(&prepared, &request).0.unwrap().unwrap();
     });
     let start = times(200, || run("/bin/true", &[], Path::new("/")));
@@ -315,7 +315,7 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let files = setup.prepared("files");
     let request = setup.request(&setup.workspace, "read_file", &json!({"path": "small.txt"}));
     let reads = times(5_000, || {
-        let request = afresh(&request);
+        let request = restarted(&request);
         runtime::call(&files, &request).0.unwrap().unwrap();
     });
     table.alone("fresh call of `read_file` on a small file, p50", &show(at(&reads, 50)), "");
@@ -332,7 +332,7 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
                 let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let request = afresh(&request);
+                    let request = restarted(&request);
                     runtime::call(&prepared, &request).0.unwrap().unwrap();
                     done += 1;
                 }
@@ -364,7 +364,7 @@ fn cold_process(setup: &Setup, table: &mut Table) {
     let call = ["call", "files.read_file", "{\"path\": \"small.txt\"}"];
     fs::write(folder.join("small.txt"), "a small file\n").unwrap();
     let interpreter = python();
-    let (ours, python) = in_turns(
+    let (ours, python) = alternate(
         60,
         || run(&cofferdam, &call, &folder),
         || run(&interpreter, &["-c", "pass"], &folder),
@@ -401,7 +401,7 @@ fn schema(setup: &Setup, table: &mut Table) {
             .map(|n| json!({"old_string": format!("{n}{}", "x".repeat(size)), "new_string": "y".repeat(size)}))
             .collect();
         let text = json!({"file_path": "src/a.rs", "replacements": replacements}).to_string();
-        let (both, parse) = in_turns(
+        let (both, parse) = alternate(
             3_000,
             || assert!(schema.problems(&serde_json::from_str(&text).unwrap(), "").is_empty()),
             || drop(serde_json::from_str::<Value>(&text).unwrap()),
@@ -438,7 +438,7 @@ fn edit(setup: &Setup, table: &mut Table) {
         *turn += 1;
         if *turn % 2 == 1 { ("NEEDLE_A", "NEEDLE_B") } else { ("NEEDLE_B", "NEEDLE_A") }
     };
-    let (ours, native) = in_turns(
+    let (ours, native) = alternate(
         60,
         || {
             let (old, new) = names(&mut turn);
@@ -486,7 +486,7 @@ fn grep(setup: &Setup, table: &mut Table) {
         let mut rg = vec!["--no-require-git", "-j2"];
         rg.extend(flags);
         rg.push(pattern);
-        let (ours, peer) = in_turns(15, || search(args.clone()), || run("rg", &rg, &folder));
+        let (ours, peer) = alternate(15, || search(args.clone()), || run("rg", &rg, &folder));
         table.row(
             &format!("grep of {files} files for {what} against ripgrep, 2 threads"),
             (ours, peer),

@@ -12,7 +12,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{Setup, Table, in_turns, show};
+use super::{Setup, Table, alternate, show};
 
 /// The number of calls per measurement.
 const CALLS: usize = 500;
@@ -122,7 +122,7 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
             times[CALLS / 2]
         };
         let mut medians = (Vec::new(), Vec::new());
-        in_turns(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
+        alternate(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
         let median = |times: &mut Vec<Duration>| {
             times.sort_unstable();
             times[times.len() / 2]

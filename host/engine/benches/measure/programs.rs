@@ -11,7 +11,7 @@ use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_engine::runtime::linting::Request;
 use cofferdam_sandbox::Sandbox;
 
-use super::{Setup, Table, in_turns, times};
+use super::{Setup, Table, alternate, times};
 
 /// The number of Python files in a generated tree.
 const FILES: usize = 1_000;
@@ -22,7 +22,7 @@ pub fn nothing(setup: &Setup, table: &mut Table) {
     let probe = helper.probe().unwrap();
     for tier in [cofferdam_sandbox::Tier::A, cofferdam_sandbox::Tier::B] {
         let Ok(sandbox) = Sandbox::with(helper.clone(), &probe, Some(tier)) else { continue };
-        let (ours, peer) = in_turns(
+        let (ours, peer) = alternate(
             50,
             || {
                 let command = cofferdam_sandbox::Command::new("/bin/true", "/usr");
@@ -56,12 +56,12 @@ pub fn native_linter(setup: &Setup, table: &mut Table) {
         ("tiny files with a fix in each", tiny.clone(), ""),
     ] {
         let (host, _timers) = host(setup, &workspace, &settings);
-        let (ours, peer) = in_turns(15, || lint(&host, "native-ruff"), || plain(&workspace));
+        let (ours, peer) = alternate(15, || lint(&host, "native-ruff"), || plain(&workspace));
         let what = format!("ruff on {FILES} {what}, {against}");
         table.row(&what, (ours, peer), goal);
     }
     let (host, _timers) = host(setup, &tiny, &settings);
-    let (inside, peer) = in_turns(5, || lint(&host, "ruff"), || plain(&tiny));
+    let (inside, peer) = alternate(5, || lint(&host, "ruff"), || plain(&tiny));
     let what = format!("ruff wholly inside an instance on {FILES} tiny files, against plain ruff");
     table.row(&what, (inside, peer), "");
 }

@@ -13,7 +13,7 @@ pub enum Stop {
     /// It exceeded a limit.
     Limit(LimitCode),
     /// Its programs wrote too much, or a disk is full: the code, and what happened.
-    Room(HostCode, String),
+    Storage(HostCode, String),
     /// It crashed, or its result can't be read.
     Trap(String),
     /// The call was cancelled.
@@ -26,7 +26,7 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit(limit) => write!(f, "stopped at the limit {}", limit.as_str()),
-            Self::Room(code, message) => write!(f, "{}: {message}", code.as_str()),
+            Self::Storage(code, message) => write!(f, "{}: {message}", code.as_str()),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),

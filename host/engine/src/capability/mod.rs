@@ -17,13 +17,13 @@ mod messages;
 mod meter;
 mod process;
 mod programs;
-mod room;
 mod scan;
 mod spill;
 mod state;
 mod waiting;
 mod wasi;
 mod wasi_context;
+mod write_limits;
 
 use std::num::NonZero;
 use std::thread;

@@ -18,9 +18,9 @@ use super::bindings::cofferdam::host::process::{
 };
 use super::command::ProgramRun;
 use super::programs::failure;
-use super::room::Room;
 use super::spill::Streams;
 use super::state::CallState;
+use super::write_limits::WriteLimits;
 use crate::call::{Control, Stop};
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
@@ -55,7 +55,7 @@ impl CallState {
         let view = self.view(command, sandbox, &tree)?;
         let cache = self.cache(command)?;
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
-        let room = Room::new(&view, cache.as_ref(), limits, plugin);
+        let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
         let top = match view.kind() {
             ViewKind::Workspace | ViewKind::Mount { .. } => workspace.path(),
             ViewKind::Copy(copy) => copy,
@@ -68,14 +68,14 @@ impl CallState {
             cache: cache.as_ref().map(Cache::path),
         };
         let mut described = run.describe(program)?;
-        described.bounded.clone_from(&room.bounded);
+        described.bounded.clone_from(&write_limits.bounded);
         let workspace_shown = top.display().to_string();
         let report = self.run_to_end(sandbox, described, &command.program)?;
         if let sandbox::End::Limit(limit) = report.end
-            && let Some(stop) = room.stop(&command.program, limit)
+            && let Some(stop) = write_limits.stop(&command.program, limit)
         {
             self.control().note(stop);
-            if let Some(cache) = cache.filter(|_| room.is_cache(limit)) {
+            if let Some(cache) = cache.filter(|_| write_limits.is_cache(limit)) {
                 cache.count_again();
             }
         }
@@ -178,7 +178,7 @@ impl CallState {
         // Exceeded limits of the call are I/O errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.context.services.workspace.is_full(error);
-            self.control().note(Stop::Room(FailedCode::DiskFull.into(), message));
+            self.control().note(Stop::Storage(FailedCode::DiskFull.into(), message));
         }
     }
 }
@@ -239,7 +239,7 @@ fn end(end: sandbox::End) -> End {
         sandbox::End::Limit(Limit::FileSize) => ProgramLimitCode::FileSizeLimit.into(),
         sandbox::End::Limit(Limit::Output) => ProgramLimitCode::ProgramOutputLimit.into(),
         sandbox::End::Limit(Limit::Processes) => ProgramLimitCode::ProcessLimit.into(),
-        // The call fails with the message of `Room`.
+        // The call fails with the message of `WriteLimits`.
         sandbox::End::Limit(Limit::Directory { .. }) => LimitCode::WriteLimit.into(),
         sandbox::End::Limit(Limit::Disk { .. }) => FailedCode::DiskFull.into(),
     };

@@ -9,8 +9,8 @@ use super::context::CallContext;
 use crate::call::CallUsage;
 use cofferdam_workspace::{KeptOutput, Spill, Workspace};
 
-/// The minimum size of streams that are kept, in bytes. The built-in tools truncate no two streams
-/// that are smaller.
+/// The minimum size of streams that are kept, in bytes. Built-in tools return two smaller streams
+/// completely.
 pub(super) const MIN_KEPT_BYTES: usize = 48 << 10;
 
 /// How many streams of one call are kept; the rest of the space is for other calls.

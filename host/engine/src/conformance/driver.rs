@@ -23,7 +23,7 @@ pub struct Outcome {
 
 /// The reason why the cases could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum Untried {
+pub enum RunError {
     /// The host can't be opened on the workspace of a case.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -35,13 +35,13 @@ pub enum Untried {
 /// Runs all cases of `language` on the linter `backend`. `open` opens a host on a directory.
 ///
 /// # Errors
-/// See [`Untried`].
+/// See [`RunError`].
 pub fn run(
     open: &dyn Fn(&Path) -> Result<Host, OpenError>,
     backend: &str,
     language: &str,
-) -> Result<Outcome, Untried> {
-    let kit = Kit { open, backend };
+) -> Result<Outcome, RunError> {
+    let runner = CaseRunner { open, backend };
     let mut outcome = Outcome::default();
     let probes = probes(language);
     if probes.is_empty() {
@@ -51,7 +51,7 @@ pub fn run(
     let mut known = Vec::new();
     let mut answers = Vec::new();
     for probe in probes {
-        let answer = kit.ask(&probe.files, &probe.request)?.0;
+        let answer = runner.ask(&probe.files, &probe.request)?.0;
         known.extend(probe.learn(&answer));
         answers.push(answer);
     }
@@ -73,7 +73,7 @@ pub fn run(
         return Ok(outcome);
     }
     for case in cases(language, &known) {
-        let (answer, untouched) = kit.ask(&case.files, &case.request)?;
+        let (answer, untouched) = runner.ask(&case.files, &case.request)?;
         let checked = untouched.and_then(|()| case.check(&answer));
         let trials = checked.and_then(|()| case.trials(&answer));
         let trials = match trials {
@@ -85,7 +85,7 @@ pub fn run(
         };
         outcome.right.push(case.name.clone());
         for trial in trials {
-            let (answer, untouched) = kit.ask(&trial.files, &trial.request)?;
+            let (answer, untouched) = runner.ask(&trial.files, &trial.request)?;
             match untouched.and_then(|()| trial.check(&answer)) {
                 Ok(()) => outcome.right.push(trial.name),
                 Err(why) => outcome.wrong.push((trial.name, why)),
@@ -95,12 +95,12 @@ pub fn run(
     Ok(outcome)
 }
 
-struct Kit<'a> {
+struct CaseRunner<'a> {
     open: &'a dyn Fn(&Path) -> Result<Host, OpenError>,
     backend: &'a str,
 }
 
-impl Kit<'_> {
+impl CaseRunner<'_> {
     /// Sends a request to the backend in a workspace with these files. Returns its response, and
     /// whether the files are unchanged.
     #[expect(clippy::disallowed_methods, reason = "a directory of the case's own")]
@@ -108,7 +108,7 @@ impl Kit<'_> {
         &self,
         files: &Files,
         request: &Request,
-    ) -> Result<(Answer, Result<(), String>), Untried> {
+    ) -> Result<(Answer, Result<(), String>), RunError> {
         // The workspace is a subdirectory, so that paths can lead out of it.
         let place = TempDir::new()?;
         let outside = Dir::open_ambient_dir(place.path(), ambient_authority())?;

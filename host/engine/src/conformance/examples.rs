@@ -13,7 +13,7 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::driver::Untried;
+use super::driver::RunError;
 use crate::host::{Host, OpenError, RunOptions};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_plugin::manifest::{Example, Manifest, Tool};
@@ -52,11 +52,11 @@ pub struct Tried {
 /// grants.
 ///
 /// # Errors
-/// See [`Untried`].
+/// See [`RunError`].
 pub async fn run_examples(
     open: &dyn Fn(&Path) -> Result<Host, OpenError>,
     manifest: &Manifest,
-) -> Result<Vec<Tried>, Untried> {
+) -> Result<Vec<Tried>, RunError> {
     let mut tried = Vec::new();
     for tool in &manifest.tools {
         let qualified = format!("{}.{}", manifest.name, tool.name);
@@ -94,7 +94,7 @@ async fn run(
     tool: &str,
     example: &Example,
     is_exact: bool,
-) -> Result<Verdict, Untried> {
+) -> Result<Verdict, RunError> {
     let place = TempDir::new()?;
     let path = place.path().canonicalize()?;
     let workspace = Dir::open_ambient_dir(&path, ambient_authority())?;

@@ -125,7 +125,7 @@ const RUST_FILE: Seed = Seed {
 pub(super) struct Language {
     pub(super) name: &'static str,
     pub(super) seeds: &'static [Seed],
-    /// The start and the end of a comment that can precede a fault in its line.
+    /// The start and the end of a string or comment that can precede a fault in its line.
     pub(super) before: [&'static str; 2],
     /// The contents of a file that can't be parsed.
     pub(super) broken: &'static str,

@@ -75,9 +75,10 @@ impl Host {
         })
     }
 
-    /// Runs a call if the workspace has not changed since the user was asked, and checks this again
-    /// before its changes are committed. Agents change the workspace by calls of their own.
-    pub(super) async fn as_approved(
+    /// Runs a call if the workspace has not changed since the user was asked. Checks this again
+    /// before its changes are committed, unless the call asks agents, which change the workspace by
+    /// their own calls.
+    pub(super) async fn run_if_unchanged(
         &self,
         approved: &Approved,
         asks_agents: bool,
@@ -105,7 +106,7 @@ impl Host {
     }
 
     /// Returns the transaction if its changes are exactly those that the user approved.
-    pub(super) async fn as_shown(
+    pub(super) async fn if_as_previewed(
         transaction: Transaction,
         shown: [u8; 32],
     ) -> Result<Transaction, Failure> {

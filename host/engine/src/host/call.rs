@@ -98,7 +98,7 @@ impl Host {
             (Ok(approved), Some(transaction)) => {
                 let asks_agents = call.asks_agents();
                 let staged = self.stage(active, call, transaction);
-                self.as_approved(&approved, asks_agents, staged).await
+                self.run_if_unchanged(&approved, asks_agents, staged).await
             }
             (Ok(approved), None) => self.perform(active, call, approved).await,
         };
@@ -119,7 +119,7 @@ impl Host {
         if !call.may_write() {
             let tree = self.services.workspace.plain();
             let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
-            return self.as_approved(&approved, asks_agents, run).await;
+            return self.run_if_unchanged(&approved, asks_agents, run).await;
         }
         let asks = self.executed(active.run) == Executed::Ask && !call.needs_approval();
         let asks = asks.then(|| call.clone());
@@ -133,10 +133,10 @@ impl Host {
         };
         let tree = Arc::clone(transaction.overlay());
         let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
-        let performed = self.as_approved(&approved, asks_agents, run).await?;
+        let performed = self.run_if_unchanged(&approved, asks_agents, run).await?;
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
         let transaction = match approved.change {
-            Some(shown) => Self::as_shown(transaction, shown).await?,
+            Some(shown) => Self::if_as_previewed(transaction, shown).await?,
             None => transaction,
         };
         let executed = transaction.executed(None);

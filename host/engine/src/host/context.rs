@@ -22,7 +22,7 @@ pub struct RunOptions {
     pub atomic: bool,
     /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
-    /// Limits of every call, in addition to the usual ones.
+    /// Additional limits of every call: the lower one of each and the usual limit applies.
     pub limits: LimitSettings,
     /// The files and directories that calls may access, within the role's scope; empty: the whole
     /// scope.

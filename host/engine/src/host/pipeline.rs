@@ -74,7 +74,7 @@ pub struct PipelineOptions {
     pub keep: bool,
     /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
-    /// Limits of every call, in addition to the usual ones.
+    /// Additional limits of every call: the lower one of each and the usual limit applies.
     pub limits: LimitSettings,
     /// A channel whose value becomes true when the round is cancelled.
     pub cancel: Option<watch::Receiver<bool>>,
@@ -134,7 +134,7 @@ impl RunningRound<'_> {
         let step = self.sized(&inputs.work_order);
         let step = step.and_then(|text| Step::read(text, options.mode));
         let input = input("file".to_owned(), &inputs.work_order);
-        let step = self.taken(&clock, Some(input), step)?;
+        let step = self.accept(&clock, Some(input), step)?;
         self.round.step_id = Some(step.order().step_id.clone());
         let checker = Checker {
             mode: options.mode,
@@ -150,7 +150,7 @@ impl RunningRound<'_> {
         let ask = || prompt::designer(step.order(), &host.registry);
         let (text, input) = self.document(inputs.designer, ask, &clock).await?;
         let designed = self.sized(&text).and_then(|text| DesignerOutput::read(text, &checker));
-        let design = match self.taken(&clock, Some(input), designed)? {
+        let design = match self.accept(&clock, Some(input), designed)? {
             Designed::Commands(design) => design,
             Designed::Error(reasons) => {
                 self.round.log.extend(reasons);
@@ -163,7 +163,7 @@ impl RunningRound<'_> {
         let ask = || prompt::qa(step.order(), &design.output, &host.registry);
         let (text, input) = self.document(inputs.qa, ask, &clock).await?;
         let reviewed = self.sized(&text).and_then(|text| QaOutput::read(text, &design, &checker));
-        let approval = match self.taken(&clock, Some(input), reviewed)? {
+        let approval = match self.accept(&clock, Some(input), reviewed)? {
             Reviewed::Approved(approval) => *approval,
             Reviewed::Rejected(rejected) => {
                 self.round.log.extend(rejected.reasons.iter().cloned());
@@ -222,7 +222,7 @@ impl RunningRound<'_> {
     }
 
     /// Returns a document that is valid, or ends the round.
-    fn taken<T>(
+    fn accept<T>(
         &mut self,
         clock: &Clock,
         input: Option<Input>,
@@ -304,7 +304,7 @@ impl RunningRound<'_> {
             applied.failed = !is_clean || self.is_cancelled();
             self.round.stages.push(verdict(clock.stop(), applied.failed));
         }
-        self.settle(applied).await
+        self.finish(applied).await
     }
 
     /// Executes commands in a transaction until one fails.
@@ -421,7 +421,7 @@ impl RunningRound<'_> {
     }
 
     /// Commits the staged changes, or rolls them back.
-    async fn settle(&mut self, applied: Applied) -> Result<(), Stopped> {
+    async fn finish(&mut self, applied: Applied) -> Result<(), Stopped> {
         let Applied { transaction, mut ended, mut failed } = applied;
         let clock = Clock::start(StageName::Commit);
         if self.options.dry_run {

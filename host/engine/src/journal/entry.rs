@@ -99,7 +99,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// A tool continued without a service (the tool schemas, "Fallback Actions").
+    /// A service was not available, so the caller continues without it (the tool schemas, "Fallback
+    /// Actions").
     pub const FALLBACK: &str = "fallback_activated";
 
     /// The user installed or updated a plugin; `reason` names it and its grants.

@@ -181,7 +181,7 @@ impl BackendRunner {
             }
         });
         ended.map_err(|stop| match stop {
-            Stop::Limit(_) | Stop::Room(..) | Stop::Cancelled => {
+            Stop::Limit(_) | Stop::Storage(..) | Stop::Cancelled => {
                 Error::Limit(format!("{name}: {stop}"))
             }
             Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),

@@ -122,7 +122,7 @@ pub(super) fn in_instance<T>(
     match store.data().files.exceeded() {
         Some(Exceeded::DiskFull) => {
             let message = context.services.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Room(FailedCode::DiskFull.into(), message))
+            Err(Stop::Storage(FailedCode::DiskFull.into(), message))
         }
         Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
@@ -165,7 +165,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
             Stop::Trap("its calls nest too deeply (stack overflow)".to_owned())
         }
         Some(trap) => {
-            let words = state.messages.last_words();
+            let words = state.messages.stderr_tail();
             Stop::Trap(if words.is_empty() {
                 trap.to_string()
             } else {

@@ -171,7 +171,7 @@ pub struct Scope {
     pub outcomes: BTreeMap<Status, u64>,
 }
 
-/// Fallbacks: failed calls of tools whose callers continued without them.
+/// Fallbacks: cases in which a service was not available and callers continued without it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Fallbacks {
     /// The number of fallbacks by reason.
