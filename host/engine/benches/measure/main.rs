@@ -470,8 +470,8 @@ fn grep(setup: &Setup, table: &mut Table) {
         runtime::call(&prepared, &setup.request(&workspace, "grep", &args)).0.unwrap().unwrap();
     };
     for (what, pattern, flags, goal) in [
-        ("a rare literal", tree::RARE, &["-l"][..], "<= 1.25"),
-        ("a rare literal, no case", tree::RARE, &["-l", "-i"], ""),
+        ("a rare literal", tree::RARE_WORD, &["-l"][..], "<= 1.25"),
+        ("a rare literal, no case", tree::RARE_WORD, &["-l", "-i"], ""),
         ("a regex with many hits, counted", r"fn \w+_(load|store)\b", &["-c"], "<= 1.6"),
     ] {
         let mut args = json!({"pattern": pattern});

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::{Setup, Table, alternate, show};
 
 /// The number of calls per measurement.
-const CALLS: usize = 500;
+const CALLS_PER_SAMPLE: usize = 500;
 
 /// The peer: the smallest server in the documentation of the Python SDK.
-const ECHO: &str = "\
+const ECHO_SERVER: &str = "\
 from mcp.server import MCPServer
 
 server = MCPServer('echo')
@@ -112,14 +112,14 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
     let python = setup.built.parent().unwrap().join("clients/python/bin/python");
     if python.exists() {
         let script = setup.scratch.join("echo.py");
-        fs::write(&script, ECHO).unwrap();
+        fs::write(&script, ECHO_SERVER).unwrap();
         let mut command = Command::new(python);
         command.arg(script);
         let mut peer = Server::start(command, "echo");
         let one = |server: &mut Server| {
-            let mut times: Vec<Duration> = (0..CALLS).map(|_| server.call()).collect();
+            let mut times: Vec<Duration> = (0..CALLS_PER_SAMPLE).map(|_| server.call()).collect();
             times.sort_unstable();
-            times[CALLS / 2]
+            times[CALLS_PER_SAMPLE / 2]
         };
         let mut medians = (Vec::new(), Vec::new());
         alternate(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
@@ -130,7 +130,7 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
         let (own, other) = (median(&mut medians.0), median(&mut medians.1));
         let what = format!(
             "MCP call of `read_file` over a pipe, p50 of {}, against echo on the Python SDK",
-            20 * CALLS
+            20 * CALLS_PER_SAMPLE
         );
         table.row(&what, (own, other), "<= 120 us, <= 0.125");
     } else {
@@ -151,7 +151,7 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
 /// Measures concurrent clients over HTTP, for a minute.
 pub fn http(setup: &Setup, table: &mut Table) {
     const CLIENTS: usize = 64;
-    const TIME: Duration = Duration::from_secs(60);
+    const RUN_TIME: Duration = Duration::from_secs(60);
     let address = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap()
@@ -174,7 +174,7 @@ pub fn http(setup: &Setup, table: &mut Table) {
                     hyper::client::conn::http1::handshake(stream).await.unwrap();
                 tokio::spawn(connection);
                 let mut times = Vec::new();
-                while started.elapsed() < TIME {
+                while started.elapsed() < RUN_TIME {
                     let begun = Instant::now();
                     let id = calls.fetch_add(1, Ordering::Relaxed);
                     let answer = sender.send_request(request(address, id)).await.unwrap();
@@ -198,7 +198,7 @@ pub fn http(setup: &Setup, table: &mut Table) {
     let _ = server.wait();
     times.sort_unstable();
     let (median, slow) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    let rate = times.len() as f64 / TIME.as_secs_f64();
+    let rate = times.len() as f64 / RUN_TIME.as_secs_f64();
     let what = format!("{CLIENTS} clients over HTTP for a minute: calls per second, p50, p99");
     table.alone(&what, &format!("{rate:.0}, {}, {}", show(median), show(slow)), "no call fails");
 }

@@ -14,7 +14,7 @@ use cofferdam_sandbox::Sandbox;
 use super::{Setup, Table, alternate, times};
 
 /// The number of Python files in a generated tree.
-const FILES: usize = 1_000;
+const FILE_COUNT: usize = 1_000;
 
 /// Measures a program that does nothing (`true`).
 pub fn nothing(setup: &Setup, table: &mut Table) {
@@ -47,7 +47,7 @@ pub fn native_linter(setup: &Setup, table: &mut Table) {
     let plain = |workspace: &Path| {
         let arguments = ["check", "--output-format=json", "--no-cache", "."];
         let output = Command::new(&ruff).args(arguments).current_dir(workspace).output().unwrap();
-        assert!(output.stdout.len() > FILES * 100);
+        assert!(output.stdout.len() > FILE_COUNT * 100);
     };
     let tiny = tree(&setup.scratch.join("python"));
     let against = "through plugin and sandbox, against plain ruff";
@@ -57,19 +57,20 @@ pub fn native_linter(setup: &Setup, table: &mut Table) {
     ] {
         let (host, _timers) = host(setup, &workspace, &settings);
         let (ours, peer) = alternate(15, || lint(&host, "native-ruff"), || plain(&workspace));
-        let what = format!("ruff on {FILES} {what}, {against}");
+        let what = format!("ruff on {FILE_COUNT} {what}, {against}");
         table.row(&what, (ours, peer), goal);
     }
     let (host, _timers) = host(setup, &tiny, &settings);
     let (inside, peer) = alternate(5, || lint(&host, "ruff"), || plain(&tiny));
-    let what = format!("ruff wholly inside an instance on {FILES} tiny files, against plain ruff");
+    let what =
+        format!("ruff wholly inside an instance on {FILE_COUNT} tiny files, against plain ruff");
     table.row(&what, (inside, peer), "");
 }
 
 fn lint(host: &Host, backend: &str) {
     let report = host.lint(backend, request(".")).unwrap();
-    assert_eq!(report.files_checked as usize, FILES, "{backend}");
-    assert!(report.findings.len() >= FILES);
+    assert_eq!(report.files_checked as usize, FILE_COUNT, "{backend}");
+    assert!(report.findings.len() >= FILE_COUNT);
 }
 
 /// Measures linters that run inside an instance: the first run in a process, later runs, and peak
@@ -111,7 +112,7 @@ pub fn inside(setup: &Setup, table: &mut Table) {
     }
 }
 
-/// Copies Python files of the linters' packages into a tree with [`FILES`] files.
+/// Copies Python files of the linters' packages into a tree with [`FILE_COUNT`] files.
 fn real_tree(setup: &Setup) -> PathBuf {
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -128,7 +129,7 @@ fn real_tree(setup: &Setup) -> PathBuf {
     sources(&packages, &mut found);
     found.sort();
     let folder = setup.scratch.join("packages");
-    for (number, path) in found[..FILES].iter().enumerate() {
+    for (number, path) in found[..FILE_COUNT].iter().enumerate() {
         // Ruff skips directories with certain names, such as the one that these files come from.
         let below = folder.join(format!("package{}", number / 25));
         fs::create_dir_all(&below).unwrap();
@@ -139,7 +140,7 @@ fn real_tree(setup: &Setup) -> PathBuf {
 
 /// Creates a tree of Python files with at least one finding in each.
 fn tree(folder: &Path) -> PathBuf {
-    for n in 0..FILES {
+    for n in 0..FILE_COUNT {
         let below = folder.join(format!("package{}", n % 20));
         fs::create_dir_all(&below).unwrap();
         let body: String = (0..20)

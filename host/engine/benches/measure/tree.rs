@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 
 /// A word that occurs in exactly three files.
-pub const RARE: &str = "quite_unlikely_identifier";
+pub const RARE_WORD: &str = "quite_unlikely_identifier";
 
 /// The number of files in the tree.
-const FILES: usize = 16_000;
+const FILE_COUNT: usize = 16_000;
 
-/// The numbers of the files that contain [`RARE`].
-const WITH_RARE: [usize; 3] = [137, 7_919, 15_485];
+/// The numbers of the files that contain [`RARE_WORD`].
+const FILES_WITH_RARE_WORD: [usize; 3] = [137, 7_919, 15_485];
 
 const WORDS: [&str; 24] = [
     "buffer", "cursor", "engine", "filter", "handle", "index", "journal", "kernel", "limit",
@@ -25,14 +25,14 @@ pub fn create(folder: &Path) -> usize {
     if !complete.is_file() {
         let _ = fs::remove_dir_all(folder);
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
-        for number in 0..FILES {
+        for number in 0..FILE_COUNT {
             let place = folder.join(format!("crate{}/src/module{}", number % 40, number / 40 % 20));
             fs::create_dir_all(&place).unwrap();
             fs::write(place.join(format!("file{number}.rs")), source(number, &mut random)).unwrap();
         }
         fs::write(complete, "").unwrap();
     }
-    FILES
+    FILE_COUNT
 }
 
 /// Generates text that looks like source code, between 1 and 20 KB.
@@ -48,8 +48,8 @@ fn source(number: usize, random: &mut Random) -> String {
             random.below(1000),
             random.below(100_000),
         );
-        if function == 1 && WITH_RARE.contains(&number) {
-            let _ = writeln!(text, "// {RARE}");
+        if function == 1 && FILES_WITH_RARE_WORD.contains(&number) {
+            let _ = writeln!(text, "// {RARE_WORD}");
         }
     }
     text

@@ -23,7 +23,7 @@ use cofferdam_text::escape_control;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long a program may take to exit after SIGTERM before it is killed.
-const GRACE: Duration = Duration::from_secs(1);
+const TERM_GRACE: Duration = Duration::from_secs(1);
 
 /// How much of the end of standard error is kept, in bytes.
 const MAX_KEPT_STDERR_BYTES: usize = 16 << 10;
@@ -99,7 +99,7 @@ pub(super) fn run(
                 group.signal(Signal::TERM);
                 ending = Some((why, Instant::now()));
             }
-            (Some((_, since)), _) if since.elapsed() >= GRACE => break,
+            (Some((_, since)), _) if since.elapsed() >= TERM_GRACE => break,
             _ => {}
         }
     }

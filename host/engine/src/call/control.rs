@@ -47,12 +47,12 @@ pub struct Control {
 /// The stages of a call on its thread.
 mod stage {
     /// No thread has taken it yet.
-    pub(super) const WAITS: u8 = 0;
-    pub(super) const RUNS: u8 = 1;
+    pub(super) const WAITING: u8 = 0;
+    pub(super) const RUNNING: u8 = 1;
     /// It was cancelled before a thread took it.
     pub(super) const WITHDRAWN: u8 = 2;
     /// It did not end in time: its thread was abandoned.
-    pub(super) const GIVEN_UP: u8 = 3;
+    pub(super) const ABANDONED: u8 = 3;
     pub(super) const ENDED: u8 = 4;
 }
 
@@ -64,7 +64,7 @@ impl Control {
             begun,
             deadline: begun + time,
             cancelled: AtomicBool::new(false),
-            stage: AtomicU8::new(stage::WAITS),
+            stage: AtomicU8::new(stage::WAITING),
             noted: OnceLock::new(),
         }
     }
@@ -95,28 +95,28 @@ impl Control {
 
     /// Begins the call, unless it was withdrawn. Returns whether it may run.
     pub(crate) fn begin(&self) -> bool {
-        self.pass(stage::WAITS, stage::RUNS)
+        self.pass(stage::WAITING, stage::RUNNING)
     }
 
     /// Withdraws a call that no thread has taken yet, so that none will. Returns whether it was
     /// withdrawn.
     pub fn withdraw(&self) -> bool {
-        self.pass(stage::WAITS, stage::WITHDRAWN)
+        self.pass(stage::WAITING, stage::WITHDRAWN)
     }
 
     /// Whether no thread has taken the call yet.
     pub(crate) fn waits(&self) -> bool {
-        self.stage.load(Ordering::Acquire) == stage::WAITS
+        self.stage.load(Ordering::Acquire) == stage::WAITING
     }
 
     /// Abandons a call that did not end in time, with its thread. Returns whether it was running.
     pub(crate) fn give_up(&self) -> bool {
-        self.pass(stage::RUNS, stage::GIVEN_UP)
+        self.pass(stage::RUNNING, stage::ABANDONED)
     }
 
     /// Ends the call, unless it was abandoned. Returns whether it was running.
     pub(crate) fn end(&self) -> bool {
-        self.pass(stage::RUNS, stage::ENDED)
+        self.pass(stage::RUNNING, stage::ENDED)
     }
 
     fn pass(&self, from: u8, to: u8) -> bool {

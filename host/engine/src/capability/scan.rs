@@ -23,7 +23,7 @@ use reader::{Reader, Scanner};
 use tree::{Found, Tree};
 
 /// How many files one query of sizes and times may cover.
-const MAX_LISTED: u32 = 16_384;
+const MAX_LISTED_FILES: u32 = 16_384;
 
 /// How many scanners a call may have open; each has threads of its own.
 const MAX_SCANNERS: usize = 4;
@@ -59,7 +59,7 @@ impl HostScanner for CallState {
     fn files(&mut self, scanner: Resource<Scanner>, first: u32, max: u32) -> Result<Vec<File>> {
         let files = Arc::clone(&self.table.get(&scanner)?.files);
         let from = (first as usize).min(files.len());
-        let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
+        let to = from.saturating_add(max.min(MAX_LISTED_FILES) as usize).min(files.len());
         let tree = Tree::of(&self.files);
         Ok(files[from..to].iter().filter_map(|found| describe(found, &tree)).collect())
     }

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 pub use cases::{Case, cases};
 pub use check::Trial;
-pub use driver::{Outcome, run};
+pub use driver::{Outcome, RunError, run};
 pub use examples::{Tried, Verdict, run_examples};
 pub use seeds::languages;
 

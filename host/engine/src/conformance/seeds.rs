@@ -55,21 +55,25 @@ const PYTHON_FILE: Seed = Seed {
 };
 
 /// ESLint has no rules without a configuration; other linters ignore this file.
-const ESLINT: &[(&str, &str)] = &[(
+const ESLINT_CONFIG: &[(&str, &str)] = &[(
     "eslint.config.mjs",
     "export default [{ files: [\"**/*.js\", \"**/*.ts\"], rules: { \"no-debugger\": \"error\", \
      \"no-extra-boolean-cast\": \"error\", \"no-unused-vars\": \"error\" } }];\n",
 )];
 
 const JAVASCRIPT: &[Seed] = &[
-    Seed { fault: "debugger;", ..SCRIPT },
-    Seed { fault: "let unused{n} = 1;", ..SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", ..SCRIPT },
-    Seed { fault: "debugger;", around: ESLINT, ..SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..SCRIPT },
+    Seed { fault: "debugger;", ..JAVASCRIPT_FILE },
+    Seed { fault: "let unused{n} = 1;", ..JAVASCRIPT_FILE },
+    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", ..JAVASCRIPT_FILE },
+    Seed { fault: "debugger;", around: ESLINT_CONFIG, ..JAVASCRIPT_FILE },
+    Seed {
+        fault: "if (!!globalThis.x{n}) { globalThis.y(); }",
+        around: ESLINT_CONFIG,
+        ..JAVASCRIPT_FILE
+    },
 ];
 
-const SCRIPT: Seed = Seed {
+const JAVASCRIPT_FILE: Seed = Seed {
     around: &[],
     path: "seed.js",
     empty: "",
@@ -80,13 +84,17 @@ const SCRIPT: Seed = Seed {
 };
 
 const TYPESCRIPT: &[Seed] = &[
-    Seed { fault: "debugger;", ..TYPED_SCRIPT },
-    Seed { fault: "let unused{n}: number = 1;", ..TYPED_SCRIPT },
-    Seed { fault: "debugger;", around: ESLINT, ..TYPED_SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..TYPED_SCRIPT },
+    Seed { fault: "debugger;", ..TYPESCRIPT_FILE },
+    Seed { fault: "let unused{n}: number = 1;", ..TYPESCRIPT_FILE },
+    Seed { fault: "debugger;", around: ESLINT_CONFIG, ..TYPESCRIPT_FILE },
+    Seed {
+        fault: "if (!!globalThis.x{n}) { globalThis.y(); }",
+        around: ESLINT_CONFIG,
+        ..TYPESCRIPT_FILE
+    },
 ];
 
-const TYPED_SCRIPT: Seed = Seed { path: "seed.ts", ..SCRIPT };
+const TYPESCRIPT_FILE: Seed = Seed { path: "seed.ts", ..JAVASCRIPT_FILE };
 
 const GO: &[Seed] = &[
     Seed { fault: "func unused{n}() {}", ..GO_FILE },

@@ -41,7 +41,7 @@ pub enum Designed {
 }
 
 /// The name of the document in the log.
-const NAME: &str = "designer output";
+const DOCUMENT_NAME: &str = "designer output";
 
 impl DesignerOutput {
     /// Parses and checks a Designer's output.
@@ -60,12 +60,12 @@ impl DesignerOutput {
             return self.error();
         }
         let mut blocked = Blocked::default();
-        let edits = checker.edits(&self.commands, NAME, &mut blocked);
+        let edits = checker.edits(&self.commands, DOCUMENT_NAME, &mut blocked);
         let verifying = checker.verification(&self.verification, &mut blocked);
         for problem in edits.iter().flat_map(|edits| touched_files(&self.touched_files, edits)) {
-            blocked.broken_rule(NAME, problem);
+            blocked.broken_rule(DOCUMENT_NAME, problem);
         }
-        checker.signatures(&self.changed_signatures, NAME, &mut blocked);
+        checker.signatures(&self.changed_signatures, DOCUMENT_NAME, &mut blocked);
         match verifying {
             Some(verifying) => {
                 blocked.or(Designed::Commands(Box::new(Design { output: self, verifying })))
@@ -87,7 +87,7 @@ impl DesignerOutput {
         let errors = self.commands.iter().filter(|command| command.tool == ERROR_TOOL);
         blocked.log.extend(errors.map(|command| command.reason.clone()));
         blocked.broken_rule(
-            NAME,
+            DOCUMENT_NAME,
             problem(
                 "/commands",
                 format!(

@@ -100,7 +100,7 @@ pub struct Approval {
 }
 
 /// The name of the document in the log.
-const NAME: &str = "QA output";
+const DOCUMENT_NAME: &str = "QA output";
 
 impl QaOutput {
     /// Parses and checks QA's output for a design.
@@ -144,7 +144,7 @@ fn invalid_decision(found: &Value) -> Blocked {
 impl Approved {
     fn checked(self, design: &Design, checker: &Checker<'_>) -> Result<Approval, Blocked> {
         let mut blocked = Blocked::default();
-        let edits = checker.edits(&self.commands, NAME, &mut blocked);
+        let edits = checker.edits(&self.commands, DOCUMENT_NAME, &mut blocked);
         let verifying = checker.verification(&self.verification, &mut blocked);
         if let Some(verifying) = &verifying
             && !verifying.extent.covers(&design.verifying.extent)
@@ -152,7 +152,7 @@ impl Approved {
             let expected =
                 format!("a verification as wide as the Designer's: {}", design.verifying.extent);
             let found = verifying.extent.to_string();
-            blocked.broken_rule(NAME, problem("/verification/args", expected, found));
+            blocked.broken_rule(DOCUMENT_NAME, problem("/verification/args", expected, found));
         }
         match (edits, verifying) {
             (Some(edits), Some(verifying)) => {

@@ -5,7 +5,7 @@ use cofferdam_core::policy::{BackendKind, Capabilities};
 
 /// The packages that the host serves, and the grants that they need. A plugin with any other import
 /// does not load.
-const SERVED: &[(&str, Needs)] = &[
+const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
@@ -64,12 +64,12 @@ impl Needs {
 
 /// The packages that the host serves.
 pub fn served() -> impl Iterator<Item = &'static str> {
-    SERVED.iter().map(|(name, _)| *name)
+    SERVED_PACKAGES.iter().map(|(name, _)| *name)
 }
 
 /// The grant that an import needs; `None` if the host does not serve it.
 pub(super) fn needs_of(import: &str) -> Option<Needs> {
-    let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
+    let served = SERVED_PACKAGES.iter().find(|(name, _)| match name.strip_suffix('/') {
         Some(_) => import.starts_with(name),
         None => import == *name,
     });

@@ -13,7 +13,7 @@ use cofferdam_workspace::fair_queue::{Client, FairQueue};
 
 /// How long an idle thread polls. A client that makes one call after another needs less time
 /// between two calls, including the waking of client and server.
-const POLLING: Duration = Duration::from_micros(250);
+const POLL_TIME: Duration = Duration::from_micros(250);
 
 /// Items that wait for a thread, and the number of items that threads work on.
 pub struct Queue<T> {
@@ -129,10 +129,10 @@ impl<T> Queue<T> {
         self.added.notify_all();
     }
 
-    /// Polls until an item is added, for [`POLLING`] at most.
+    /// Polls until an item is added, for [`POLL_TIME`] at most.
     fn watch(&self) {
         let started = Instant::now();
-        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < POLLING {
+        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < POLL_TIME {
             thread::yield_now();
         }
     }
@@ -172,7 +172,7 @@ mod tests {
             queue.add(if number % 3 == 0 { ONE } else { OTHER }, number);
             // Lets all threads fall asleep from time to time.
             if number % 1_000 == 0 {
-                thread::sleep(POLLING * 20);
+                thread::sleep(POLL_TIME * 20);
             }
         }
         while queue.length.load(Ordering::Acquire) > 0 {
@@ -224,7 +224,7 @@ mod tests {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())
         };
-        thread::sleep(POLLING * 20);
+        thread::sleep(POLL_TIME * 20);
         queue.close();
         assert_eq!(waiting.join().unwrap(), None);
     }

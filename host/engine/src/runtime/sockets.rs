@@ -8,7 +8,7 @@ use wasmtime::{Error, Result};
 use crate::capability::CallState;
 
 /// The prefix of the names of socket interfaces.
-const PACKAGE: &str = "wasi:sockets/";
+const SOCKETS_PACKAGE: &str = "wasi:sockets/";
 
 /// Resources of other packages in these interfaces, which are linked already.
 const LINKED_RESOURCES: &[&str] = &["input-stream", "output-stream", "pollable"];
@@ -18,7 +18,7 @@ enum Socket {}
 
 /// Whether an import is of sockets.
 pub(super) fn is_import(name: &str) -> bool {
-    name.starts_with(PACKAGE)
+    name.starts_with(SOCKETS_PACKAGE)
 }
 
 /// Links a component. With `refuse_sockets`, it may import sockets, but a call that uses one ends.

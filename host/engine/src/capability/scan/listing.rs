@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
 use super::merged::{Problem, Walk};
-use super::rules::{MAX_FILES, MAX_NESTING, Rules, nests_too_deeply};
+use super::rules::{MAX_ALTERNATIVES, MAX_FILES, Rules, nests_too_deeply};
 use super::tree::Found;
 use crate::call::Control;
 use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
@@ -205,7 +205,7 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
 fn check(glob: &str) -> Result<(), Error> {
     if glob.len() > MAX_GLOB_BYTES || nests_too_deeply(glob.as_bytes()) {
         return Err(Error::Invalid(format!(
-            "a glob of {} bytes; at most {MAX_GLOB_BYTES}, with at most {MAX_NESTING} times '{{'",
+            "a glob of {} bytes; at most {MAX_GLOB_BYTES}, with at most {MAX_ALTERNATIVES} times '{{'",
             glob.len()
         )));
     }

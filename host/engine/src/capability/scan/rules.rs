@@ -14,7 +14,7 @@ use cofferdam_workspace::Workspace;
 pub(super) const MAX_FILES: usize = 1_000_000;
 
 /// The maximum number of alternatives in braces of a glob: nested ones use stack.
-pub(super) const MAX_NESTING: usize = 200;
+pub(super) const MAX_ALTERNATIVES: usize = 200;
 
 /// The names of ignore files; a later one takes precedence.
 pub(super) const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
@@ -96,7 +96,7 @@ impl Rules {
 
 /// Whether compiling a glob could exceed the stack.
 pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
-    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_ALTERNATIVES
 }
 
 /// Whether an ignore file is too large or contains a glob that nests too deeply.
