@@ -1,5 +1,5 @@
-//! The stages of one call: each is a function that turns one type into the next, so that no stage
-//! can be left out. The last one, [`Host`](crate::host)'s, executes what was granted here.
+//! The stages of one call. Each is a function that turns one type into the next, so that no stage
+//! can be left out. The last stage, execution, is part of [`Host`](crate::host).
 //!
 //! ```text
 //! Call --resolve--> ValidCall --grant--> GrantedCall --execute--> Outcome
@@ -38,20 +38,20 @@ pub struct ValidCall {
     pub(crate) args: Value,
 }
 
-/// A call with what it may do.
+/// A call with its permissions and limits.
 #[derive(Clone)]
 pub struct GrantedCall {
     pub(crate) valid: ValidCall,
-    /// What its instance may do.
+    /// The permissions of its instance.
     pub(crate) permissions: Permissions,
     pub(crate) limits: Limits,
-    /// The argument with the path that the role wants to be absolute.
+    /// The name of the argument whose path the role requires to be absolute.
     pub(crate) path_argument: Option<String>,
     ask: bool,
 }
 
 impl GrantedCall {
-    /// The call itself.
+    /// The call that was granted.
     pub fn call(&self) -> &ValidCall {
         &self.valid
     }
@@ -61,13 +61,13 @@ impl GrantedCall {
         self.permissions.capabilities.files == Files::Write
     }
 
-    /// Whether it may do something besides changing files, which can't be taken back.
+    /// Whether it may have effects besides file changes, which can't be rolled back.
     pub fn reaches_out(&self) -> bool {
         let capabilities = &self.permissions.capabilities;
         capabilities.runs_programs() || !capabilities.http.is_empty()
     }
 
-    /// Whether the user has to approve it first.
+    /// Whether the user has to approve it before it runs.
     pub fn needs_approval(&self) -> bool {
         self.ask
     }
@@ -84,12 +84,12 @@ impl ValidCall {
         &self.name
     }
 
-    /// The arguments.
+    /// The arguments of the call.
     pub fn args(&self) -> &Value {
         &self.args
     }
 
-    /// The tool.
+    /// The tool to run.
     pub fn tool(&self) -> &Arc<ToolEntry> {
         &self.tool
     }
@@ -98,7 +98,7 @@ impl ValidCall {
 /// Finds each call's tool and checks its arguments.
 ///
 /// # Errors
-/// Everything that is wrong with any of the calls.
+/// All problems of all calls.
 pub fn resolve(
     registry: &Registry,
     calls: Vec<Call>,
@@ -129,7 +129,7 @@ pub fn resolve(
 /// Finds the tool of one call and checks its arguments.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All problems of the call.
 pub fn resolve_one(
     registry: &Registry,
     call: Call,
@@ -148,7 +148,7 @@ struct InvalidCall<'a> {
     /// The tool's name as the agent wrote it.
     name: String,
     problems: Vec<Problem>,
-    /// The tool whose arguments are wrong.
+    /// The tool whose arguments are invalid.
     tool: Option<&'a Arc<ToolEntry>>,
 }
 
@@ -220,21 +220,21 @@ fn beyond_the_role(tool: &ToolEntry, call: &Call, role: Option<&Role>) -> Vec<Pr
     }
 }
 
-/// What a run narrows its calls to.
+/// How a run restricts its calls.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
-    /// The role that the calls are made under.
+    /// The role of the calls.
     pub role: Option<&'a Role>,
-    /// Limits below those that hold anyway.
+    /// Additional limits: the lower one of each and the usual limit applies.
     pub limits: &'a LimitSettings,
-    /// The part of the role's scope that calls may touch.
+    /// The part of the role's scope that calls may access.
     pub scope: &'a Scope,
 }
 
 /// Decides what a call may do: its permissions and limits.
 ///
 /// # Errors
-/// The call may not be made at all.
+/// [`Denial`] if the call is not allowed at all.
 pub fn grant(
     policy: &Policy,
     grants: &Grants,
@@ -252,7 +252,7 @@ pub fn grant(
     Ok(GrantedCall { valid, permissions, limits, path_argument, ask })
 }
 
-/// Checks the answer of a tool against its output schema.
+/// Checks the response of a tool against its output schema.
 pub(crate) fn checked(tool: &ToolEntry, output: &str) -> Outcome {
     let invalid = |what: String| {
         let message =
@@ -278,7 +278,7 @@ pub(crate) fn tool_failure(tool: &ToolEntry, error: ToolError) -> Failure {
         ErrorKind::Limit => Status::Limit,
         _ => Status::Error,
     };
-    // A detail that is not JSON is left out; the message still says what happened.
+    // A detail that is not JSON is left out; the message still describes the error.
     let detail = error.detail.and_then(|detail| envelope::parse_answer(&detail).ok());
     if detail.is_none() && tool.tool().failure.is_some() && status == Status::Error {
         tracing::debug!("{} failed without its failure document", tool.qualified_name());
@@ -308,7 +308,7 @@ pub(crate) fn load_failure(error: &LoadError) -> Failure {
 pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => Failure::new(*code, limits.exceeded(*code)),
-        Stop::Room(code, message) => Failure::new(*code, message),
+        Stop::Storage(code, message) => Failure::new(*code, message),
         Stop::Trap(_) => Failure::new(TrapCode::PluginCrashed, stop.to_string()),
         Stop::Cancelled => cancelled(),
         Stop::Descriptors => Failure::new(FailedCode::DescriptorShortage, stop.to_string()),
@@ -351,8 +351,8 @@ pub fn not_committed(error: &CommitError) -> Failure {
     }
 }
 
-/// The failure of a call within a transaction that gives tasks to agents: their changes could not be
-/// rolled back with it.
+/// The failure of a call within a transaction that gives tasks to agents: changes by agents can't
+/// be rolled back.
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";

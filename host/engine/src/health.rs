@@ -1,5 +1,5 @@
-//! How healthy a host is, going by what probes found: S4's rule. Pure; `cli::health` does the
-//! probing.
+//! The health of a host, computed from the results of probes by the rule of the tool schemas
+//! ("Health Check"). No I/O: `cli::health` runs the probes.
 
 use std::time::Duration;
 
@@ -8,29 +8,30 @@ use serde::Serialize;
 
 use crate::journal::{HealthRecord, Verdict};
 
-/// From here on a probe is slow.
+/// The latency from which on a probe counts as slow.
 pub const SLOW: Duration = Duration::from_secs(3);
 
-/// Beyond this a probe has failed, whatever it answers.
+/// The latency above which a successful probe counts as failed.
 pub const TOO_SLOW: Duration = Duration::from_secs(10);
 
-/// One thing that was tried.
+/// The result of one probe.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Probe {
-    /// What.
+    /// What was probed, such as a plugin.
     pub probe: String,
-    /// How it went.
+    /// Whether it works, and fast enough.
     pub verdict: Verdict,
-    /// How long it took, in milliseconds.
+    /// The latency of the probe, in milliseconds.
     pub latency_ms: f64,
-    /// What it found, or what was wrong.
+    /// What the probe found, or what was wrong.
     pub detail: String,
-    /// Whether no tool can be called where this fails.
+    /// Whether no tool can be called if this probe fails.
     pub essential: bool,
 }
 
 impl Probe {
-    /// A probe that was answered after `latency`: healthy below 3 s, degraded up to 10 s.
+    /// The result of a probe: failed if it returned an error or took more than 10 s, degraded from
+    /// 3 s on, healthy otherwise.
     pub fn new(
         probe: impl Into<String>,
         essential: bool,
@@ -49,20 +50,20 @@ impl Probe {
     }
 }
 
-/// What all probes say together.
+/// The results of all probes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Health {
-    /// How the host is.
+    /// The health of the host.
     pub verdict: Verdict,
-    /// How long the slowest probe took, in milliseconds.
+    /// The latency of the slowest probe, in milliseconds.
     pub latency_ms: f64,
-    /// Every probe, in their order.
+    /// All probes, in the order in which they ran.
     pub probes: Vec<Probe>,
 }
 
 impl Health {
-    /// Healthy where every probe is. Failed where all of them failed, or one without which no tool
-    /// can be called ("complete failure"). Degraded otherwise ("partial failure", or slow).
+    /// Healthy if all probes are healthy; failed if all probes or an essential one failed
+    /// ("complete failure"); degraded otherwise ("partial failure", or slow).
     pub fn of(probes: Vec<Probe>) -> Self {
         let failed = |probe: &Probe| probe.verdict == Verdict::Failed;
         let verdict = if probes.iter().all(failed)
@@ -78,7 +79,7 @@ impl Health {
         Self { verdict, latency_ms, probes }
     }
 
-    /// What the journal keeps of it.
+    /// The record of the results for the journal.
     pub fn record(&self) -> HealthRecord {
         let failed = self.probes.iter().filter(|probe| probe.verdict == Verdict::Failed);
         HealthRecord {
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thresholds_are_those_of_the_source() {
+    fn thresholds_are_those_of_the_tool_schemas() {
         use Verdict::{Degraded, Failed, Healthy};
         for (milliseconds, works, wanted) in [
             (0, true, Healthy),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_fails_degrades_and_an_essential_one_fails_the_whole() {
+    fn a_failed_probe_degrades_and_a_failed_essential_probe_fails() {
         use Verdict::{Degraded, Failed, Healthy};
         let (fine, slow, broken) =
             (probe(false, 1, true), probe(false, 4_000, true), probe(false, 1, false));
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_names_what_failed() {
+    fn the_record_names_failed_probes() {
         let health = Health::of(vec![probe(true, 1, true), probe(false, 1, false)]);
         let record = health.record();
         assert_eq!((record.verdict, record.failed), (Verdict::Degraded, vec!["p".to_owned()]));

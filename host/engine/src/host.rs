@@ -1,22 +1,22 @@
-//! The facade: open a host on a workspace, give it an envelope, get the results.
+//! The facade: opens a host on a workspace and runs envelopes.
 //!
-//! | module | what |
+//! | module | is for |
 //! |---|---|
-//! | [`config`] | what a host is opened with |
-//! | [`context`] | what is looked up once for a run and a call |
+//! | [`config`] | the options that a host is opened with |
+//! | [`context`] | values looked up once for a run or a call |
 //! | [`run`] | running an envelope, or one call |
 //! | [`call`] | one call of a run, in its transaction |
-//! | [`execute`] | executing what a call was granted |
+//! | [`execute`] | executing a granted call |
 //! | [`ended`] | how a call ended |
 //! | [`cancel`] | the cancellation of a run |
 //! | [`approver`], [`approval`] | calls that the user has to approve |
 //! | [`executed`] | calls that write files which other programs execute |
 //! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
-//! | [`record`] | what the journal, the statistics and telemetry get |
+//! | [`record`] | journal, statistics and telemetry of calls |
 //! | [`pipeline`] | a round of Designer, QA and Main |
-//! | [`backends`] | backends without a tool in between |
-//! | [`unknown`] | settings that name what does not exist |
+//! | [`backends`] | calling backends directly, without a tool |
+//! | [`unknown`] | names in the settings that do not exist |
 
 mod approval;
 mod approver;
@@ -67,17 +67,17 @@ pub use context::RunOptions;
 pub use pipeline::{Inputs, PipelineOptions, Source};
 pub use run::{Effects, Run};
 
-/// Starts the host's other processes: an executable that calls [`run_if_helper`].
+/// Starts auxiliary processes of the host: an executable that calls [`run_if_helper`].
 pub use cofferdam_sandbox::Helper;
 
-/// Does the work of one of the host's other processes, if this process was started as one. An
-/// executable that is named as [`Helper`] calls this first of all in `main`, before it starts a
-/// thread or opens a file, and returns the status that it gets.
+/// Does the work of an auxiliary process, if this process was started as one, and returns its exit
+/// status. An executable that is named as [`Helper`] has to call this at the start of `main`,
+/// before it starts threads or opens files.
 pub fn run_if_helper() -> Option<ExitCode> {
     cofferdam_sandbox::run_if_helper().or_else(crate::runtime::compile_if_asked)
 }
 
-/// Plugins, policy and a workspace, ready for calls.
+/// The plugins, the policy and the workspace, ready for calls.
 pub struct Host {
     registry: Registry,
     policy: Policy,
@@ -91,7 +91,7 @@ pub struct Host {
     shared: Arc<Shared>,
 }
 
-/// What a host shares with those that replace it.
+/// State that a host shares with the hosts that replace it.
 struct Shared {
     repeats: Repeats,
     workers: Workers,
@@ -111,8 +111,8 @@ impl Host {
     pub fn open(mut config: Config) -> Result<Self, OpenError> {
         let timers = Handle::try_current()?;
         let workspace = Arc::new(Workspace::open(&config.workspace, config.secret.clone())?);
-        // Without a cache everything works, only slower: a home that can't be written is no
-        // reason to refuse.
+        // The cache is optional: the host also works, more slowly, if the home directory can't be
+        // written.
         let cache = config.cache.as_deref().and_then(|directory| {
             CodeCache::open(directory)
                 .map_err(|error| tracing::warn!("compiled code is not kept: {error}"))
@@ -133,12 +133,11 @@ impl Host {
         Self::with(Arc::new(shared), workspace, runtime, config)
     }
 
-    /// A host that replaces this one, with other settings and plugins: it shares the workspace,
-    /// threads, observer, journal, telemetry, statistics and counts. Calls of both run side by
-    /// side; what only this one has loaded is released with it.
+    /// Opens a host that replaces this one with other settings and plugins. It shares the
+    /// workspace, threads, observer, journal, telemetry, statistics and counts. Calls of both can
+    /// run at the same time. Plugins that only this host has loaded are released with it.
     ///
-    /// A plugin's file that is in the workspace, where an agent may have changed it, must be
-    /// unchanged.
+    /// A plugin file in the workspace must be unchanged, since an agent may have modified it.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -160,7 +159,7 @@ impl Host {
         Ok(host)
     }
 
-    /// The plugins that differ from those of another host, in words.
+    /// Describes the plugins that differ from those of another host.
     fn since(&self, before: &Self) -> String {
         let of = |host: &Self| -> BTreeMap<String, (String, Option<Digest>)> {
             let plugin = |plugin: &Arc<Plugin>| {
@@ -237,7 +236,7 @@ impl Host {
         &self.registry
     }
 
-    /// What plugins and roles may do.
+    /// The permissions of plugins and roles.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -247,22 +246,22 @@ impl Host {
         &self.unknown
     }
 
-    /// Where telemetry is sent, if it is on.
+    /// The exporter of telemetry, if it is on.
     pub fn telemetry(&self) -> Option<&Arc<Telemetry>> {
         self.shared.telemetry.as_ref()
     }
 
-    /// The output contracts: the built-in ones, and those that the host was opened with.
+    /// The output contracts: the built-in ones and those from [`Config`].
     pub fn contracts(&self) -> &Contracts {
         &self.contracts
     }
 
-    /// The statistics of this process' calls.
+    /// The statistics of calls in this process.
     pub fn stats(&self) -> Summary {
         self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).summary()
     }
 
-    /// The record of what happened on the workspace.
+    /// The journal of the workspace.
     pub fn journal(&self) -> &Journal {
         &self.shared.journal
     }
@@ -272,7 +271,7 @@ impl Host {
         &self.shared.observer
     }
 
-    /// How many calls run at a time.
+    /// The number of calls that can run at the same time.
     pub fn workers(&self) -> usize {
         self.shared.workers.count()
     }
@@ -282,8 +281,8 @@ impl Host {
         &self.services.workspace
     }
 
-    /// Loads every plugin that has not been loaded yet, each with what it is granted. Returns the
-    /// names of those that can't be loaded, with the errors.
+    /// Loads all plugins that have not been loaded yet, each with its grants. Returns the names of
+    /// plugins that can't be loaded, with the errors.
     pub fn load_plugins(&self) -> Vec<(&str, LoadError)> {
         let load = |plugin: &Arc<Plugin>| {
             self.runtime.prepare(plugin, &self.grants.of(plugin).capabilities, &|| false).err()
@@ -295,15 +294,15 @@ impl Host {
     /// Checks whether a call would be denied, without running it.
     ///
     /// # Errors
-    /// The call is denied.
+    /// [`Denial`] if the call would be denied.
     pub fn allows(&self, call: ValidCall, bounds: &Bounds<'_>) -> Result<(), Denial> {
         dispatch::grant(&self.policy, &self.grants, call, bounds).map(drop)
     }
 
-    /// A role by its name.
+    /// Returns the role with this name.
     ///
     /// # Errors
-    /// [`RefusalCode::UnknownRole`], with the names of the roles.
+    /// [`RefusalCode::UnknownRole`] with the names of all roles.
     pub fn role(&self, name: Option<&str>) -> Result<Option<&Role>, Refusal> {
         let Some(name) = name else { return Ok(None) };
         self.policy.role(name).map(Some).ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! Runs the calls of coding agents. Every tool is a WebAssembly component in an instance of its
-//! own; the host checks each call against a JSON Schema and a policy, gives the instance exactly
-//! what was granted, and returns a checked result.
+//! Runs the calls of coding agents. Every tool is a WebAssembly component and runs in a fresh
+//! instance. The host checks each call against a JSON Schema and a policy, gives the instance
+//! exactly the granted capabilities, and returns a checked result.
 //!
-//! [`host::Host`] is the entry point. ARCHITECTURE.md in the repository has the map.
+//! [`host::Host`] is the entry point. ARCHITECTURE.md in the repository describes the modules.
 
 pub mod agent;
 pub mod call;

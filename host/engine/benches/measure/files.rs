@@ -12,9 +12,9 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceTable, ResourceType, Val};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use super::{Setup, Table, in_turns, ratio, show};
+use super::{Setup, Table, alternate};
 
-/// The same component on wasmtime-wasi's own preopened directories.
+/// A component linked to wasmtime-wasi's own preopened directories: the peer of the overlay.
 struct Preopens {
     plugin: InstancePre<Wasi>,
     folder: std::path::PathBuf,
@@ -37,7 +37,7 @@ impl Preopens {
         let component = Component::from_file(&engine, component).unwrap();
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_sync(&mut linker).unwrap();
-        // What else the plugin imports is not called by the tools that are measured.
+        // The other imports of the plugin are not called by the measured tools.
         for (name, import) in component.component_type().imports(&engine) {
             let ComponentItem::ComponentInstance(interface) = import.ty else { continue };
             if !name.starts_with("cofferdam:") {
@@ -85,7 +85,7 @@ impl Preopens {
     }
 }
 
-/// Tools that read, through the overlay and on plain preopened directories.
+/// Measures tools that read: through the overlay, and on plain preopened directories.
 pub fn read(setup: &Setup, table: &mut Table) {
     let folder = setup.scratch.join("workspace");
     fs::create_dir_all(folder.join("tree")).unwrap();
@@ -105,7 +105,7 @@ pub fn read(setup: &Setup, table: &mut Table) {
     ] {
         let args = json!({ "path": path });
         let text = args.to_string();
-        let (ours, peer) = in_turns(
+        let (ours, peer) = alternate(
             rounds,
             || {
                 let request = setup.request(&setup.workspace, tool, &args);
@@ -115,15 +115,13 @@ pub fn read(setup: &Setup, table: &mut Table) {
         );
         table.row(
             &format!("`{tool}` of {what} through the overlay against plain preopens"),
-            &show(ours),
-            &show(peer),
-            ratio(ours, peer),
+            (ours, peer),
             "<= 1.1",
         );
     }
 }
 
-/// Commits of small files against the careful loop: write beside, sync, rename.
+/// Measures commits of small files against a native loop: write a temporary file, sync, rename.
 pub fn commit(setup: &Setup, table: &mut Table) {
     let folder = setup.scratch.join("workspace");
     for (files, rounds) in [(1, 200), (10, 60), (1_000, 5)] {
@@ -135,7 +133,7 @@ pub fn commit(setup: &Setup, table: &mut Table) {
         }
         let opening = Opening { read: false, create: true, exclusive: false, truncate: true };
         let (mut turn, mut native_turn) = (0, 0);
-        let (ours, native) = in_turns(
+        let (ours, native) = alternate(
             rounds,
             || {
                 turn += 1;
@@ -162,9 +160,7 @@ pub fn commit(setup: &Setup, table: &mut Table) {
         );
         table.row(
             &format!("commit of {files} small files against writing, syncing and renaming each"),
-            &show(ours),
-            &show(native),
-            ratio(ours, native),
+            (ours, native),
             if files == 1 { "<= 1.3" } else { "" },
         );
     }

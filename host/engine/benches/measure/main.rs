@@ -1,7 +1,8 @@
-//! The project's measurements, each beside a peer in the same run, as a table in Markdown.
+//! The project's benchmarks, each measured against a peer in the same run. Prints a Markdown table.
 //!
-//! `cargo xtask bench` builds what they need and runs them. Times are medians; what counts are
-//! the ratios, since the machine's speed drifts. Arguments name parts of the table.
+//! `cargo xtask bench` builds what they need and runs them. Times are medians. Compare the ratios:
+//! absolute times depend on the machine. Arguments select the measurements whose names contain
+//! them.
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -63,28 +64,34 @@ fn main() {
             part(&setup, &mut table);
         }
     }
-    // What was kept for an undo. Not before the end: ext4 is slow to make files where many were
-    // removed a moment ago.
+    // Removes the history only at the end: ext4 creates files slowly right after many were removed.
     let _ = fs::remove_dir_all(setup.scratch.join("workspace/.cofferdam"));
     let text = table.to_markdown();
     println!("{text}");
     fs::write(setup.scratch.join("table.md"), text).unwrap();
 }
 
-/// One part of the measurements.
+/// A measurement, which adds its rows to the table.
 type Part = fn(&Setup, &mut Table);
 
-/// The rows of the result.
+/// The rows of the result: what is measured, our value, the peer's value, their ratio, the goal.
 #[derive(Default)]
 struct Table(Vec<[String; 5]>);
 
 impl Table {
-    /// A row with a peer: `ratio` is ours over the peer's.
-    fn row(&mut self, what: &str, ours: &str, peer: &str, ratio: f64, goal: &str) {
-        self.0.push([what.into(), ours.into(), peer.into(), format!("{ratio:.2}"), goal.into()]);
-        println!("{what}: {ours} | {peer} | {ratio:.2} | goal {goal}");
+    /// Adds the times of ours and a peer.
+    fn row(&mut self, what: &str, (ours, peer): (Duration, Duration), goal: &str) {
+        let ratio = ours.as_secs_f64() / peer.as_secs_f64();
+        self.compare(what, [show(ours), show(peer)], ratio, goal);
     }
 
+    /// Adds the values of ours and a peer; `ratio` is ours divided by the peer's.
+    fn compare(&mut self, what: &str, [ours, peer]: [String; 2], ratio: f64, goal: &str) {
+        println!("{what}: {ours} | {peer} | {ratio:.2} | goal {goal}");
+        self.0.push([what.into(), ours, peer, format!("{ratio:.2}"), goal.into()]);
+    }
+
+    /// Adds a value without a peer.
     fn alone(&mut self, what: &str, ours: &str, goal: &str) {
         self.0.push([what.into(), ours.into(), String::new(), String::new(), goal.into()]);
         println!("{what}: {ours} | goal {goal}");
@@ -100,11 +107,10 @@ impl Table {
     }
 }
 
-/// What all measurements share.
 struct Setup {
-    /// `target/release`.
+    /// The directory of the built binaries, `target/release`.
     built: PathBuf,
-    /// Where files that are measured on are kept between runs.
+    /// Measured files, kept between runs.
     scratch: PathBuf,
     runtime: Arc<Runtime>,
     registry: Registry,
@@ -137,7 +143,7 @@ impl Setup {
         }
     }
 
-    /// A transaction on the workspace of the measurements.
+    /// Begins a transaction on the benchmark workspace.
     fn begin(&self) -> Transaction {
         let begun = Transaction::begin(&self.workspace, Duration::from_secs(1));
         self.timers.block_on(begun).unwrap().0
@@ -152,7 +158,7 @@ impl Setup {
         self.runtime.prepare(plugin, &plugin.manifest.requests, &|| false).unwrap()
     }
 
-    /// A call that may only read, on a workspace as it is.
+    /// A request for a call that reads `workspace` without staged changes.
     fn request(&self, workspace: &Arc<Workspace>, tool: &str, args: &Value) -> CallRequest {
         self.request_on(workspace.plain(), workspace, tool, args)
     }
@@ -198,14 +204,14 @@ impl Setup {
     }
 }
 
-/// The same call with its whole time before it.
-fn afresh(request: &CallRequest) -> CallRequest {
+/// A copy of `request` whose deadline starts now.
+fn restarted(request: &CallRequest) -> CallRequest {
     let mut context = CallContext::clone(&request.context);
     context.control = Arc::new(Control::new(context.limits.call));
     CallRequest { context: Arc::new(context), ..request.clone() }
 }
 
-/// Sorted times of `count` runs, after a tenth as many to warm up.
+/// Runs `run` `count` times, after `count / 10` runs to warm up. Returns the sorted times.
 fn times(count: usize, mut run: impl FnMut()) -> Vec<Duration> {
     (0..count / 10).for_each(|_| run());
     let mut times: Vec<Duration> = (0..count)
@@ -219,8 +225,8 @@ fn times(count: usize, mut run: impl FnMut()) -> Vec<Duration> {
     times
 }
 
-/// Times of two things that are run in turns, so that both see the same machine.
-fn in_turns(count: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
+/// Runs `ours` and `peer` alternately, so that both see the same load. Returns both medians.
+fn alternate(count: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
     let (mut left, mut right) = (Vec::new(), Vec::new());
     for round in 0..count + 1 {
         let start = Instant::now();
@@ -250,11 +256,7 @@ fn show(time: Duration) -> String {
     }
 }
 
-fn ratio(ours: Duration, peer: Duration) -> f64 {
-    ours.as_secs_f64() / peer.as_secs_f64()
-}
-
-/// Runs a program to its end without looking at what it prints.
+/// Runs a program and discards its output.
 fn run(program: &str, args: &[&str], folder: &Path) {
     let status = Command::new(program)
         .args(args)
@@ -263,7 +265,7 @@ fn run(program: &str, args: &[&str], folder: &Path) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    // grep's and ours say by their status whether they found something.
+    // The exit status only tells whether anything was found, for grep and for ours.
     assert!(status.is_ok(), "{program} can't be run");
 }
 
@@ -289,9 +291,7 @@ fn compile(setup: &Setup, table: &mut Table) {
             "load compiled code of `grep` ({:.1} MB) against compiling it",
             bytes.len() as f64 / 1e6
         ),
-        &show(at(&load, 50)),
-        &show(at(&compile, 50)),
-        ratio(at(&load, 50), at(&compile, 50)),
+        (at(&load, 50), at(&compile, 50)),
         "a second start never compiles",
     );
 }
@@ -300,15 +300,13 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let prepared = setup.prepared("hello");
     let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
     let calls = times(20_000, || {
-        let request = afresh(&request);
+        let request = restarted(&request);
         runtime::call(&prepared, &request).0.unwrap().unwrap();
     });
     let start = times(200, || run("/bin/true", &[], Path::new("/")));
     table.row(
         "fresh call (new instance, call, drop), p50, against starting /bin/true",
-        &show(at(&calls, 50)),
-        &show(at(&start, 50)),
-        ratio(at(&calls, 50), at(&start, 50)),
+        (at(&calls, 50), at(&start, 50)),
         "<= 25 us",
     );
     table.alone("fresh call, p99", &show(at(&calls, 99)), "<= 50 us");
@@ -317,13 +315,13 @@ fn fresh_call(setup: &Setup, table: &mut Table) {
     let files = setup.prepared("files");
     let request = setup.request(&setup.workspace, "read_file", &json!({"path": "small.txt"}));
     let reads = times(5_000, || {
-        let request = afresh(&request);
+        let request = restarted(&request);
         runtime::call(&files, &request).0.unwrap().unwrap();
     });
     table.alone("fresh call of `read_file` on a small file, p50", &show(at(&reads, 50)), "");
 }
 
-/// Fresh calls per second on `count` threads.
+/// Fresh calls per second with `count` threads.
 fn per_second(setup: &Setup, count: usize) -> f64 {
     let prepared = setup.prepared("hello");
     let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -334,7 +332,7 @@ fn per_second(setup: &Setup, count: usize) -> f64 {
                 let request = setup.request(&setup.workspace, "greet", &json!({"name": "Ada"}));
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let request = afresh(&request);
+                    let request = restarted(&request);
                     runtime::call(&prepared, &request).0.unwrap().unwrap();
                     done += 1;
                 }
@@ -352,10 +350,9 @@ fn threads(setup: &Setup, table: &mut Table) {
         (0..15).map(|_| (per_second(setup, 1), per_second(setup, 2))).collect();
     rounds.sort_by(|left, right| (left.1 / left.0).total_cmp(&(right.1 / right.0)));
     let (one, two) = rounds[rounds.len() / 2];
-    table.row(
+    table.compare(
         "fresh calls per second on 2 threads against 1",
-        &format!("{two:.0}"),
-        &format!("{one:.0}"),
+        [format!("{two:.0}"), format!("{one:.0}")],
         two / one,
         ">= 1.4 times",
     );
@@ -367,23 +364,21 @@ fn cold_process(setup: &Setup, table: &mut Table) {
     let call = ["call", "files.read_file", "{\"path\": \"small.txt\"}"];
     fs::write(folder.join("small.txt"), "a small file\n").unwrap();
     let interpreter = python();
-    let (ours, python) = in_turns(
+    let (ours, python) = alternate(
         60,
         || run(&cofferdam, &call, &folder),
         || run(&interpreter, &["-c", "pass"], &folder),
     );
     table.row(
         "cold process: start, one call, end, against `python3 -c pass`",
-        &show(ours),
-        &show(python),
-        ratio(ours, python),
+        (ours, python),
         "<= 3 ms",
     );
     let list = times(40, || run(&cofferdam, &["tools"], &folder));
     table.alone("`cofferdam tools`, second start", &show(at(&list, 50)), "<= 50 ms");
 }
 
-/// The interpreter itself: what is on the search path may be a script that looks for it.
+/// The path of the Python interpreter: `python3` on the search path may be a wrapper script.
 fn python() -> String {
     let ask = ["-c", "import sys; print(sys.executable)"];
     let output = Command::new("python3").args(ask).output().expect("python3 can't be run");
@@ -406,22 +401,20 @@ fn schema(setup: &Setup, table: &mut Table) {
             .map(|n| json!({"old_string": format!("{n}{}", "x".repeat(size)), "new_string": "y".repeat(size)}))
             .collect();
         let text = json!({"file_path": "src/a.rs", "replacements": replacements}).to_string();
-        let (both, parse) = in_turns(
+        let (both, parse) = alternate(
             3_000,
             || assert!(schema.problems(&serde_json::from_str(&text).unwrap(), "").is_empty()),
             || drop(serde_json::from_str::<Value>(&text).unwrap()),
         );
         table.row(
             &format!("parse and check {name} of arguments against parsing alone"),
-            &show(both),
-            &show(parse),
-            ratio(both, parse),
+            (both, parse),
             "<= 1.3",
         );
     }
 }
 
-/// The edit in native code: read, replace once, write beside, sync, rename.
+/// The peer of the edit: read, replace once, write a temporary file, sync, rename.
 fn native_edit(path: &Path, old: &str, new: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert_eq!(text.matches(old).count(), 1);
@@ -445,7 +438,7 @@ fn edit(setup: &Setup, table: &mut Table) {
         *turn += 1;
         if *turn % 2 == 1 { ("NEEDLE_A", "NEEDLE_B") } else { ("NEEDLE_B", "NEEDLE_A") }
     };
-    let (ours, native) = in_turns(
+    let (ours, native) = alternate(
         60,
         || {
             let (old, new) = names(&mut turn);
@@ -461,13 +454,7 @@ fn edit(setup: &Setup, table: &mut Table) {
             native_edit(&folder.join("native.rs"), old, new);
         },
     );
-    table.row(
-        "atomic edit of 1 MiB with sync against native code",
-        &show(ours),
-        &show(native),
-        ratio(ours, native),
-        "<= 1.3",
-    );
+    table.row("atomic edit of 1 MiB with sync against native code", (ours, native), "<= 1.3");
 }
 
 fn grep(setup: &Setup, table: &mut Table) {
@@ -483,8 +470,8 @@ fn grep(setup: &Setup, table: &mut Table) {
         runtime::call(&prepared, &setup.request(&workspace, "grep", &args)).0.unwrap().unwrap();
     };
     for (what, pattern, flags, goal) in [
-        ("a rare literal", tree::RARE, &["-l"][..], "<= 1.25"),
-        ("a rare literal, no case", tree::RARE, &["-l", "-i"], ""),
+        ("a rare literal", tree::RARE_WORD, &["-l"][..], "<= 1.25"),
+        ("a rare literal, no case", tree::RARE_WORD, &["-l", "-i"], ""),
         ("a regex with many hits, counted", r"fn \w+_(load|store)\b", &["-c"], "<= 1.6"),
     ] {
         let mut args = json!({"pattern": pattern});
@@ -499,19 +486,17 @@ fn grep(setup: &Setup, table: &mut Table) {
         let mut rg = vec!["--no-require-git", "-j2"];
         rg.extend(flags);
         rg.push(pattern);
-        let (ours, peer) = in_turns(15, || search(args.clone()), || run("rg", &rg, &folder));
+        let (ours, peer) = alternate(15, || search(args.clone()), || run("rg", &rg, &folder));
         table.row(
             &format!("grep of {files} files for {what} against ripgrep, 2 threads"),
-            &show(ours),
-            &show(peer),
-            ratio(ours, peer),
+            (ours, peer),
             goal,
         );
     }
 }
 
 fn memory(setup: &Setup, table: &mut Table) {
-    // A process of its own: this one has measured other things.
+    // Runs in a new process, since this one has measured other things.
     let cofferdam = setup.built.join("cofferdam");
     let output =
         Command::new(cofferdam).arg("doctor").current_dir(&setup.scratch).output().unwrap();

@@ -12,13 +12,13 @@ use hyper::Request;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use super::{Setup, Table, in_turns, ratio, show};
+use super::{Setup, Table, alternate, show};
 
-/// How many calls are one measurement.
-const CALLS: usize = 500;
+/// The number of calls per measurement.
+const CALLS_PER_SAMPLE: usize = 500;
 
-/// The peer: the smallest server that the SDK's documentation shows.
-const ECHO: &str = "\
+/// The peer: the smallest server in the documentation of the Python SDK.
+const ECHO_SERVER: &str = "\
 from mcp.server import MCPServer
 
 server = MCPServer('echo')
@@ -32,7 +32,7 @@ def echo(path: str) -> str:
 server.run()
 ";
 
-/// A server on standard input and output.
+/// A running server on standard input and output.
 struct Server {
     child: Child,
     stdin: ChildStdin,
@@ -59,8 +59,8 @@ impl Server {
         server
     }
 
-    /// The answer, and how long it took to come. What the client itself does with JSON is not in
-    /// that time.
+    /// Sends a request. Returns the response and its latency, without the client's own JSON
+    /// handling.
     fn ask(&mut self, method: &str, params: &Value) -> (Value, Duration) {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
@@ -95,7 +95,7 @@ impl Drop for Server {
     }
 }
 
-/// `cofferdam serve` on a workspace with one small file.
+/// The command `cofferdam serve` on a workspace with one small file.
 fn serve(setup: &Setup, options: &[&str]) -> Command {
     let workspace = setup.scratch.join("mcp");
     fs::create_dir_all(&workspace).unwrap();
@@ -105,24 +105,24 @@ fn serve(setup: &Setup, options: &[&str]) -> Command {
     command
 }
 
-/// Calls over a pipe, each in an instance of its own and checked on both sides, and the memory of
-/// a server that has answered many.
+/// Measures calls over a pipe, each in a fresh instance, and the memory of the server after many
+/// calls.
 pub fn pipe(setup: &Setup, table: &mut Table) {
     let mut ours = Server::start(serve(setup, &[]), "files__read_file");
     let python = setup.built.parent().unwrap().join("clients/python/bin/python");
     if python.exists() {
         let script = setup.scratch.join("echo.py");
-        fs::write(&script, ECHO).unwrap();
+        fs::write(&script, ECHO_SERVER).unwrap();
         let mut command = Command::new(python);
         command.arg(script);
         let mut peer = Server::start(command, "echo");
         let one = |server: &mut Server| {
-            let mut times: Vec<Duration> = (0..CALLS).map(|_| server.call()).collect();
+            let mut times: Vec<Duration> = (0..CALLS_PER_SAMPLE).map(|_| server.call()).collect();
             times.sort_unstable();
-            times[CALLS / 2]
+            times[CALLS_PER_SAMPLE / 2]
         };
         let mut medians = (Vec::new(), Vec::new());
-        in_turns(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
+        alternate(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
         let median = |times: &mut Vec<Duration>| {
             times.sort_unstable();
             times[times.len() / 2]
@@ -130,9 +130,9 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
         let (own, other) = (median(&mut medians.0), median(&mut medians.1));
         let what = format!(
             "MCP call of `read_file` over a pipe, p50 of {}, against echo on the Python SDK",
-            20 * CALLS
+            20 * CALLS_PER_SAMPLE
         );
-        table.row(&what, &show(own), &show(other), ratio(own, other), "<= 120 us, <= 0.125");
+        table.row(&what, (own, other), "<= 120 us, <= 0.125");
     } else {
         println!("the Python SDK is not installed; run `cargo xtask test` once");
     }
@@ -148,10 +148,10 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
     table.alone(what, &format!("{before} KiB, {after} KiB"), "flat");
 }
 
-/// Clients side by side over HTTP, for a minute.
+/// Measures concurrent clients over HTTP, for a minute.
 pub fn http(setup: &Setup, table: &mut Table) {
     const CLIENTS: usize = 64;
-    const TIME: Duration = Duration::from_secs(60);
+    const RUN_TIME: Duration = Duration::from_secs(60);
     let address = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap()
@@ -174,7 +174,7 @@ pub fn http(setup: &Setup, table: &mut Table) {
                     hyper::client::conn::http1::handshake(stream).await.unwrap();
                 tokio::spawn(connection);
                 let mut times = Vec::new();
-                while started.elapsed() < TIME {
+                while started.elapsed() < RUN_TIME {
                     let begun = Instant::now();
                     let id = calls.fetch_add(1, Ordering::Relaxed);
                     let answer = sender.send_request(request(address, id)).await.unwrap();
@@ -198,12 +198,12 @@ pub fn http(setup: &Setup, table: &mut Table) {
     let _ = server.wait();
     times.sort_unstable();
     let (median, slow) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-    let rate = times.len() as f64 / TIME.as_secs_f64();
+    let rate = times.len() as f64 / RUN_TIME.as_secs_f64();
     let what = format!("{CLIENTS} clients over HTTP for a minute: calls per second, p50, p99");
     table.alone(&what, &format!("{rate:.0}, {}, {}", show(median), show(slow)), "no call fails");
 }
 
-/// A call in revision 2026-07-28, which needs no session.
+/// A `tools/call` request of protocol revision 2026-07-28, which needs no session.
 fn request(address: std::net::SocketAddr, id: u64) -> Request<Full<Bytes>> {
     let version = "2026-07-28";
     let body = json!({

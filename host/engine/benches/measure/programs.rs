@@ -1,4 +1,4 @@
-//! Native programs in the sandbox, and linters with and without one.
+//! Native programs in the sandbox, and linters inside and outside of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_engine::runtime::linting::Request;
 use cofferdam_sandbox::Sandbox;
 
-use super::{Setup, Table, in_turns, ratio, show, times};
+use super::{Setup, Table, alternate, times};
 
-/// How many files the tree of Python sources has.
-const FILES: usize = 1_000;
+/// The number of Python files in a generated tree.
+const FILE_COUNT: usize = 1_000;
 
-/// A program that does nothing.
+/// Measures a program that does nothing (`true`).
 pub fn nothing(setup: &Setup, table: &mut Table) {
     let helper = Helper::at(setup.built.join("cofferdam"));
     let probe = helper.probe().unwrap();
     for tier in [cofferdam_sandbox::Tier::A, cofferdam_sandbox::Tier::B] {
         let Ok(sandbox) = Sandbox::with(helper.clone(), &probe, Some(tier)) else { continue };
-        let (ours, peer) = in_turns(
+        let (ours, peer) = alternate(
             50,
             || {
                 let command = cofferdam_sandbox::Command::new("/bin/true", "/usr");
@@ -34,11 +34,11 @@ pub fn nothing(setup: &Setup, table: &mut Table) {
         );
         let goal = "<= 30 ms more";
         let what = format!("`true` in the sandbox (tier {tier:?}) against plain");
-        table.row(&what, &show(ours), &show(peer), ratio(ours, peer), goal);
+        table.row(&what, (ours, peer), goal);
     }
 }
 
-/// ruff on trees of Python files: through its plugin and the sandbox, and plain.
+/// Measures ruff on trees of Python files: through its plugin and the sandbox, and alone.
 pub fn native_linter(setup: &Setup, table: &mut Table) {
     let Some((ruff, settings)) = installed(setup, "ruff") else {
         println!("ruff is not installed; `cargo xtask programs` does it");
@@ -47,7 +47,7 @@ pub fn native_linter(setup: &Setup, table: &mut Table) {
     let plain = |workspace: &Path| {
         let arguments = ["check", "--output-format=json", "--no-cache", "."];
         let output = Command::new(&ruff).args(arguments).current_dir(workspace).output().unwrap();
-        assert!(output.stdout.len() > FILES * 100);
+        assert!(output.stdout.len() > FILE_COUNT * 100);
     };
     let tiny = tree(&setup.scratch.join("python"));
     let against = "through plugin and sandbox, against plain ruff";
@@ -56,24 +56,25 @@ pub fn native_linter(setup: &Setup, table: &mut Table) {
         ("tiny files with a fix in each", tiny.clone(), ""),
     ] {
         let (host, _timers) = host(setup, &workspace, &settings);
-        let (ours, peer) = in_turns(15, || lint(&host, "native-ruff"), || plain(&workspace));
-        let what = format!("ruff on {FILES} {what}, {against}");
-        table.row(&what, &show(ours), &show(peer), ratio(ours, peer), goal);
+        let (ours, peer) = alternate(15, || lint(&host, "native-ruff"), || plain(&workspace));
+        let what = format!("ruff on {FILE_COUNT} {what}, {against}");
+        table.row(&what, (ours, peer), goal);
     }
     let (host, _timers) = host(setup, &tiny, &settings);
-    let (inside, peer) = in_turns(5, || lint(&host, "ruff"), || plain(&tiny));
-    let what = format!("ruff wholly inside an instance on {FILES} tiny files, against plain ruff");
-    table.row(&what, &show(inside), &show(peer), ratio(inside, peer), "");
+    let (inside, peer) = alternate(5, || lint(&host, "ruff"), || plain(&tiny));
+    let what =
+        format!("ruff wholly inside an instance on {FILE_COUNT} tiny files, against plain ruff");
+    table.row(&what, (inside, peer), "");
 }
 
 fn lint(host: &Host, backend: &str) {
     let report = host.lint(backend, request(".")).unwrap();
-    assert_eq!(report.files_checked as usize, FILES, "{backend}");
-    assert!(report.findings.len() >= FILES);
+    assert_eq!(report.files_checked as usize, FILE_COUNT, "{backend}");
+    assert!(report.findings.len() >= FILE_COUNT);
 }
 
-/// Linters that run inside an instance: the first start of a process, a further one, and the
-/// most memory of a process.
+/// Measures linters that run inside an instance: the first run in a process, later runs, and peak
+/// memory.
 pub fn inside(setup: &Setup, table: &mut Table) {
     let folder = setup.scratch.join("linters");
     fs::create_dir_all(&folder).unwrap();
@@ -105,13 +106,13 @@ pub fn inside(setup: &Setup, table: &mut Table) {
         let again = again[again.len() / 2];
         let memory = peak_memory(setup, &folder, backend, file);
         let what = format!("{backend} inside an instance, {lines} lines: first, then again");
-        table.row(&what, &show(first), &show(again), ratio(first, again), "compiles nothing");
+        table.row(&what, (first, again), "compiles nothing");
         let what = format!("{backend}: most memory of a process that lints that file");
         table.alone(&what, &format!("{} MiB", memory >> 10), "");
     }
 }
 
-/// Python files of the packages that the tests' linters are made of.
+/// Copies Python files of the linters' packages into a tree with [`FILE_COUNT`] files.
 fn real_tree(setup: &Setup) -> PathBuf {
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -128,8 +129,8 @@ fn real_tree(setup: &Setup) -> PathBuf {
     sources(&packages, &mut found);
     found.sort();
     let folder = setup.scratch.join("packages");
-    for (number, path) in found[..FILES].iter().enumerate() {
-        // Ruff leaves out directories by their names, such as the one that these are in.
+    for (number, path) in found[..FILE_COUNT].iter().enumerate() {
+        // Ruff skips directories with certain names, such as the one that these files come from.
         let below = folder.join(format!("package{}", number / 25));
         fs::create_dir_all(&below).unwrap();
         fs::copy(path, below.join(format!("module{number}.py"))).unwrap();
@@ -137,9 +138,9 @@ fn real_tree(setup: &Setup) -> PathBuf {
     folder.canonicalize().unwrap()
 }
 
-/// A tree of Python files with one finding or more in each.
+/// Creates a tree of Python files with at least one finding in each.
 fn tree(folder: &Path) -> PathBuf {
-    for n in 0..FILES {
+    for n in 0..FILE_COUNT {
         let below = folder.join(format!("package{}", n % 20));
         fs::create_dir_all(&below).unwrap();
         let body: String = (0..20)
@@ -160,7 +161,7 @@ fn request(path: &str) -> Request {
     }
 }
 
-/// A program of those that the tests use, and the settings with which it is found.
+/// The path of a program that `cargo xtask programs` installed, and the settings to find it with.
 fn installed(setup: &Setup, name: &str) -> Option<(PathBuf, String)> {
     let folder = setup.built.parent()?.join("programs");
     let text = fs::read_to_string(folder.join("programs.toml")).ok()?;
@@ -195,7 +196,7 @@ fn host(setup: &Setup, workspace: &Path, settings: &str) -> (Host, tokio::runtim
     (host, timers)
 }
 
-/// `VmHWM` of a process that lints one file, in KiB.
+/// Peak memory (`VmHWM`) of a process that lints one file, in KiB.
 fn peak_memory(setup: &Setup, folder: &Path, backend: &str, file: &str) -> u64 {
     let mut child = Command::new(setup.built.join("cofferdam"))
         .args(["backend", "compare", backend, backend, file])

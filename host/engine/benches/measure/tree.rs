@@ -1,17 +1,17 @@
-//! A source tree to search: the same files each time, made once.
+//! A generated source tree to search, identical on every machine and kept between runs.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// In three of the files.
-pub const RARE: &str = "quite_unlikely_identifier";
+/// A word that occurs in exactly three files.
+pub const RARE_WORD: &str = "quite_unlikely_identifier";
 
-/// How many files the tree has.
-const FILES: usize = 16_000;
+/// The number of files in the tree.
+const FILE_COUNT: usize = 16_000;
 
-/// Which files hold the rare word.
-const WITH_RARE: [usize; 3] = [137, 7_919, 15_485];
+/// The numbers of the files that contain [`RARE_WORD`].
+const FILES_WITH_RARE_WORD: [usize; 3] = [137, 7_919, 15_485];
 
 const WORDS: [&str; 24] = [
     "buffer", "cursor", "engine", "filter", "handle", "index", "journal", "kernel", "limit",
@@ -19,23 +19,23 @@ const WORDS: [&str; 24] = [
     "value", "worker", "load", "store", "parse", "render",
 ];
 
-/// Makes the tree where it is missing; returns how many files it has.
+/// Creates the tree unless it exists. Returns its number of files.
 pub fn create(folder: &Path) -> usize {
     let complete = folder.join("complete");
     if !complete.is_file() {
         let _ = fs::remove_dir_all(folder);
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
-        for number in 0..FILES {
+        for number in 0..FILE_COUNT {
             let place = folder.join(format!("crate{}/src/module{}", number % 40, number / 40 % 20));
             fs::create_dir_all(&place).unwrap();
             fs::write(place.join(format!("file{number}.rs")), source(number, &mut random)).unwrap();
         }
         fs::write(complete, "").unwrap();
     }
-    FILES
+    FILE_COUNT
 }
 
-/// Something that looks like source code: between 1 and 20 KB.
+/// Generates text that looks like source code, between 1 and 20 KB.
 fn source(number: usize, random: &mut Random) -> String {
     let mut text = format!("//! Module {number}.\n\nuse std::collections::HashMap;\n\n");
     for function in 0..3 + random.below(50) {
@@ -48,14 +48,14 @@ fn source(number: usize, random: &mut Random) -> String {
             random.below(1000),
             random.below(100_000),
         );
-        if function == 1 && WITH_RARE.contains(&number) {
-            let _ = writeln!(text, "// {RARE}");
+        if function == 1 && FILES_WITH_RARE_WORD.contains(&number) {
+            let _ = writeln!(text, "// {RARE_WORD}");
         }
     }
     text
 }
 
-/// A linear congruential generator (Knuth's MMIX constants): the same tree on every machine.
+/// A linear congruential generator (Knuth's MMIX constants): the same sequence on every machine.
 struct Random(u64);
 
 impl Random {

@@ -1,14 +1,13 @@
-//! Asks an agent: a program of the person's own that takes a prompt on its standard input and
-//! answers on its standard output, such as a model's command line.
+//! Runs agents of the user: programs, such as a model's command line, that read a prompt on their
+//! standard input and print a response on their standard output.
 //!
-//! It is named by the person, on the command line or in settings that a person accepted, and it is
-//! not sandboxed: it has the person's rights, the host's environment and the workspace as its
-//! working directory. What bounds it is its time and the size of its answer, and that its process
-//! group is killed in the end, however that comes about. Its answer is text that nobody has
-//! checked yet. What is asked, and what answers mean, is for whoever asks.
+//! The user names the program, on the command line or in accepted settings. It is not sandboxed: it
+//! has the user's permissions, the host's environment, and the workspace as its working directory.
+//! Its time and the size of its response are limited, and its process group is always killed in the
+//! end. The response is untrusted text, which callers have to check.
 
+mod orphans;
 mod process;
-mod strays;
 mod team;
 
 use std::collections::HashMap;
@@ -23,148 +22,147 @@ use cofferdam_core::policy::AgentCommand;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::Workspace;
 
-pub use team::{Answer, Report, TaskError, Team};
+pub use team::{Answer, Report, Task, TaskError, Team};
 
-/// How much of what an agent prints to its standard error an error shows, in bytes.
-const COMPLAINT: usize = 2 << 10;
+/// How much of an agent's standard error an error message quotes, in bytes.
+const MAX_STDERR_TAIL_BYTES: usize = 2 << 10;
 
-/// The variable that names the tasks that a process works on, the outermost first, separated by
-/// `:`.
-const TASKS: &str = "COFFERDAM_TASKS";
+/// Environment variable with the ids of the tasks that a process works on, the outermost first,
+/// separated by `:`.
+const TASKS_VARIABLE: &str = "COFFERDAM_TASKS";
 
-/// How many agents may wait for each other: one that a host asks, one that a host asks for that
-/// one, and so on.
+/// How deeply agents may be nested: agents that run a host that runs an agent, and so on.
 pub const MAX_DEPTH: usize = 3;
 
-/// What every agent is started with.
+/// Starts agents: the workspace and the environment that they get.
 #[derive(Clone)]
 pub struct Agents {
     workspace: Arc<Workspace>,
     environment: HashMap<String, String>,
 }
 
-/// One question.
+/// A prompt for an agent, and the limits of its run.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// The program.
+    /// The program to run, with its arguments.
     pub command: &'a AgentCommand,
-    /// Variables that it gets besides the host's environment.
+    /// Environment variables in addition to the host's environment.
     pub variables: &'a [(String, String)],
-    /// What it reads.
+    /// The text on its standard input.
     pub prompt: String,
-    /// How long it may take.
+    /// How long the agent may run.
     pub timeout: Duration,
-    /// How long its answer may be, in bytes.
-    pub most: usize,
+    /// The maximum size of its standard output, in bytes.
+    pub max_bytes: usize,
 }
 
-/// Why an agent gave no answer.
+/// The reason why an agent gave no response.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// There is no such program.
+    /// The program was not found.
     #[error("there is no program '{0}' in the absolute directories of PATH")]
     NotFound(String),
-    /// A tool may have put it there.
+    /// The program is in the workspace, where a tool may have planted it.
     #[error(
         "the agent is {}, in the workspace itself, where a tool could have planted it; install it \
          elsewhere", .0.display()
     )]
     InWorkspace(PathBuf),
-    /// The host itself works for an agent that works for an agent ...
+    /// More than [`MAX_DEPTH`] agents would be nested.
     #[error("agents that ask agents are nested at most {MAX_DEPTH} deep")]
     TooDeep,
-    /// Whoever asks has to be done by now.
+    /// The caller's deadline has passed.
     #[error("no time was left to ask the agent")]
     NoTime,
-    /// The system does not start it, or its pipes broke.
+    /// I/O error: the program can't be started, or a pipe failed.
     #[error("the agent {program} can't be run: {source}")]
     System {
-        /// Its program.
+        /// The path of the program.
         program: String,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
-    /// It took too long.
+    /// The agent exceeded its time limit.
     #[error("the agent did not answer within {:.1} s and was ended{stderr}", after.as_secs_f64())]
     Timeout {
-        /// How long it had.
+        /// The time limit that it exceeded.
         after: Duration,
-        /// The end of what it said on its standard error.
-        stderr: Complaint,
+        /// The end of its standard error.
+        stderr: StderrTail,
     },
-    /// It printed too much.
-    #[error("the agent printed more than {most} bytes and was ended{stderr}")]
+    /// The agent exceeded the size limit of its output.
+    #[error("the agent printed more than {max_bytes} bytes and was ended{stderr}")]
     TooLong {
-        /// The most that it may print.
-        most: usize,
-        /// The end of what it said on its standard error.
-        stderr: Complaint,
+        /// The limit, in bytes.
+        max_bytes: usize,
+        /// The end of its standard error.
+        stderr: StderrTail,
     },
-    /// The person, or the system, wanted the run to end.
+    /// The run was cancelled.
     #[error("cancelled while the agent was asked")]
     Cancelled,
-    /// It failed, or was killed by somebody else.
+    /// The agent exited with an error status, or was killed by another process.
     #[error("the agent ended with {how}{stderr}")]
     Ended {
-        /// `exit status 1`, `signal 9`.
+        /// How it ended, such as `exit status 1` or `signal 9`.
         how: String,
-        /// The end of what it said on its standard error.
-        stderr: Complaint,
+        /// The end of its standard error.
+        stderr: StderrTail,
     },
-    /// It printed nothing.
+    /// The agent exited without printing anything.
     #[error("the agent printed nothing{stderr}")]
     Silent {
-        /// The end of what it said on its standard error.
-        stderr: Complaint,
+        /// The end of its standard error.
+        stderr: StderrTail,
     },
-    /// What it printed is not text.
+    /// The output is not UTF-8. Contains the offset of the first invalid byte.
     #[error("the agent's answer is not UTF-8 (first bad byte at offset {0})")]
     NotUtf8(usize),
 }
 
-/// The end of what an agent said on its standard error, made inert.
+/// The end of an agent's standard error, with control characters escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint(String);
+pub struct StderrTail(String);
 
-impl Complaint {
+impl StderrTail {
     fn of(stderr: &[u8]) -> Self {
-        let end = &stderr[stderr.len().saturating_sub(COMPLAINT)..];
+        let end = &stderr[stderr.len().saturating_sub(MAX_STDERR_TAIL_BYTES)..];
         Self(escape_control(String::from_utf8_lossy(end).trim()))
     }
 }
 
-impl std::fmt::Display for Complaint {
+impl std::fmt::Display for StderrTail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, "; it said: {}", self.0) }
     }
 }
 
 impl Agents {
-    /// Agents that work in `workspace` and get `environment`.
+    /// Agents that run in `workspace` with the environment `environment`.
     pub fn new(workspace: Arc<Workspace>, environment: HashMap<String, String>) -> Self {
         Self { workspace, environment }
     }
 
-    /// Asks an agent and waits for its answer. When it is dropped, and when `cancelled` ends, the
-    /// agent is ended as well.
+    /// Runs an agent and returns its response. Kills the agent when the returned future is dropped
+    /// and when `cancelled` completes.
     ///
-    /// What the agent prints to its standard error goes to the log, line by line.
+    /// Each line of the agent's standard error is logged.
     ///
     /// # Errors
-    /// See [`AgentError`]. What the agent has printed by then is lost.
+    /// See [`AgentError`]. Output so far is discarded.
     pub async fn ask(
         &self,
         question: Question<'_>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<String, AgentError> {
         let start = self.start(&question)?;
-        let Question { prompt, timeout, most, .. } = question;
+        let Question { prompt, timeout, max_bytes, .. } = question;
         let stop = Arc::new(AtomicBool::new(false));
-        let _stop_when_dropped = StopWhenDropped(Arc::clone(&stop));
+        let _stop_when_dropped = CancelOnDrop(Arc::clone(&stop));
         let running = {
             let stop = Arc::clone(&stop);
             let stop = move || stop.load(Ordering::Relaxed);
-            tokio::task::spawn_blocking(move || run(start, &prompt, timeout, most, &stop))
+            tokio::task::spawn_blocking(move || run(start, &prompt, timeout, max_bytes, &stop))
         };
         let mut running = std::pin::pin!(running);
         let ended = tokio::select! {
@@ -180,19 +178,18 @@ impl Agents {
         }
     }
 
-    /// As [`Self::ask`], on this thread, until `stop` says so.
+    /// Like [`Self::ask`], but blocking, and cancelled when `stop` returns true.
     fn ask_here(
         &self,
         question: &Question<'_>,
         stop: &dyn Fn() -> bool,
     ) -> Result<String, AgentError> {
         let start = self.start(question)?;
-        run(start, &question.prompt, question.timeout, question.most, stop)
+        run(start, &question.prompt, question.timeout, question.max_bytes, stop)
     }
 
-    /// What is started for a question.
     fn start(&self, question: &Question<'_>) -> Result<process::Start, AgentError> {
-        let around = self.environment.get(TASKS).filter(|tasks| !tasks.is_empty());
+        let around = self.environment.get(TASKS_VARIABLE).filter(|tasks| !tasks.is_empty());
         if around.is_some_and(|tasks| tasks.split(':').count() >= MAX_DEPTH) {
             return Err(AgentError::TooDeep);
         }
@@ -200,7 +197,7 @@ impl Agents {
         let tasks = around.map_or_else(|| task.clone(), |around| format!("{around}:{task}"));
         let mut environment = self.environment.clone();
         environment.extend(question.variables.iter().cloned());
-        environment.insert(TASKS.to_owned(), tasks);
+        environment.insert(TASKS_VARIABLE.to_owned(), tasks);
         Ok(process::Start {
             program: self.find(question.command.program())?,
             arguments: question.command.arguments().to_vec(),
@@ -216,7 +213,7 @@ impl Agents {
         } else {
             let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
             let directories: Vec<PathBuf> = path.split(':').map(PathBuf::from).collect();
-            // A relative directory would be one of the workspace's.
+            // Relative directories are skipped: they would be relative to the workspace.
             find_program(program, &directories)
                 .ok_or_else(|| AgentError::NotFound(program.to_owned()))?
         };
@@ -224,31 +221,30 @@ impl Agents {
     }
 }
 
-/// Runs an agent to its end.
 fn run(
     start: process::Start,
     prompt: &str,
     timeout: Duration,
-    most: usize,
+    max_bytes: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<String, AgentError> {
     let program = start.program.display().to_string();
-    let bounds = process::Bounds { time: timeout, output: most };
+    let bounds = process::Bounds { time: timeout, output: max_bytes };
     let ended = process::run(start, prompt.as_bytes(), &bounds, stop)
         .map_err(|source| AgentError::System { program, source })?;
-    answer(ended, timeout, most)
+    answer(ended, timeout, max_bytes)
 }
 
-/// What the end of an agent means.
+/// Turns the end of a process into its response or an error.
 fn answer(
     process::Ended { end, stdout, stderr }: process::Ended,
     after: Duration,
-    most: usize,
+    max_bytes: usize,
 ) -> Result<String, AgentError> {
-    let stderr = Complaint::of(&stderr);
+    let stderr = StderrTail::of(&stderr);
     match end {
         process::End::Timeout => return Err(AgentError::Timeout { after, stderr }),
-        process::End::TooLong => return Err(AgentError::TooLong { most, stderr }),
+        process::End::TooLong => return Err(AgentError::TooLong { max_bytes, stderr }),
         process::End::Stopped => return Err(AgentError::Cancelled),
         process::End::Exit(0) => {}
         process::End::Exit(status) => {
@@ -263,10 +259,10 @@ fn answer(
     if text.trim().is_empty() { Err(AgentError::Silent { stderr }) } else { Ok(text) }
 }
 
-/// Whoever does not wait for an answer any more wants none.
-struct StopWhenDropped(Arc<AtomicBool>);
+/// Cancels the agent when the future of its caller is dropped.
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for StopWhenDropped {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

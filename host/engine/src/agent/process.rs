@@ -1,12 +1,12 @@
-//! One run of a program: started in a process group of its own, fed, read and watched by one
-//! thread that never waits for a pipe, and killed with its group in the end.
+//! Runs one program in a process group of its own, in a single thread that never blocks on a pipe,
+//! and kills the group in the end.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,44 +16,43 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
 };
 
-use super::strays;
+use super::orphans;
 use cofferdam_text::escape_control;
 
-/// How often the clock, the process and the wish to stop are looked at, however quiet the pipes.
-const TICK: Duration = Duration::from_millis(20);
+/// How often the deadline, the process and cancellation are checked while the pipes are quiet.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a program that is told to end may take to do so.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long a program may take to exit after SIGTERM before it is killed.
+const TERM_GRACE: Duration = Duration::from_secs(1);
 
-/// How much of standard error is kept, in bytes.
-const KEPT: usize = 16 << 10;
+/// How much of the end of standard error is kept, in bytes.
+const MAX_KEPT_STDERR_BYTES: usize = 16 << 10;
 
-/// How much is read in one go, in bytes.
-const BLOCK: usize = 64 << 10;
+/// The size of one read, in bytes.
+const READ_BLOCK_BYTES: usize = 64 << 10;
 
-/// What is started.
 pub(super) struct Start {
-    /// Its absolute path.
+    /// The absolute path of the executable.
     pub program: PathBuf,
     pub arguments: Vec<String>,
     pub directory: PathBuf,
     pub environment: HashMap<String, String>,
-    /// A text that its environment holds, and that of nothing but what it starts.
+    /// A unique text in its environment, which its child processes inherit.
     pub mark: String,
 }
 
-/// Where it is stopped.
+/// The limits of a run.
 pub(super) struct Bounds {
     pub time: Duration,
-    /// Bytes of standard output.
+    /// The maximum size of standard output, in bytes.
     pub output: usize,
 }
 
-/// How it ended, and what it printed.
+/// How a program ended, and its output.
 pub(super) struct Ended {
     pub end: End,
     pub stdout: Vec<u8>,
-    /// The last of it.
+    /// The last part of it.
     pub stderr: Vec<u8>,
 }
 
@@ -66,53 +65,27 @@ pub(super) enum End {
     Stopped,
 }
 
-/// Runs a program until it ends, or until it is ended. What it left behind is killed before this
-/// returns: its process group, and whatever else has its mark.
+/// Runs a program until it exits or exceeds a limit, or until `stop` returns true. Before this
+/// returns, its process group is killed, and all other processes whose environment contains the
+/// mark.
 ///
 /// # Errors
-/// Those of the system, on starting and on waiting.
+/// I/O errors of starting the program and waiting for it.
 pub(super) fn run(
     start: Start,
     input: &[u8],
     bounds: &Bounds,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<Ended> {
-    #[expect(clippy::disallowed_methods, reason = "the one place where a person's agent starts")]
-    let mut command = Command::new(&start.program);
     let started = Instant::now();
-    let child = command
-        .args(&start.arguments)
-        .current_dir(&start.directory)
-        .env_clear()
-        .envs(&start.environment)
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut group = Group { child, mark: start.mark, is_reaped: false };
-    let stdin = group.child.stdin.take();
-    let stdout = group.child.stdout.take();
-    let stderr = group.child.stderr.take();
-    for pipe in [
-        stdin.as_ref().map(AsFd::as_fd),
-        stdout.as_ref().map(AsFd::as_fd),
-        stderr.as_ref().map(AsFd::as_fd),
-    ] {
-        let Some(pipe) = pipe else { continue };
-        fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
-    }
-    let mut input = Input { pipe: stdin, rest: input };
-    let mut output = Stream { pipe: stdout, bytes: Vec::new() };
-    let mut log = Log { stream: Stream { pipe: stderr, bytes: Vec::new() }, line: Vec::new() };
-    // Why it is being ended, and since when.
+    let (mut group, mut pipes) = spawn(start, input)?;
+    // Why the program is being ended, and since when.
     let mut ending: Option<(End, Instant)> = None;
     while !group.has_ended()? {
-        wait(&input, &output, &log.stream)?;
-        input.feed();
-        output.read(bounds.output);
-        log.read();
-        let why = if output.bytes.len() > bounds.output {
+        pipes.wait()?;
+        pipes.input.feed();
+        pipes.read(bounds.output);
+        let why = if pipes.output.bytes.len() > bounds.output {
             Some(End::TooLong)
         } else if started.elapsed() >= bounds.time {
             Some(End::Timeout)
@@ -126,14 +99,15 @@ pub(super) fn run(
                 group.signal(Signal::TERM);
                 ending = Some((why, Instant::now()));
             }
-            (Some((_, since)), _) if since.elapsed() >= GRACE => break,
+            (Some((_, since)), _) if since.elapsed() >= TERM_GRACE => break,
             _ => {}
         }
     }
-    // What is still in the pipes was printed before; nobody waits for what others might add.
+    // Anything still in the pipes was printed before. Later output of other processes is not
+    // awaited.
     group.kill();
-    output.read(bounds.output);
-    log.read();
+    pipes.read(bounds.output);
+    let Pipes { output, mut log, .. } = pipes;
     log.end();
     let status = group.reap()?;
     let end = match ending {
@@ -147,7 +121,36 @@ pub(super) fn run(
     Ok(Ended { end, stdout: output.bytes, stderr: log.stream.bytes })
 }
 
-/// A program with what it started, which is killed when this goes.
+/// Starts a program in a process group of its own, with non-blocking pipes.
+fn spawn(start: Start, input: &[u8]) -> io::Result<(Group, Pipes<'_>)> {
+    #[expect(clippy::disallowed_methods, reason = "the one place where the user's agent starts")]
+    let mut command = Command::new(&start.program);
+    let child = command
+        .args(&start.arguments)
+        .current_dir(&start.directory)
+        .env_clear()
+        .envs(&start.environment)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut group = Group { child, mark: start.mark, is_reaped: false };
+    let pipes = Pipes {
+        input: Input { pipe: group.child.stdin.take(), rest: input },
+        output: Stream { pipe: group.child.stdout.take(), bytes: Vec::new() },
+        log: Log {
+            stream: Stream { pipe: group.child.stderr.take(), bytes: Vec::new() },
+            line: Vec::new(),
+        },
+    };
+    for (pipe, _) in pipes.open() {
+        fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
+    }
+    Ok((group, pipes))
+}
+
+/// A program and its process group, killed on drop.
 struct Group {
     child: Child,
     mark: String,
@@ -155,7 +158,8 @@ struct Group {
 }
 
 impl Group {
-    /// Whether the program has ended. It is not reaped, so that its group keeps its number.
+    /// Whether the program has exited. It is not reaped here, so that the id of its group stays
+    /// valid.
     fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(Pid::from_child(&self.child)), options) {
@@ -165,19 +169,19 @@ impl Group {
         }
     }
 
-    /// Sends a signal to the whole group.
+    /// Sends a signal to the process group.
     fn signal(&self, signal: Signal) {
         let group = Pid::from_child(&self.child);
         if !self.is_reaped && test_kill_process_group(group).is_ok() {
-            // Nobody may be left.
+            // The group may be empty by now.
             let _ = kill_process_group(group, signal);
         }
     }
 
-    /// Kills the group, and what has left it.
+    /// Kills the process group, and the marked processes outside of it.
     fn kill(&self) {
         self.signal(Signal::KILL);
-        strays::kill(&self.mark);
+        orphans::kill(&self.mark);
     }
 
     fn reap(&mut self) -> io::Result<std::process::ExitStatus> {
@@ -191,34 +195,49 @@ impl Drop for Group {
     fn drop(&mut self) {
         if !self.is_reaped {
             self.kill();
-            // It is dead, and nothing can be done about a system that does not say so.
+            // It was killed; an error can't be handled here.
             let _ = self.child.wait();
         }
     }
 }
 
-/// Waits until something can be read or written, at most for a tick.
-fn wait<O: AsFd, E: AsFd>(
-    input: &Input<'_>,
-    output: &Stream<O>,
-    log: &Stream<E>,
-) -> io::Result<()> {
-    let pipes: [(Option<BorrowedFd<'_>>, PollFlags); 3] = [
-        (input.pipe.as_ref().map(AsFd::as_fd), PollFlags::OUT),
-        (output.pipe.as_ref().map(AsFd::as_fd), PollFlags::IN),
-        (log.pipe.as_ref().map(AsFd::as_fd), PollFlags::IN),
-    ];
-    let open =
-        pipes.into_iter().filter_map(|(pipe, flags)| Some(PollFd::from_borrowed_fd(pipe?, flags)));
-    let mut open: Vec<PollFd<'_>> = open.collect();
-    let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-    match poll(&mut open, Some(&tick)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+/// The pipes to and from a program.
+struct Pipes<'a> {
+    input: Input<'a>,
+    output: Stream<ChildStdout>,
+    log: Log<ChildStderr>,
+}
+
+impl Pipes<'_> {
+    /// The open pipes, and the events to wait for on each.
+    fn open(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let pipes = [
+            (self.input.pipe.as_ref().map(AsFd::as_fd), PollFlags::OUT),
+            (self.output.pipe.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            (self.log.stream.pipe.as_ref().map(AsFd::as_fd), PollFlags::IN),
+        ];
+        pipes.into_iter().filter_map(|(pipe, flags)| Some((pipe?, flags)))
+    }
+
+    /// Waits until a pipe is ready, for one [`POLL_INTERVAL`] at most.
+    fn wait(&self) -> io::Result<()> {
+        let mut open: Vec<PollFd<'_>> =
+            self.open().map(|(pipe, flags)| PollFd::from_borrowed_fd(pipe, flags)).collect();
+        let interval = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.subsec_nanos().into() };
+        match poll(&mut open, Some(&interval)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads available output without blocking.
+    fn read(&mut self, max_output_bytes: usize) {
+        self.output.read(max_output_bytes);
+        self.log.read();
     }
 }
 
-/// What the program still has to be given. It need not read it.
+/// The rest of the input. The program need not read it.
 struct Input<'a> {
     pipe: Option<ChildStdin>,
     rest: &'a [u8],
@@ -231,7 +250,7 @@ impl Input<'_> {
                 Ok(written) => self.rest = &self.rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It has closed its end: it wants no more.
+                // The program has closed its standard input.
                 Err(_) => self.rest = &[],
             }
             if self.rest.is_empty() {
@@ -241,16 +260,17 @@ impl Input<'_> {
     }
 }
 
-/// One of the streams that the program writes to.
+/// An output stream of the program, and the bytes read from it.
 struct Stream<P> {
     pipe: Option<P>,
     bytes: Vec<u8>,
 }
 
 impl<P: Read> Stream<P> {
-    /// Reads what is there, and no more once there are more than `most` bytes.
-    fn read(&mut self, most: usize) {
-        let mut block = vec![0; BLOCK];
+    /// Reads available bytes without blocking. Stops reading the stream once it exceeds `max_bytes`
+    /// bytes.
+    fn read(&mut self, max_bytes: usize) {
+        let mut block = vec![0; READ_BLOCK_BYTES];
         while let Some(pipe) = &mut self.pipe {
             match pipe.read(&mut block) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -258,25 +278,25 @@ impl<P: Read> Stream<P> {
                 Ok(0) | Err(_) => self.pipe = None,
                 Ok(length) => self.bytes.extend_from_slice(&block[..length]),
             }
-            if self.bytes.len() > most {
+            if self.bytes.len() > max_bytes {
                 self.pipe = None;
             }
         }
     }
 }
 
-/// Standard error: it is passed on by lines, and the last of it is kept.
+/// Standard error: each line is logged, and the last [`MAX_KEPT_STDERR_BYTES`] bytes are kept.
 struct Log<P> {
     stream: Stream<P>,
     line: Vec<u8>,
 }
 
 impl<P: Read> Log<P> {
-    /// Reads a block of what is there. A program that only complains is looked at once a block,
-    /// so that its time and its answer count as well.
+    /// Reads at most one block without blocking, so that a program that floods its standard error
+    /// can't keep the loop from checking the other stream and the deadline.
     fn read(&mut self) {
         let Some(pipe) = &mut self.stream.pipe else { return };
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; READ_BLOCK_BYTES];
         let length = match pipe.read(&mut block) {
             Err(error)
                 if matches!(
@@ -295,16 +315,16 @@ impl<P: Read> Log<P> {
         let block = &block[..length];
         for part in block.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
-            if part.ends_with(b"\n") || self.line.len() >= KEPT {
+            if part.ends_with(b"\n") || self.line.len() >= MAX_KEPT_STDERR_BYTES {
                 self.end();
             }
         }
         let kept = &mut self.stream.bytes;
         kept.extend_from_slice(block);
-        kept.drain(..kept.len().saturating_sub(KEPT));
+        kept.drain(..kept.len().saturating_sub(MAX_KEPT_STDERR_BYTES));
     }
 
-    /// Passes on the line as far as it has come.
+    /// Logs the current line.
     fn end(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
         let line = line.trim_end();

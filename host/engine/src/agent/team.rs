@@ -1,6 +1,6 @@
-//! The agents of the settings, each with the contract that its answers keep to. A task is given to
-//! one of them, and given again with the contract's reminder where the answer breaks it (S1,
-//! "Contract Violations").
+//! The agents in the settings, each with its output contract. An agent whose response breaks the
+//! contract is asked again with the contract's reminder (the output contracts, "Contract
+//! Violations").
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use cofferdam_core::policy::{Agent, Policy, PolicyError, Role};
 use cofferdam_core::schema::nearest;
 use cofferdam_workspace::Workspace;
 
-/// How much of an answer that broke its contract is shown, in bytes.
-const SHOWN: usize = 4 << 10;
+/// How much of a response that broke its contract is returned, in bytes.
+const MAX_SHOWN_RESPONSE_BYTES: usize = 4 << 10;
 
-/// Agents that tasks can be given to.
+/// The agents that can be given tasks.
 #[derive(Clone)]
 pub struct Team {
     agents: Agents,
     members: BTreeMap<String, Member>,
-    most: usize,
+    max_bytes: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -29,60 +29,71 @@ struct Member {
     contract: Option<Contract>,
 }
 
-/// What came of a task.
+/// A task for one of the agents.
+#[derive(Debug, Clone, Copy)]
+pub struct Task<'a> {
+    /// The name of the agent.
+    pub agent: &'a str,
+    /// What to do, in words.
+    pub prompt: &'a str,
+    /// When the agent is killed.
+    pub deadline: Instant,
+}
+
+/// The result of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
-    /// The role that its own calls were made under.
+    /// The role of the agent's own calls.
     pub role: Option<String>,
-    /// How often it was asked.
+    /// How many times the agent was run.
     pub tries: u32,
-    /// What it answered in the end.
+    /// The last response, parsed by its contract.
     pub answer: Answer,
 }
 
-/// An agent's answer.
+/// The response of an agent, parsed by its contract.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// It has no contract: all that it said.
+    /// The whole response of an agent without a contract.
     Text(String),
-    /// Its record is whole.
+    /// A response with a complete record.
     Kept {
-        /// The contract's agent.
+        /// The name of the agent in the contract.
         contract: String,
-        /// The record, and what is wrong with the answer all the same.
+        /// The record, and remaining problems of the response.
         parsed: Parsed,
-        /// What the contract says is done next.
+        /// The next step according to the contract.
         next: Action,
-        /// Why.
+        /// The reason for the next step.
         reason: String,
     },
-    /// Its record was not whole when it had been asked for the last time.
+    /// An incomplete record after the last attempt.
     Broken {
-        /// The contract's agent.
+        /// The name of the agent in the contract.
         contract: String,
-        /// What was wrong in the end.
+        /// The parts of the record that were found, and the problems.
         parsed: Parsed,
-        /// Why it is not asked again.
+        /// The reason why the agent is not run again.
         reason: String,
-        /// The end of what it said last.
+        /// The end of the last response.
         response: String,
     },
 }
 
-/// Why a task was not done.
+/// The reason why a task has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// The settings name no such agent.
+    /// The settings define no agent with this name.
     #[error("there is no agent '{name}'{}", hint(.nearest))]
     Unknown {
-        /// The name.
+        /// The name that was asked for.
         name: String,
-        /// The nearest name that there is.
+        /// The most similar name of an agent.
         nearest: Option<String>,
     },
-    /// It gave no answer.
+    /// The agent gave no response.
     #[error(transparent)]
     NoAnswer(#[from] AgentError),
 }
@@ -95,15 +106,15 @@ fn hint(nearest: &Option<String>) -> String {
 }
 
 impl Team {
-    /// The agents of a policy. Their answers may have `most` bytes.
+    /// The agents of a policy. Each response may have `max_bytes` bytes.
     ///
     /// # Errors
-    /// A contract of an agent or a role that does not exist.
+    /// [`PolicyError`] if an agent or a role names a contract that does not exist.
     pub fn new(
         agents: Agents,
         policy: &Policy,
         contracts: &Contracts,
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Self, PolicyError> {
         let find = |name: &str, place: String| {
             let wrong = |error: UnknownAgent| PolicyError { place, message: error.to_string() };
@@ -122,60 +133,59 @@ impl Team {
             Ok((agent.name().to_owned(), Member { agent: agent.clone(), contract }))
         };
         let members = policy.agents().map(member).collect::<Result<_, PolicyError>>()?;
-        Ok(Self { agents, members, most })
+        Ok(Self { agents, members, max_bytes })
     }
 
-    /// No agents.
+    /// A team without agents.
     pub fn none(workspace: Arc<Workspace>) -> Self {
         let agents = Agents::new(workspace, HashMap::new());
-        Self { agents, members: BTreeMap::new(), most: 0 }
+        Self { agents, members: BTreeMap::new(), max_bytes: 0 }
     }
 
-    /// Whether there is an agent of this name.
+    /// Whether there is an agent with this name.
     pub fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
-    /// Has an agent do a task, on this thread. It is ended at `deadline`, or when `stop` says so;
-    /// `retried` hears why it is asked again.
+    /// Runs an agent on this thread, again if its response breaks its contract. Kills it at the
+    /// deadline or when `stop` returns true. Before each retry, `retried` is called with the reason.
     ///
     /// # Errors
-    /// See [`TaskError`]. An answer that breaks its contract is not an error.
+    /// See [`TaskError`]. A response that breaks its contract is not an error.
     pub fn perform(
         &self,
-        name: &str,
-        task: &str,
-        deadline: Instant,
+        task: &Task<'_>,
         stop: &dyn Fn() -> bool,
         retried: &mut dyn FnMut(&str),
     ) -> Result<Report, TaskError> {
-        let Some(Member { agent, contract }) = self.members.get(name) else {
-            let nearest = nearest(name, self.members.keys().map(String::as_str));
-            return Err(TaskError::Unknown { name: name.to_owned(), nearest });
+        let Some(Member { agent, contract }) = self.members.get(task.agent) else {
+            let nearest = nearest(task.agent, self.members.keys().map(String::as_str));
+            return Err(TaskError::Unknown { name: task.agent.to_owned(), nearest });
         };
         let variables = agent.variables();
         let ask = |prompt: String| {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = task.deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
                 return Err(AgentError::NoTime);
             }
             let timeout = agent.timeout().min(left);
             let command = agent.command();
             let variables = &variables;
-            let question = Question { command, variables, prompt, timeout, most: self.most };
+            let question =
+                Question { command, variables, prompt, timeout, max_bytes: self.max_bytes };
             self.agents.ask_here(&question, stop)
         };
         let report = |tries, answer| Report {
-            agent: name.to_owned(),
+            agent: task.agent.to_owned(),
             role: agent.role().map(ToString::to_string),
             tries,
             answer,
         };
         let Some(contract) = contract else {
-            return Ok(report(1, Answer::Text(ask(task.to_owned())?)));
+            return Ok(report(1, Answer::Text(ask(task.prompt.to_owned())?)));
         };
-        let task = format!("{}\n\n", task.trim_end());
-        let mut prompt = format!("{task}{}", contract.prompt());
+        let prefix = format!("{}\n\n", task.prompt.trim_end());
+        let mut prompt = format!("{prefix}{}", contract.prompt());
         let mut attempt = 0;
         loop {
             let response = ask(prompt)?;
@@ -185,7 +195,7 @@ impl Team {
                 && let Some(reminder) = contract.reminder(&parsed)
             {
                 retried(&next.reason);
-                prompt = format!("{task}{reminder}");
+                prompt = format!("{prefix}{reminder}");
                 attempt += 1;
                 continue;
             }
@@ -193,8 +203,8 @@ impl Team {
             let answer = if parsed.is_complete() {
                 Answer::Kept { contract, parsed, next: next.action, reason }
             } else {
-                let end = response.ceil_char_boundary(response.len().saturating_sub(SHOWN));
-                let response = response[end..].to_owned();
+                let start = response.len().saturating_sub(MAX_SHOWN_RESPONSE_BYTES);
+                let response = response[response.ceil_char_boundary(start)..].to_owned();
                 Answer::Broken { contract, parsed, reason, response }
             };
             return Ok(report(attempt + 1, answer));

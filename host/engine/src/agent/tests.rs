@@ -9,7 +9,7 @@ fn open(workspace: impl AsRef<Path>) -> Arc<Workspace> {
     Arc::new(Workspace::open(workspace.as_ref(), Secret::OfProcess).unwrap())
 }
 
-/// Asks a shell script.
+/// Runs a shell script as an agent.
 fn ask(script: &str, prompt: &str, timeout: Duration) -> Result<String, String> {
     ask_until(script, prompt, timeout, std::future::pending())
 }
@@ -33,7 +33,7 @@ fn ask_until(
         variables: &[],
         prompt: prompt.to_owned(),
         timeout,
-        most: 1 << 20,
+        max_bytes: 1 << 20,
     };
     runtime.block_on(agents.ask(question, cancelled)).map_err(|error| error.to_string())
 }
@@ -42,23 +42,23 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn an_answer_is_what_was_printed() {
+fn the_response_is_the_standard_output() {
     assert_eq!(ask("cat", "ß {}\n", LONG).unwrap(), "ß {}\n");
     assert_eq!(ask("pwd; echo $TOKEN", "", LONG).unwrap(), "/var\nof the person\n");
-    // More than a pipe holds, in both directions at once.
+    // More than fits into a pipe, in both directions at once.
     let long = "0123456789abcdef".repeat(1 << 15);
     assert_eq!(ask("cat", &long, LONG).unwrap(), long);
 }
 
 #[test]
-fn an_agent_need_not_read_its_prompt() {
+fn unread_input_is_not_an_error() {
     let long = "x".repeat(8 << 20);
     assert_eq!(ask("exec <&-; echo done", &long, LONG).unwrap(), "done\n");
     assert_eq!(ask("echo done", &long, LONG).unwrap(), "done\n");
 }
 
 #[test]
-fn no_answer_has_a_reason() {
+fn every_failure_has_a_reason() {
     for (script, wanted) in [
         ("echo no key >&2; exit 3", "the agent ended with exit status 3; it said: no key"),
         ("echo '{}'; exit 1", "the agent ended with exit status 1"),
@@ -82,14 +82,14 @@ fn no_answer_has_a_reason() {
         variables: &[],
         prompt: String::new(),
         timeout: LONG,
-        most: 1 << 10,
+        max_bytes: 1 << 10,
     };
     let error = runtime.block_on(agents.ask(question, std::future::pending())).unwrap_err();
     assert!(matches!(error, AgentError::NotFound(_)), "{error}");
 }
 
 #[test]
-fn an_agent_in_the_workspace_is_nobodys() {
+fn an_agent_program_in_the_workspace_is_not_run() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     let (workspace, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let planted = workspace.path().join("agent");
@@ -97,7 +97,7 @@ fn an_agent_in_the_workspace_is_nobodys() {
     std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o755)).unwrap();
     symlink(&planted, home.path().join("linked")).unwrap();
     symlink(workspace.path(), home.path().join("bin")).unwrap();
-    // Whoever can write in the workspace can lead it elsewhere.
+    // Tools can create links in the workspace that lead out of it.
     symlink("/bin", workspace.path().join("out")).unwrap();
     let path = [workspace.path(), home.path()].map(|at| at.to_str().unwrap()).join(":");
     let environment = HashMap::from([("PATH".to_owned(), path)]);
@@ -117,13 +117,13 @@ fn an_agent_in_the_workspace_is_nobodys() {
 }
 
 #[test]
-fn an_agent_that_hangs_is_ended_with_all_that_it_started() {
+fn a_hanging_agent_is_killed_with_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     for script in [
-        // It ends when it is told to.
+        // Exits on SIGTERM.
         "sleep 600 & echo $! > PID; wait",
-        // It does not.
+        // Ignores SIGTERM.
         "trap '' TERM; sleep 600 & echo $! > PID; while :; do sleep 600; done",
     ] {
         let started = Instant::now();
@@ -136,10 +136,10 @@ fn an_agent_that_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn what_an_agent_leaves_behind_is_killed() {
+fn background_processes_are_killed() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
-    // The one that stays holds the pipes open; nobody waits for it.
+    // The background process keeps the pipes open, which must not block the run.
     let script = format!("sleep 600 & echo $! > {}; echo done", file.display());
     let started = Instant::now();
     assert_eq!(ask(&script, "", LONG).unwrap(), "done\n");
@@ -149,7 +149,7 @@ fn what_an_agent_leaves_behind_is_killed() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_has_left_its_group_is_killed() {
+fn processes_outside_the_group_are_killed() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let stray = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600", file.display());
@@ -160,18 +160,23 @@ fn what_has_left_its_group_is_killed() {
 }
 
 #[test]
-fn agents_within_agents_are_counted() {
+fn nested_agents_are_limited() {
     let words = ["sh", "-c", "echo $COFFERDAM_TASKS $MORE"].map(str::to_owned);
     let command = AgentCommand::new(&words).unwrap();
     for (around, deep) in [("", 1), ("a", 2), ("a:b", 3), ("a:b:c", 0), ("a:b:c:d", 0)] {
         let environment = HashMap::from([
             ("PATH".to_owned(), "/usr/bin:/bin".to_owned()),
-            (TASKS.to_owned(), around.to_owned()),
+            (TASKS_VARIABLE.to_owned(), around.to_owned()),
         ]);
         let agents = Agents::new(open("/var"), environment);
         let variables = &[("MORE".to_owned(), "told".to_owned())];
-        let question =
-            Question { command: &command, variables, prompt: "".into(), timeout: LONG, most: 999 };
+        let question = Question {
+            command: &command,
+            variables,
+            prompt: "".into(),
+            timeout: LONG,
+            max_bytes: 999,
+        };
         match agents.ask_here(&question, &|| false) {
             Err(error) => assert!(deep == 0 && matches!(error, AgentError::TooDeep), "{error}"),
             Ok(told) => {
@@ -184,7 +189,7 @@ fn agents_within_agents_are_counted() {
 }
 
 #[test]
-fn a_cancelled_agent_is_ended() {
+fn a_cancelled_agent_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 600", file.display());
@@ -198,12 +203,12 @@ fn a_cancelled_agent_is_ended() {
     assert_dead(&file);
 }
 
-/// Asserts that the process whose number is in a file runs no more.
+/// Asserts that the process whose id is in `file` has exited.
 fn assert_dead(file: &Path) {
     let pid = std::fs::read_to_string(file).unwrap();
     let status = format!("/proc/{}/stat", pid.trim());
     let deadline = Instant::now() + Duration::from_secs(20);
-    // Orphans may stay as zombies for as long as nobody reaps them.
+    // A killed process may remain as a zombie until its parent reaps it.
     while std::fs::read_to_string(&status).is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(Instant::now() < deadline, "{pid} still runs");
         std::thread::sleep(Duration::from_millis(10));

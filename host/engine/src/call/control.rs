@@ -13,12 +13,12 @@ pub enum Stop {
     /// It exceeded a limit.
     Limit(LimitCode),
     /// Its programs wrote too much, or a disk is full: the code, and what happened.
-    Room(HostCode, String),
-    /// It crashed, or its answer can't be read.
+    Storage(HostCode, String),
+    /// It crashed, or its result can't be read.
     Trap(String),
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
-    /// The host has no free file descriptor.
+    /// The host ran out of file descriptors.
     Descriptors,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit(limit) => write!(f, "stopped at the limit {}", limit.as_str()),
-            Self::Room(code, message) => write!(f, "{}: {message}", code.as_str()),
+            Self::Storage(code, message) => write!(f, "{}: {message}", code.as_str()),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),
@@ -34,7 +34,7 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A call's deadline, its cancellation, and how far it is.
+/// A call's deadline, its cancellation, and its stage.
 #[derive(Debug)]
 pub struct Control {
     begun: Instant,
@@ -44,15 +44,15 @@ pub struct Control {
     noted: OnceLock<Stop>,
 }
 
-/// The stages of a call, as far as its thread is concerned.
+/// The stages of a call on its thread.
 mod stage {
     /// No thread has taken it yet.
-    pub(super) const WAITS: u8 = 0;
-    pub(super) const RUNS: u8 = 1;
+    pub(super) const WAITING: u8 = 0;
+    pub(super) const RUNNING: u8 = 1;
     /// It was cancelled before a thread took it.
     pub(super) const WITHDRAWN: u8 = 2;
     /// It did not end in time: its thread was abandoned.
-    pub(super) const GIVEN_UP: u8 = 3;
+    pub(super) const ABANDONED: u8 = 3;
     pub(super) const ENDED: u8 = 4;
 }
 
@@ -64,7 +64,7 @@ impl Control {
             begun,
             deadline: begun + time,
             cancelled: AtomicBool::new(false),
-            stage: AtomicU8::new(stage::WAITS),
+            stage: AtomicU8::new(stage::WAITING),
             noted: OnceLock::new(),
         }
     }
@@ -95,28 +95,28 @@ impl Control {
 
     /// Begins the call, unless it was withdrawn. Returns whether it may run.
     pub(crate) fn begin(&self) -> bool {
-        self.pass(stage::WAITS, stage::RUNS)
+        self.pass(stage::WAITING, stage::RUNNING)
     }
 
     /// Withdraws a call that no thread has taken yet, so that none will. Returns whether it was
     /// withdrawn.
     pub fn withdraw(&self) -> bool {
-        self.pass(stage::WAITS, stage::WITHDRAWN)
+        self.pass(stage::WAITING, stage::WITHDRAWN)
     }
 
     /// Whether no thread has taken the call yet.
     pub(crate) fn waits(&self) -> bool {
-        self.stage.load(Ordering::Acquire) == stage::WAITS
+        self.stage.load(Ordering::Acquire) == stage::WAITING
     }
 
     /// Abandons a call that did not end in time, with its thread. Returns whether it was running.
     pub(crate) fn give_up(&self) -> bool {
-        self.pass(stage::RUNS, stage::GIVEN_UP)
+        self.pass(stage::RUNNING, stage::ABANDONED)
     }
 
     /// Ends the call, unless it was abandoned. Returns whether it was running.
     pub(crate) fn end(&self) -> bool {
-        self.pass(stage::RUNS, stage::ENDED)
+        self.pass(stage::RUNNING, stage::ENDED)
     }
 
     fn pass(&self, from: u8, to: u8) -> bool {

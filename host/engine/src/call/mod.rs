@@ -1,6 +1,5 @@
-//! What every layer needs to know about one call: its deadline and cancellation, why it was
-//! stopped, what it may do, who observes it, and what it has used. Nothing here knows how calls
-//! run.
+//! The state of one call that all layers use: deadline and cancellation, why it was stopped,
+//! permissions, observer, and usage. Running calls is not part of this module.
 
 mod control;
 mod observer;

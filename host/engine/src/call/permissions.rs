@@ -9,9 +9,9 @@ use cofferdam_plugin::registry::{Plugin, Registry};
 /// What the operator grants a plugin as a whole. Each call gets a part of it.
 #[derive(Debug, Default)]
 pub struct PluginGrant {
-    /// The plugin's name.
+    /// The name of the plugin.
     pub plugin: String,
-    /// What it may use at most.
+    /// The capabilities that it may use at most.
     pub capabilities: Capabilities,
     /// Names of the variables of the host's environment that are passed to its programs.
     pub environment: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// The plugin's name.
+    /// The name of the plugin.
     pub fn plugin(&self) -> &str {
         &self.grant.plugin
     }

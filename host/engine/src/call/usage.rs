@@ -1,5 +1,4 @@
-//! What a call has used, which services it has asked, and what its programs have printed, for the
-//! journal.
+//! What a call has used, for the journal: limits, services, and the output of its programs.
 
 use std::collections::BTreeSet;
 use std::mem;

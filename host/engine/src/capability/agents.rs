@@ -1,5 +1,5 @@
-//! `cofferdam:host/agents`: which of the operator's agents a call may give tasks to, and until when.
-//! [`crate::agent`] runs them and reads their answers.
+//! `cofferdam:host/agents`: which agents a call may give tasks to, and until when. [`crate::agent`]
+//! runs them and parses their responses.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::agent::{self, AgentError, TaskError};
 use cofferdam_core::contract;
 use cofferdam_text::shorten;
 
-/// How long before the deadline of its call an agent is killed: that may take a second, and the
-/// plugin needs time to return.
-const RESERVE: Duration = Duration::from_secs(2);
+/// How long before the deadline of its call an agent is killed. Killing it may take a second, and
+/// the plugin needs time to return.
+const KILL_RESERVE: Duration = Duration::from_secs(2);
 
 impl Host for CallState {
     fn run(&mut self, task: Task) -> Result<std::result::Result<Report, Error>> {
@@ -44,14 +44,15 @@ impl CallState {
         let team = &self.context.services.team;
         let control = self.control();
         let deadline = control.deadline();
-        let deadline = deadline.checked_sub(RESERVE).unwrap_or(deadline);
+        let deadline = deadline.checked_sub(KILL_RESERVE).unwrap_or(deadline);
         if team.has(name) {
             self.context.usage.add_agent(name);
         }
         let messages = &self.messages;
         let mut retried = |why: &str| messages.say(Level::WARN, &format!("{name}: {why}"));
         let stop = || control.is_cancelled();
-        match team.perform(name, &task.prompt, deadline, &stop, &mut retried) {
+        let task = agent::Task { agent: name, prompt: &task.prompt, deadline };
+        match team.perform(&task, &stop, &mut retried) {
             Ok(report) => Ok(report.into()),
             Err(error) => Err(failure(&error)),
         }

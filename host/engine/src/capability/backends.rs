@@ -1,4 +1,4 @@
-//! Linters, test runners and builders, as tools see them: by name, whichever plugin has them.
+//! The interfaces of linters, test runners and builders for tools, which refer to backends by name.
 
 use wasmtime::Result;
 
@@ -78,7 +78,7 @@ impl builders::Host for CallState {
     }
 }
 
-/// Checks whether a call may lint `path`: the backend itself sees everything.
+/// Checks whether a call may lint `path`, since the backend itself may read everything.
 fn check(path: &str, sight: &Scope) -> Result<(), Error> {
     let names = cofferdam_workspace::path::by_names("", path).ok().flatten();
     match names {

@@ -1,4 +1,4 @@
-//! Generated from the WIT files.
+//! Bindings generated from the WIT files.
 
 #![expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
 
@@ -12,7 +12,7 @@ wasmtime::component::bindgen!({
     },
 });
 
-/// What a component with linters exports.
+/// The exports of a component with linters.
 pub mod linter {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -25,7 +25,7 @@ pub mod linter {
     });
 }
 
-/// What a component with test runners exports.
+/// The exports of a component with test runners.
 pub mod test_runner {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -38,7 +38,7 @@ pub mod test_runner {
     });
 }
 
-/// What a component with builders exports.
+/// The exports of a component with builders.
 pub mod builder {
     wasmtime::component::bindgen!({
         path: "../../wit",

@@ -9,7 +9,7 @@ use super::state::CallState;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::CacheKind;
 
-/// How long a key may be, in bytes.
+/// The maximum length of a key, in bytes.
 const MAX_KEY_BYTES: usize = 200;
 
 impl Host for CallState {

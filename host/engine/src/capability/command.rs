@@ -1,5 +1,5 @@
-//! What the sandbox is told about one run of a native program: its arguments, its environment, and
-//! which files it can read and write.
+//! Describes one run of a native program for the sandbox: arguments, environment, and which files
+//! it can read and write.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::spill::MIN_KEPT_BYTES;
 use cofferdam_workspace::path::by_names;
 use cofferdam_workspace::{Protected, ViewKind};
 
-/// How much of each of a program's streams its plugin gets, in bytes.
+/// How much of each output stream of a program its plugin gets, in bytes.
 const MAX_STREAM_BYTES: usize = 8 << 20;
 
 /// Variables that a plugin's programs get besides those that the operator grants.
 const FIXED_VARIABLES: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
 
-/// Variables that a plugin can't set: they decide what runs, or where private files are.
+/// Variables that a plugin can't set: they determine what runs, or where private files are.
 const RESERVED_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME"];
 
-/// The prefix of the variables that the dynamic loader reads: a plugin can't set those either.
+/// The prefix of the dynamic loader's variables, which a plugin can't set either.
 const LOADER_PREFIX: &str = "LD_";
 
-/// The shortest value of a granted variable that is redacted in what programs print, in bytes: a
-/// shorter one occurs in any text.
+/// The minimum length of granted variables that are redacted in the output of programs, in bytes:
+/// shorter values occur in any text.
 const MIN_SECRET_BYTES: usize = 6;
 
 /// One run of a program.
@@ -37,16 +37,16 @@ pub(super) struct ProgramRun<'a> {
     pub(super) shown: &'a ViewKind,
     /// The directory that the program sees as the workspace.
     pub(super) top: &'a Path,
-    /// The plugin's cache.
+    /// The cache directory of the plugin.
     pub(super) cache: Option<&'a Path>,
 }
 
 impl ProgramRun<'_> {
-    /// The run as the sandbox wants it. `program` is the file to execute.
+    /// Returns the description of the run for the sandbox. `program` is the file to execute.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a directory, an argument or a variable that no program can have, and
-    /// [`Error::Failed`] if the workspace can't be read.
+    /// [`Error::Invalid`] if a directory, an argument or a variable is invalid; [`Error::Failed`]
+    /// if the workspace can't be read.
     pub(super) fn describe(&self, program: PathBuf) -> Result<sandbox::Command, Error> {
         let Self { context, command, .. } = self;
         let directory = self.directory()?;
@@ -55,7 +55,7 @@ impl ProgramRun<'_> {
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
-        // What no plugin may see of the granted variables.
+        // The values of granted variables that are redacted in the output.
         described.hidden =
             granted.into_iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES).collect();
         described.stdin = command.stdin.clone();
@@ -66,7 +66,7 @@ impl ProgramRun<'_> {
         Ok(described)
     }
 
-    /// The working directory.
+    /// The working directory of the program.
     fn directory(&self) -> Result<PathBuf, Error> {
         let directory = &self.command.directory;
         match by_names("", directory) {
@@ -94,14 +94,14 @@ impl ProgramRun<'_> {
         environment
     }
 
-    /// The variables that the operator passes on, with their values.
+    /// The variables that the operator grants, with their values.
     fn granted_variables(&self) -> Vec<(String, String)> {
         let environment = &self.context.services.programs.environment;
         let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
         self.context.permissions.grant.environment.iter().filter_map(value).collect()
     }
 
-    /// Says which files the program can read and write.
+    /// Adds the files that the program can read and write.
     fn show(&self, described: &mut sandbox::Command) -> Result<(), Error> {
         let Self { context, command, shown, top, cache } = self;
         let services = &context.services;
@@ -113,7 +113,7 @@ impl ProgramRun<'_> {
             ViewKind::Workspace => {
                 described.readable.push((*top).to_owned());
                 if let Some(own) = services.workspace.path_of_own() {
-                    // It keeps git and linters from looking at caches.
+                    // The file keeps git and linters from reading caches.
                     described.readable.push(own.join(".gitignore"));
                     described.masked.push(own);
                 }
@@ -127,11 +127,11 @@ impl ProgramRun<'_> {
             }
             ViewKind::Copy(copy) => {
                 described.writable.push(copy.clone());
-                // The `.git` of the copy leads there.
+                // The `.git` file of the copy refers to it.
                 described.readable.push(services.workspace.path().join(".git"));
             }
         }
-        // In a copy, nothing is git's own; and what is new there would not be kept.
+        // A copy has no protected files of git, and new ones would not be kept.
         if command.changes == Changes::Keep && !matches!(shown, ViewKind::Copy(_)) {
             let protected = services.workspace.protected();
             let Protected { git, own } =

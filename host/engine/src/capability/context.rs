@@ -1,4 +1,4 @@
-//! What one call works with, and what all calls of a host share.
+//! The context of one call, and the services that all calls of a host share.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::call::{CallUsage, Control, Observer, Permissions};
 use cofferdam_core::policy::{BackendKind, Limits};
 use cofferdam_workspace::{Overlay, Workspace};
 
-/// What all calls of a host share. Put together once, when the host opens.
+/// The services that all calls of a host share, created when the host opens.
 pub struct Services {
     /// The directory that calls work on.
     pub workspace: Arc<Workspace>,
-    /// Linters, test runners and builders.
+    /// Runs linters, test runners and builders.
     pub backends: Arc<dyn Backends>,
-    /// Native programs.
+    /// Finds and runs native programs.
     pub programs: Programs,
-    /// HTTP requests.
+    /// Sends HTTP requests of plugins.
     pub http: Http,
     /// The agents that tasks can be given to.
     pub team: Team,
 }
 
-/// What one instance of a call works with. The instances of a call's backends have contexts that
-/// differ from the call's own in the permissions.
+/// The context of one instance of a call. The contexts of the call's backends differ from the
+/// call's own in the permissions.
 #[derive(Clone)]
 pub struct CallContext {
     /// Identifies the call in the journal.
@@ -35,7 +35,8 @@ pub struct CallContext {
     pub permissions: Permissions,
     /// The limits of the call; each instance has its own memory.
     pub limits: Limits,
-    /// The tree that the call works on: with what was changed before, and where its own changes go.
+    /// The tree that the call works on: earlier changes are visible, and its own changes are
+    /// staged.
     pub tree: Arc<Overlay>,
     /// The call's deadline and cancellation.
     pub control: Arc<Control>,
@@ -43,7 +44,7 @@ pub struct CallContext {
     pub usage: Arc<CallUsage>,
     /// Receives messages and progress.
     pub observer: Arc<dyn Observer>,
-    /// What all calls share.
+    /// The services that all calls share.
     pub services: Arc<Services>,
 }
 
@@ -51,8 +52,8 @@ pub struct CallContext {
 /// permissions than its caller.
 pub trait Backends: Send + Sync {
     /// The linters, in the operator's order. A chosen name that is not a linter for its language is
-    /// listed as well, so that no tool takes that language for checked; a name that belongs to no
-    /// linter has no languages.
+    /// listed as well, so that tools don't consider the language checked. A name of no linter has
+    /// no languages.
     fn linters(&self) -> Vec<linters::Backend>;
 
     /// The names of the backends of one kind, in the operator's order.
@@ -65,8 +66,7 @@ pub trait Backends: Send + Sync {
     fn version(&self, kind: BackendKind, name: &str, caller: &CallContext)
     -> Result<String, Error>;
 
-    /// How sure a test runner or builder is that it fits the directory `root`, in percent; 0 where
-    /// it fails.
+    /// How well a test runner or builder fits the directory `root`, in percent; 0 if it fails.
     fn detect(&self, kind: BackendKind, name: &str, root: &str, caller: &CallContext) -> u8;
 
     /// Lints with several linters side by side.
@@ -76,7 +76,7 @@ pub trait Backends: Send + Sync {
         caller: &CallContext,
     ) -> Vec<Result<linting::Report, Error>>;
 
-    /// Runs tests.
+    /// Runs tests with one test runner.
     ///
     /// # Errors
     /// See [`Error`].
@@ -87,7 +87,7 @@ pub trait Backends: Send + Sync {
         caller: &CallContext,
     ) -> Result<testing::Report, Error>;
 
-    /// Builds.
+    /// Builds with one builder.
     ///
     /// # Errors
     /// See [`Error`].

@@ -1,5 +1,5 @@
-//! The messages of a plugin besides its answer: log messages, progress, standard output and error.
-//! The call's observer gets them, escaped, until the call's budget is used up.
+//! The messages of a plugin: log messages, progress, standard output and error. They are escaped
+//! and passed to the call's observer until the call's budget is used up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,8 +15,8 @@ use cofferdam_text::{escape_control, shorten};
 /// How much a plugin may write to a stream at once, in bytes.
 const WRITE_PERMIT_BYTES: usize = 64 << 10;
 
-/// How much of a plugin's last messages is kept to explain a crash, in bytes.
-const MAX_LAST_WORDS_BYTES: usize = 400;
+/// How much of the end of a plugin's standard error is kept to explain a crash, in bytes.
+const MAX_STDERR_TAIL_BYTES: usize = 400;
 
 /// The messages of one call.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Messages {
     }
 
     /// The end of what the plugin wrote to its standard error, for the report of a crash.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn stderr_tail(&self) -> String {
         self.lock().last.trim().to_owned()
     }
 
@@ -58,7 +58,7 @@ impl Messages {
         }
     }
 
-    /// Reports the progress of the plugin.
+    /// Reports progress on behalf of the plugin.
     pub(super) fn report(&self, done: u64, total: Option<u64>, message: &str) {
         self.lock().reports = true;
         // A report without a message is charged as well, so that there is a limit.
@@ -91,7 +91,7 @@ impl Messages {
             state.last.push('\n');
             let from = state
                 .last
-                .ceil_char_boundary(state.last.len().saturating_sub(MAX_LAST_WORDS_BYTES));
+                .ceil_char_boundary(state.last.len().saturating_sub(MAX_STDERR_TAIL_BYTES));
             state.last.drain(..from);
         }
         if state.left == 0 {
@@ -152,9 +152,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct Recorder(Mutex<Vec<String>>);
 
-    impl Observer for Heard {
+    impl Observer for Recorder {
         fn message(&self, _: &str, _: Level, _: &str) {}
         fn progress(&self, _: &str, done: u64, total: Option<u64>, message: &str) {
             self.0.lock().unwrap().push(format!("{done}/{total:?} {message}"));
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plugin_counts_comes_before_seconds() {
-        let heard = Arc::new(Heard::default());
-        let messages = Messages::new("1".to_owned(), 100, Arc::clone(&heard) as _);
+    fn progress_of_the_plugin_replaces_that_of_the_host() {
+        let recorder = Arc::new(Recorder::default());
+        let messages = Messages::new("1".to_owned(), 100, Arc::clone(&recorder) as _);
         messages.still_runs("cargo", 2);
         messages.report(1, Some(7), "one of seven");
         messages.still_runs("cargo", 4);
         assert_eq!(
-            *heard.0.lock().unwrap(),
+            *recorder.0.lock().unwrap(),
             ["2/None cargo is running (2 s)", "1/Some(7) one of seven"]
         );
     }

@@ -1,4 +1,4 @@
-//! Counts what an instance uses of its limits, and of the memory that all instances share.
+//! Counts what an instance uses of its limits, and the memory of all instances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,31 +8,31 @@ use wasmtime::ResourceLimiter;
 use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
 
-/// The linear memory that all instances together may have.
+/// The linear memory that all instances may use together.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// How many bytes are left.
+    /// The number of remaining bytes.
     left: AtomicUsize,
 }
 
-/// How many calls at least can use their whole memory at the same time.
-const MIN_CALLS: usize = 8;
+/// The minimum number of calls that can use their whole memory at the same time.
+const MIN_FULL_CALLS: usize = 8;
 
 impl Memory {
-    /// Enough memory for `calls` calls at a time. More of them run when some take long, but few of
-    /// those need as much.
+    /// Memory for `calls` calls at a time. More calls may run when some take long, but few of those
+    /// need the maximum.
     pub fn for_calls(calls: usize) -> Arc<Self> {
-        let left = calls.max(MIN_CALLS).saturating_mul(Limits::DEFAULT.memory);
+        let left = calls.max(MIN_FULL_CALLS).saturating_mul(Limits::DEFAULT.memory);
         Arc::new(Self { left: AtomicUsize::new(left) })
     }
 
-    /// Takes `bytes`, if so much is left. Returns whether it was.
+    /// Takes `bytes` if available. Returns whether they were.
     pub fn take(&self, bytes: usize) -> bool {
         let less = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
-    /// Gives back `bytes` that were taken.
+    /// Returns `bytes` that were taken.
     pub fn give(&self, bytes: usize) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -41,7 +41,7 @@ impl Memory {
 /// Counts what an instance uses, and remembers the first limit that it exceeded.
 pub(crate) struct Meter {
     memory_left: usize,
-    /// The memory that all instances share, and how much this one has of it.
+    /// The memory of all instances, and the bytes that this instance has taken from it.
     shared: Option<Arc<Memory>>,
     memory: usize,
     table_elements: usize,
@@ -70,7 +70,7 @@ impl Meter {
         self.shared = Some(Arc::clone(memory));
     }
 
-    /// The memory, in bytes, and the calls into the host that were used of `limits`.
+    /// The used memory in bytes, and the number of calls into the host.
     pub(super) fn used(&self, limits: &Limits) -> (u64, u64) {
         let memory = (limits.memory - self.memory_left) as u64;
         (memory, limits.host_calls - self.host_calls_left)
@@ -84,7 +84,7 @@ impl Meter {
     /// Counts a call into the host.
     ///
     /// # Errors
-    /// The limit of such calls is exceeded.
+    /// The limit of calls into the host is exceeded.
     pub(crate) fn count_host_call(&mut self) -> wasmtime::Result<()> {
         match self.host_calls_left.checked_sub(1) {
             Some(left) => self.host_calls_left = left,
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_all_calls_is_bounded() {
+    fn the_memory_of_all_calls_is_limited() {
         let memory = Memory::for_calls(1);
         let limits = Limits::DEFAULT;
         let all = |number: usize| {

@@ -1,8 +1,8 @@
 //! What plugins can import: files, bulk reading, native programs, agents, backends, HTTP, a
 //! cache, messages, progress.
 //!
-//! All interfaces are linked here, one line each; what a call may do with them is decided by its
-//! [`CallState`], which is made from the permissions of its call.
+//! All interfaces are linked here, one line each. What a call may do with them depends on its
+//! [`CallState`], which is created from the permissions of the call.
 
 mod agents;
 mod backends;
@@ -17,13 +17,13 @@ mod messages;
 mod meter;
 mod process;
 mod programs;
-mod room;
 mod scan;
 mod spill;
 mod state;
 mod waiting;
 mod wasi;
 mod wasi_context;
+mod write_limits;
 
 use std::num::NonZero;
 use std::thread;

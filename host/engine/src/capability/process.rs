@@ -1,6 +1,6 @@
-//! `cofferdam:host/process`: one run of a native program, on the call's own tree. How the sandbox
-//! works is the concern of the crate `cofferdam-sandbox`; what becomes of what a program changed,
-//! that of [`cofferdam_workspace`].
+//! `cofferdam:host/process`: runs a native program on the call's tree. The crate
+//! `cofferdam-sandbox` implements the sandbox; [`cofferdam_workspace`] stages what the program
+//! changed.
 
 use std::io;
 use std::path::Path;
@@ -18,20 +18,20 @@ use super::bindings::cofferdam::host::process::{
 };
 use super::command::ProgramRun;
 use super::programs::failure;
-use super::room::Room;
 use super::spill::Streams;
 use super::state::CallState;
+use super::write_limits::WriteLimits;
 use crate::call::{Control, Stop};
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
 use cofferdam_workspace::{Cache, NativeView, Overlay, ViewKind, ViewOptions, is_full};
 
-/// Where the workspace is copied to, if it can't be shown otherwise. Not `/tmp`, which many
-/// systems keep in memory.
-const SCRATCH: &str = "/var/tmp";
+/// The directory for copies of the workspace, if a program can't see it otherwise. Not `/tmp`,
+/// which is in memory on many systems.
+const SCRATCH_DIRECTORY: &str = "/var/tmp";
 
 /// How often the observer is told that a program is still running.
-const STILL_RUNS: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Host for CallState {
     fn run(&mut self, command: Command) -> Result<std::result::Result<Output, Error>> {
@@ -55,7 +55,7 @@ impl CallState {
         let view = self.view(command, sandbox, &tree)?;
         let cache = self.cache(command)?;
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
-        let room = Room::new(&view, cache.as_ref(), limits, plugin);
+        let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
         let top = match view.kind() {
             ViewKind::Workspace | ViewKind::Mount { .. } => workspace.path(),
             ViewKind::Copy(copy) => copy,
@@ -68,14 +68,14 @@ impl CallState {
             cache: cache.as_ref().map(Cache::path),
         };
         let mut described = run.describe(program)?;
-        described.bounded.clone_from(&room.bounded);
+        described.bounded.clone_from(&write_limits.bounded);
         let workspace_shown = top.display().to_string();
         let report = self.run_to_end(sandbox, described, &command.program)?;
         if let sandbox::End::Limit(limit) = report.end
-            && let Some(stop) = room.stop(&command.program, limit)
+            && let Some(stop) = write_limits.stop(&command.program, limit)
         {
             self.control().note(stop);
-            if let Some(cache) = cache.filter(|_| room.is_cache(limit)) {
+            if let Some(cache) = cache.filter(|_| write_limits.is_cache(limit)) {
                 cache.count_again();
             }
         }
@@ -85,7 +85,7 @@ impl CallState {
         Ok(output(report, workspace_shown))
     }
 
-    /// Checks that the call may run the program, and what it wants to do with files.
+    /// Checks whether the call may run the program with the file access that it requests.
     fn allow_program(&self, command: &Command) -> std::result::Result<(), Error> {
         let permissions = &self.context.permissions;
         let granted = &permissions.capabilities;
@@ -107,7 +107,7 @@ impl CallState {
         Ok(())
     }
 
-    /// Shows the call's tree to a program.
+    /// Prepares a view of the call's tree for a program.
     fn view(
         &self,
         command: &Command,
@@ -116,7 +116,7 @@ impl CallState {
     ) -> std::result::Result<NativeView, Error> {
         let options = ViewOptions {
             mounts: sandbox.tier() == Tier::A,
-            scratch: Path::new(SCRATCH),
+            scratch: Path::new(SCRATCH_DIRECTORY),
             may_change: command.changes != Changes::None,
         };
         let workspace = &self.context.services.workspace;
@@ -125,8 +125,8 @@ impl CallState {
             .map_err(|error| self.failed(&"the workspace can't be shown to the program", &error))
     }
 
-    /// Runs a program until it ends, its time is over, or the call is cancelled, and keeps what it
-    /// prints, if it is much.
+    /// Runs a program until it exits, exceeds its time limit, or the call is cancelled. Keeps its
+    /// output if there is much.
     fn run_to_end(
         &self,
         sandbox: &Sandbox,
@@ -138,14 +138,14 @@ impl CallState {
         let messages = &self.messages;
         let still_runs = || messages.still_runs(name, control.elapsed().as_secs());
         let report = run_to_end(sandbox, command, control, &mut streams, still_runs)?;
-        // Nothing is kept of a cancelled call.
+        // The output of a cancelled call is not kept.
         if !control.is_cancelled() {
             streams.keep();
         }
         Ok(report)
     }
 
-    /// Stages what a program changed in the call's transaction.
+    /// Stages the changes of a program in the call's transaction.
     fn keep(&self, view: NativeView, tree: &Overlay) -> std::result::Result<(), Error> {
         let files = &self.files;
         let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
@@ -155,19 +155,19 @@ impl CallState {
         })
     }
 
-    /// The plugin's cache; `None` where a call that only reads can't have one.
+    /// The plugin's cache; `None` if a call that only reads can't have one.
     fn cache(&self, command: &Command) -> std::result::Result<Option<Cache<'_>>, Error> {
         let workspace = &self.context.services.workspace;
         let bytes = self.context.limits.cache as u64;
         match workspace.cache(self.context.permissions.plugin(), bytes) {
-            // A program that only reads runs without.
+            // A program that only reads runs without a cache.
             Err(error) if command.changes != Changes::Keep && is_read_only(&error) => Ok(None),
             Err(error) => Err(self.failed(&"the directory for caches", &error)),
             cache => Ok(cache.ok()),
         }
     }
 
-    /// An error of the host's own work for a program.
+    /// Converts an I/O error of the host into an error of the run.
     fn failed(&self, what: &dyn std::fmt::Display, error: &io::Error) -> Error {
         self.note_full(error);
         failure(what, error)
@@ -175,16 +175,16 @@ impl CallState {
 
     /// Makes the call fail if a disk is full, even if its tool ignores the error.
     fn note_full(&self, error: &io::Error) {
-        // The limits of the call are errors of the same kind.
+        // Exceeded limits of the call are I/O errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.context.services.workspace.is_full(error);
-            self.control().note(Stop::Room(FailedCode::DiskFull.into(), message));
+            self.control().note(Stop::Storage(FailedCode::DiskFull.into(), message));
         }
     }
 }
 
-/// Runs a program until it ends, its time is over, or its call is cancelled; calls `still_runs`
-/// every [`STILL_RUNS`] meanwhile.
+/// Runs a program until it exits, exceeds its time limit, or the call is cancelled. Calls
+/// `still_runs` every [`PROGRESS_INTERVAL`] meanwhile.
 fn run_to_end(
     sandbox: &Sandbox,
     command: sandbox::Command,
@@ -203,7 +203,7 @@ fn run_to_end(
                     canceller.cancel();
                     return;
                 }
-                if said.elapsed() >= STILL_RUNS {
+                if said.elapsed() >= PROGRESS_INTERVAL {
                     said = Instant::now();
                     still_runs();
                 }
@@ -239,7 +239,7 @@ fn end(end: sandbox::End) -> End {
         sandbox::End::Limit(Limit::FileSize) => ProgramLimitCode::FileSizeLimit.into(),
         sandbox::End::Limit(Limit::Output) => ProgramLimitCode::ProgramOutputLimit.into(),
         sandbox::End::Limit(Limit::Processes) => ProgramLimitCode::ProcessLimit.into(),
-        // The call fails with the message of `Room`.
+        // The call fails with the message of `WriteLimits`.
         sandbox::End::Limit(Limit::Directory { .. }) => LimitCode::WriteLimit.into(),
         sandbox::End::Limit(Limit::Disk { .. }) => FailedCode::DiskFull.into(),
     };

@@ -1,4 +1,4 @@
-//! Which files the names of native programs stand for, and the sandbox that they run in.
+//! Finds native programs by name, and opens the sandbox that they run in.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,10 +13,10 @@ use super::bindings::cofferdam::host::process::Error;
 use cofferdam_core::policy::{ProgramSettings, SandboxTier};
 use cofferdam_workspace::Workspace;
 
-/// The directories of the system's programs.
-const SYSTEM: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+/// The system's directories of programs.
+const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// Native programs on this machine. The sandbox is tried when the first program is run.
+/// Finds native programs on this machine. The sandbox is opened for the first program.
 pub struct Programs {
     helper: Option<Helper>,
     pub(super) settings: ProgramSettings,
@@ -25,8 +25,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Programs that run with the help of `helper`; without one, none runs. The operator can grant
-    /// the variables in `environment`.
+    /// Programs that `helper` starts; without a helper, none runs. The operator can grant the
+    /// variables in `environment`.
     pub fn new(
         helper: Option<Helper>,
         settings: ProgramSettings,
@@ -35,13 +35,13 @@ impl Programs {
         Self { helper, settings, environment, sandbox: OnceLock::new() }
     }
 
-    /// No programs.
+    /// A value that runs no programs.
     pub fn none() -> Self {
         Self::new(None, ProgramSettings::default(), HashMap::new())
     }
 
-    /// The sandbox. If it can't be opened now, the next run tries again: what is missing may be
-    /// installed meanwhile.
+    /// The sandbox. If it can't be opened, the next run tries again: the missing parts may have
+    /// been installed.
     pub(super) fn sandbox(&self) -> Result<&Sandbox, Error> {
         if let Some(sandbox) = self.sandbox.get() {
             return Ok(sandbox);
@@ -59,13 +59,13 @@ impl Programs {
         Ok(self.sandbox.get_or_init(|| sandbox))
     }
 
-    /// Where programs are looked up, the operator's own directories first.
+    /// The search path of programs, the operator's directories first.
     pub(super) fn path(&self) -> Vec<PathBuf> {
-        self.settings.path.iter().cloned().chain(SYSTEM.map(PathBuf::from)).collect()
+        self.settings.path.iter().cloned().chain(SYSTEM_DIRECTORIES.map(PathBuf::from)).collect()
     }
 
-    /// The file that a name stands for. One in the workspace is denied: agents write there, and
-    /// one of them could have planted it.
+    /// Finds the file of a program. A file in the workspace is denied, since an agent may have
+    /// planted it.
     #[expect(
         clippy::disallowed_methods,
         reason = "programs are looked up in the operator's directories"
@@ -87,7 +87,8 @@ impl Programs {
                 found.display()
             )));
         }
-        // Not the file that a link leads to: some programs go by the name that they are called by.
+        // The link itself, not its target: some programs depend on the name by which they are
+        // started.
         let directory = found.parent().unwrap_or(Path::new("/"));
         let directory =
             fs::canonicalize(directory).map_err(|error| failure(&directory.display(), &error))?;
@@ -95,7 +96,7 @@ impl Programs {
     }
 }
 
-/// An I/O error of the host's own work for a program.
+/// Converts an I/O error of the host into an error of the run.
 pub(super) fn failure(what: &dyn Display, error: &io::Error) -> Error {
     Error::Failed(format!("{what}: {error}"))
 }

@@ -1,5 +1,5 @@
-//! `cofferdam:host/scan`: reading trees in bulk. The host lists and reads with all cores while the
-//! plugin processes earlier files, and returns files in path order, so that the result is
+//! `cofferdam:host/scan`: reads trees in bulk. The host lists and reads files on all cores while
+//! the plugin processes earlier ones. Files are returned in path order, so results are
 //! deterministic.
 
 mod listing;
@@ -23,9 +23,9 @@ use reader::{Reader, Scanner};
 use tree::{Found, Tree};
 
 /// How many files one query of sizes and times may cover.
-const MAX_LISTED: u32 = 16_384;
+const MAX_LISTED_FILES: u32 = 16_384;
 
-/// How many scanners a call may have open: each has threads of its own.
+/// How many scanners a call may have open; each has threads of its own.
 const MAX_SCANNERS: usize = 4;
 
 impl Host for CallState {}
@@ -44,7 +44,7 @@ impl HostScanner for CallState {
                 self.scanners += 1;
                 Ok(Ok(scanner))
             }
-            // The host lacks descriptors: the call ends.
+            // The host ran out of descriptors: the call ends.
             Err(Error::Invalid(why)) if why == NO_DESCRIPTOR => {
                 Err(io::Error::from(Errno::MFILE).into())
             }
@@ -59,7 +59,7 @@ impl HostScanner for CallState {
     fn files(&mut self, scanner: Resource<Scanner>, first: u32, max: u32) -> Result<Vec<File>> {
         let files = Arc::clone(&self.table.get(&scanner)?.files);
         let from = (first as usize).min(files.len());
-        let to = from.saturating_add(max.min(MAX_LISTED) as usize).min(files.len());
+        let to = from.saturating_add(max.min(MAX_LISTED_FILES) as usize).min(files.len());
         let tree = Tree::of(&self.files);
         Ok(files[from..to].iter().filter_map(|found| describe(found, &tree)).collect())
     }
@@ -96,8 +96,8 @@ impl HostScanner for CallState {
     }
 }
 
-/// Size and time of a file, as they are now; `None` for one that does not exist (any more). While
-/// a tree changes, a listing may hold names from elsewhere: those are not files of this tree.
+/// The current size and time of a file; `None` if it does not exist. While a tree changes, a
+/// listing may contain names of files outside of it.
 fn describe(found: &Found, tree: &Tree) -> Option<File> {
     let (size, modified_ms) = tree.describe(&found.path).ok()?;
     Some(File { path: found.name().into_owned(), size, modified_ms })

@@ -1,5 +1,5 @@
-//! Large output of a program, written to files while the program runs, so that the part is not lost
-//! that its plugin does not get. Small output makes no file.
+//! Writes large output of a program to files while the program runs, since its plugin gets only a
+//! part of it. Small output is not written.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use super::context::CallContext;
 use crate::call::CallUsage;
 use cofferdam_workspace::{KeptOutput, Spill, Workspace};
 
-/// The size from which on a stream is kept, in bytes. None of the built-in tools leaves anything out
-/// of two smaller streams.
+/// The minimum size of streams that are kept, in bytes. Built-in tools return two smaller streams
+/// completely.
 pub(super) const MIN_KEPT_BYTES: usize = 48 << 10;
 
-/// How many streams of one call are kept: other calls need space as well.
+/// How many streams of one call are kept; the rest of the space is for other calls.
 const MAX_STREAMS: usize = 16;
 
 /// The streams of one run of a program.
@@ -21,7 +21,7 @@ pub(super) struct Streams<'a> {
     workspace: &'a Workspace,
     usage: &'a CallUsage,
     program: &'a str,
-    /// The prefix of their names: the call and the run.
+    /// The prefix of the file names: the call and the run.
     name: String,
     stdout: State,
     stderr: State,
@@ -47,7 +47,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Adds bytes of a stream. If they can't be written, the stream is not kept; the run continues.
+    /// Adds bytes of a stream. On an I/O error the stream is not kept, and the run continues.
     pub(super) fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let (state, name) = match stream {
             Stream::Stdout => (&mut self.stdout, format!("{}.stdout", self.name)),
@@ -69,7 +69,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Keeps the streams. Called when the program has ended.
+    /// Keeps the files after the program has exited.
     pub(super) fn keep(self) {
         for (state, stream) in [(self.stdout, "stdout"), (self.stderr, "stderr")] {
             let State::Begun(spill) = state else { continue };

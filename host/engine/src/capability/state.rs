@@ -1,4 +1,4 @@
-//! What belongs to one instance: the data of its store.
+//! The state of one instance: the data of its store.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use super::meter::Meter;
 use super::wasi_context;
 use crate::call::{Control, Usage};
 
-/// The data of an instance's store. What an instance may really do is decided by it: it is made
-/// from the permissions of its call.
+/// The data of an instance's store, created from the permissions of its call. It decides what the
+/// instance may do.
 pub struct CallState {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
@@ -28,7 +28,7 @@ pub struct CallState {
 }
 
 impl CallState {
-    /// The state of a new instance that works with `context`.
+    /// The state of a new instance with the context `context`.
     pub(crate) fn new(context: &Arc<CallContext>) -> Self {
         let CallContext { id, permissions, limits, tree, observer, services, .. } = &**context;
         let mut table = ResourceTable::new();

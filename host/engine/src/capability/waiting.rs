@@ -1,8 +1,7 @@
-//! `wasi:io`, where a plugin waits for timers, input and output. Waiting ends with the call, at its
-//! deadline or when it is cancelled: while the host waits for a plugin, the engine can't interrupt
-//! it.
+//! `wasi:io`: blocking operations on timers and streams. They end at the deadline of the call or
+//! when it is cancelled, since the engine can't interrupt a plugin while the host waits for it.
 //!
-//! Functions that do not wait are those of wasmtime-wasi.
+//! Functions that do not block are forwarded to wasmtime-wasi.
 
 use std::time::Instant;
 

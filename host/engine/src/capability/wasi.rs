@@ -1,6 +1,6 @@
-//! The plain WASI interfaces: clocks, random numbers, and a command line without arguments,
-//! environment or input. No sockets. Files are in [`super::files`], streams and pollables in
-//! [`super::waiting`].
+//! The basic WASI interfaces: clocks, random numbers, and a command line without arguments,
+//! environment or input. Sockets are not served. See [`super::files`] for files and
+//! [`super::waiting`] for streams and pollables.
 
 use wasmtime::Result;
 use wasmtime::component::Linker;

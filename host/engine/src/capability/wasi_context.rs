@@ -1,4 +1,4 @@
-//! The WASI context of one call: nothing of the host's is inherited, and clocks are coarse.
+//! The WASI context of one call: it inherits nothing from the host, and its clocks are coarse.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,18 +7,18 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
 use super::messages::Messages;
 
-/// The most random bytes that a plugin gets at once.
-const MAX_RANDOM: u64 = 1 << 20;
+/// The maximum number of random bytes per request.
+const MAX_RANDOM_BYTES: u64 = 1 << 20;
 
-/// How finely a plugin sees the time. Finer clocks help only those who spy on caches.
+/// The resolution of clocks. Finer clocks would help attacks by cache timing.
 const CLOCK_STEP: Duration = Duration::from_millis(1);
 
-/// The WASI context of one call: nothing of the host's is inherited.
+/// A WASI context that inherits nothing from the host.
 pub(super) fn new(messages: &Messages) -> WasiCtx {
     let mut context = WasiCtxBuilder::new();
     context
         .allow_blocking_current_thread(true)
-        .max_random_size(MAX_RANDOM)
+        .max_random_size(MAX_RANDOM_BYTES)
         .wall_clock(CoarseClock { start: Instant::now() })
         .monotonic_clock(CoarseClock { start: Instant::now() })
         .stdout(messages.stream(tracing::Level::INFO))
@@ -26,7 +26,7 @@ pub(super) fn new(messages: &Messages) -> WasiCtx {
     context.build()
 }
 
-/// The time, in whole steps.
+/// A clock that returns whole steps of [`CLOCK_STEP`].
 struct CoarseClock {
     start: Instant,
 }
@@ -36,7 +36,7 @@ impl HostWallClock for CoarseClock {
         CLOCK_STEP
     }
     fn now(&self) -> Duration {
-        // A clock before 1970 is shown as 1970.
+        // Times before 1970 are returned as 1970.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
     }

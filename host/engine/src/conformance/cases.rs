@@ -1,55 +1,56 @@
-//! The cases of a language.
+//! The test cases for linters of one language.
 
 use super::seeds::{Language, Seed, count_u32, language};
 use super::{Files, Known, Request, request};
 
-/// How many faults the largest file has.
-const MANY: u32 = 1_000;
+/// The number of faults in the largest file.
+const MANY_FAULTS: u32 = 1_000;
 
-/// Characters of one to four bytes and one or two UTF-16 units, and one of two columns' width.
-const WIDE: &str = "aäö字😀";
+/// Characters of one to four UTF-8 bytes, of one or two UTF-16 units, and one of two columns'
+/// width.
+const WIDE_CHARACTERS: &str = "aäö字😀";
 
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// One thing that a backend has to do.
+/// A test case for a linter backend.
 #[derive(Debug)]
 pub struct Case {
-    /// What is tried, in words.
+    /// What the case tests, in words.
     pub name: String,
-    /// The workspace.
+    /// The files of the workspace.
     pub files: Files,
-    /// What to ask.
+    /// The request to the backend.
     pub request: Request,
     pub(super) expected: Expected,
-    /// What a fix has to make of a file.
+    /// A path, and the contents that the file has to have after the fix.
     pub(super) fixed: Option<(String, Vec<u8>)>,
 }
 
-/// What has to come of it.
+/// The expected response of a backend.
 #[derive(Debug)]
 pub(super) enum Expected {
-    /// Faults at these places, and no others of that code.
+    /// Findings with the code at these places, and no other findings with the code.
     Faults(Faults),
-    /// A report that does not say that the file can't be parsed, and has no finding of that code.
+    /// A report without a syntax error and without findings with this code.
     Nothing { code: String },
-    /// A finding that says that this file can't be parsed.
+    /// A finding that the file at `path` can't be parsed.
     SyntaxError { path: String },
-    /// The file can't be read as text: any finding in it, or an error, but no clean report.
+    /// Any finding in the file or an error, since it is not text; but no clean report.
     NotClean { path: String },
-    /// The request is wrong.
+    /// The error that the request is invalid.
     Invalid,
-    /// The faults, or that the time was not enough.
+    /// The faults, or the error that the time limit was exceeded.
     FaultsOrLimit(Faults),
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Faults {
     pub(super) code: String,
-    /// Paths and lines.
+    /// Paths and line numbers.
     pub(super) places: Vec<(String, u32)>,
     pub(super) column: u32,
     pub(super) end_column: Option<u32>,
-    /// Whether nothing else may be found.
+    /// Whether findings with other codes are wrong.
     pub(super) alone: bool,
 }
 
@@ -59,22 +60,22 @@ impl Faults {
         Self { code, places, column, end_column, alone: false }
     }
 
-    /// Everything `by` columns further to the right.
+    /// Moves the expected columns by `by` to the right.
     fn shifted(self, by: u32) -> Self {
         let shift = |column: u32| if column == 0 { 0 } else { column + by };
         Self { column: shift(self.column), end_column: self.end_column.map(shift), ..self }
     }
 }
 
-/// The cases of a language for a backend that finds the seeds in `known`. Without any of them
-/// there are no cases: such a backend can't be told from one that finds nothing at all.
+/// The cases of a language for a backend that finds the seeds in `known`. Returns no cases if
+/// `known` is empty, since such a backend may find nothing at all.
 pub fn cases(name: &str, known: &[Known]) -> Vec<Case> {
     let (Some(language), Some(first)) = (language(name), known.first()) else { return Vec::new() };
     let mut cases = contents(language, first);
     cases.extend(wrong_requests(language, first.seed));
     cases.extend(places(first));
     cases.extend(known.iter().find(|known| known.seed.repeats).map(many));
-    // Fixes are tried out wherever there are any: every seed with one is worth a case.
+    // Every seed with a fix gets cases of its own.
     for known in known.iter().filter(|known| known.fixed.is_some()) {
         cases.extend(fixes(known));
     }
@@ -85,16 +86,17 @@ fn case(name: &str, files: Files, request: Request, expected: Expected) -> Case 
     Case { name: name.to_owned(), files, request, expected, fixed: None }
 }
 
-/// Files of all sorts.
+/// Cases with different contents of one file.
 fn contents(language: &Language, known: &Known) -> Vec<Case> {
     let seed = known.seed;
     let line = seed.line();
     let asked = || request(&[seed.path]);
     let with = |contents: Vec<u8>| seed.project(seed.path, contents);
     let faults = || Faults::new(known, vec![(seed.path.to_owned(), line)]);
+    let fault = |name, contents| case(name, with(contents), asked(), Expected::Faults(faults()));
     let plain = seed.text(1, "");
     let [open, close] = language.before;
-    let wide = format!("{open}{WIDE}{close}");
+    let wide = format!("{open}{WIDE_CHARACTERS}{close}");
     let shift = count_u32(wide.chars().count());
     let in_pieces = |middle: &[u8]| {
         [seed.head.as_bytes(), &plain.as_bytes()[seed.head.len()..], middle, b"\n"].concat()
@@ -105,7 +107,7 @@ fn contents(language: &Language, known: &Known) -> Vec<Case> {
     };
     let unreadable = || Expected::NotClean { path: seed.path.to_owned() };
     vec![
-        case("a fault", with(plain.clone().into()), asked(), Expected::Faults(faults())),
+        fault("a fault", plain.clone().into()),
         case(
             "an empty file",
             with(seed.empty.into()),
@@ -118,19 +120,9 @@ fn contents(language: &Language, known: &Known) -> Vec<Case> {
             asked(),
             Expected::SyntaxError { path: seed.path.to_owned() },
         ),
-        case("CRLF", with(plain.replace('\n', "\r\n").into()), asked(), Expected::Faults(faults())),
-        case(
-            "no line end at the end",
-            with(plain.trim_end().into()),
-            asked(),
-            Expected::Faults(faults()),
-        ),
-        case(
-            "a byte order mark",
-            with([BOM, plain.as_bytes()].concat()),
-            asked(),
-            Expected::Faults(faults()),
-        ),
+        fault("CRLF", plain.replace('\n', "\r\n").into()),
+        fault("no line end at the end", plain.trim_end().into()),
+        fault("a byte order mark", [BOM, plain.as_bytes()].concat()),
         case("no UTF-8", with(in_pieces(latin)), asked(), unreadable()),
         case("a NUL", with(in_pieces(b"\0")), asked(), unreadable()),
         case(
@@ -154,20 +146,20 @@ fn contents(language: &Language, known: &Known) -> Vec<Case> {
     ]
 }
 
-/// A file full of faults.
+/// A case of one file with [`MANY_FAULTS`] faults.
 fn many(known: &Known) -> Case {
     let seed = known.seed;
-    let lines = seed.line()..seed.line() + MANY;
+    let lines = seed.line()..seed.line() + MANY_FAULTS;
     let places = lines.map(|line| (seed.path.to_owned(), line)).collect();
     case(
         "a thousand faults",
-        seed.project(seed.path, seed.text(MANY, "")),
+        seed.project(seed.path, seed.text(MANY_FAULTS, "")),
         request(&[seed.path]),
         Expected::Faults(Faults::new(known, places)),
     )
 }
 
-/// Requests that can't be answered.
+/// Cases with invalid requests.
 fn wrong_requests(language: &Language, seed: &'static Seed) -> Vec<Case> {
     let extension = seed.extension();
     let (broken, text) = language.broken_config;
@@ -187,7 +179,7 @@ fn wrong_requests(language: &Language, seed: &'static Seed) -> Vec<Case> {
     ]
 }
 
-/// The same fault in other places.
+/// Cases with the fault in different files and directories.
 fn places(known: &Known) -> Vec<Case> {
     let seed = known.seed;
     let extension = seed.extension();
@@ -251,7 +243,7 @@ fn places(known: &Known) -> Vec<Case> {
     cases
 }
 
-/// A fix gives the same text, whatever the file's encoding and line ends are.
+/// Cases in which a fix has to have the same result for each encoding and line ending.
 fn fixes(known: &Known) -> Vec<Case> {
     let seed = known.seed;
     let plain = seed.text(1, "").into_bytes();
@@ -275,7 +267,7 @@ fn fixes(known: &Known) -> Vec<Case> {
         .collect()
 }
 
-/// A text that has neither, with a byte order mark, with CRLF, or both.
+/// Adds a byte order mark to `text`, or turns its line endings into CRLF.
 fn encoded(text: &[u8], bom: bool, crlf: bool) -> Vec<u8> {
     let mut encoded = if bom { BOM.to_vec() } else { Vec::new() };
     for &byte in text {

@@ -1,4 +1,4 @@
-//! Whether answers are as they have to be.
+//! Checks the responses of backends.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::report::{apply, place, well_formed};
 use super::{Answer, Error, Files, Finding, Report, Request, SYNTAX_ERROR};
 
 impl Case {
-    /// Whether the answer is as it has to be.
+    /// Checks the response to the case.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence.
+    /// What is wrong with the response, in a sentence.
     pub fn check(&self, answer: &Answer) -> Result<(), String> {
         if let Ok(report) = answer {
             well_formed(report, &self.files)?;
@@ -51,11 +51,11 @@ impl Case {
         }
     }
 
-    /// What becomes of the files with a fix from the answer: one trial at most, for the fault
-    /// that the case is about.
+    /// Applies a fix from the response, if there is one for the fault of the case. Returns the
+    /// request to repeat afterwards.
     ///
     /// # Errors
-    /// Edits that can't be applied.
+    /// A description of the edits that can't be applied.
     pub fn trials(&self, answer: &Answer) -> Result<Vec<Trial>, String> {
         let (Expected::Faults(faults), Ok(report)) = (&self.expected, answer) else {
             return Ok(Vec::new());
@@ -78,14 +78,14 @@ impl Case {
     }
 }
 
-/// A fix that was applied: the same request is to be asked again.
+/// A case whose fix was applied. The request has to be repeated.
 #[derive(Debug)]
 pub struct Trial {
-    /// What is tried, in words.
+    /// What the trial tests, in words.
     pub name: String,
-    /// The workspace with the fix.
+    /// The files of the workspace after the fix.
     pub files: Files,
-    /// What to ask.
+    /// The request to the backend.
     pub request: Request,
     wanted: Option<(String, Vec<u8>)>,
     fixed: (String, String),
@@ -94,10 +94,10 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether the finding is gone and nothing has come instead.
+    /// Checks that the finding is gone and that there are no new findings.
     ///
     /// # Errors
-    /// What is wrong, in a sentence.
+    /// What is wrong with the response, in a sentence.
     pub fn check(&self, answer: &Answer) -> Result<(), String> {
         if let Some((path, wanted)) = &self.wanted
             && self.files.get(path) != Some(wanted)
@@ -119,7 +119,7 @@ impl Trial {
         if count(&after) >= count(&self.found) {
             return Err(format!("{code} in {path} is still there after its fix"));
         }
-        // A fix that is not safe may have to be followed by others.
+        // A fix that is not marked as safe may require other changes.
         let new = after.iter().filter(|_| self.safe);
         for (key @ (path, code), count) in new {
             if *count > self.found.get(key).copied().unwrap_or(0) {
@@ -172,7 +172,7 @@ impl Faults {
     }
 }
 
-/// How often each code was found in each file.
+/// The number of findings by path and code.
 fn counted(report: &Report) -> BTreeMap<(String, String), usize> {
     let mut counts = BTreeMap::new();
     for found in &report.findings {
@@ -185,7 +185,7 @@ fn has_words(why: &str) -> Result<(), String> {
     if why.trim().is_empty() { Err("the error has no message".to_owned()) } else { Ok(()) }
 }
 
-/// An answer in a few words.
+/// Describes a response in a few words.
 fn shown(answer: &Answer) -> String {
     match answer {
         Ok(report) => match report.findings.as_slice() {

@@ -1,4 +1,4 @@
-//! Runs the cases on a backend, each request in a workspace of its own.
+//! Runs the cases on a backend, each request in a new workspace.
 
 use std::path::Path;
 
@@ -10,39 +10,38 @@ use super::{Answer, Error, Files, cases, probes};
 use crate::host::{Host, OpenError};
 use crate::runtime::linting::Request;
 
-/// What came of the cases of one language.
+/// The result of the cases of one language.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The cases that went right.
+    /// The names of the cases that passed.
     pub right: Vec<String>,
-    /// The others, and why.
+    /// The names of the cases that failed, and the reasons.
     pub wrong: Vec<(String, String)>,
-    /// Why nothing was tried: the backend can't work here.
+    /// The reason why no case was run, if the backend is not available.
     pub unavailable: Option<String>,
 }
 
-/// Why the cases could not be tried.
+/// The reason why the cases could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum Untried {
-    /// A host on a workspace of a case can't be opened.
+pub enum RunError {
+    /// The host can't be opened on the workspace of a case.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The files of a case can't be laid out.
+    /// I/O error: the files of a case can't be written.
     #[error("a workspace for a case can't be made: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Tries the linter `backend` on everything there is for `language`. `open` opens a host on a
-/// directory.
+/// Runs all cases of `language` on the linter `backend`. `open` opens a host on a directory.
 ///
 /// # Errors
-/// See [`Untried`].
+/// See [`RunError`].
 pub fn run(
     open: &dyn Fn(&Path) -> Result<Host, OpenError>,
     backend: &str,
     language: &str,
-) -> Result<Outcome, Untried> {
-    let kit = Kit { open, backend };
+) -> Result<Outcome, RunError> {
+    let runner = CaseRunner { open, backend };
     let mut outcome = Outcome::default();
     let probes = probes(language);
     if probes.is_empty() {
@@ -52,7 +51,7 @@ pub fn run(
     let mut known = Vec::new();
     let mut answers = Vec::new();
     for probe in probes {
-        let answer = kit.ask(&probe.files, &probe.request)?.0;
+        let answer = runner.ask(&probe.files, &probe.request)?.0;
         known.extend(probe.learn(&answer));
         answers.push(answer);
     }
@@ -74,7 +73,7 @@ pub fn run(
         return Ok(outcome);
     }
     for case in cases(language, &known) {
-        let (answer, untouched) = kit.ask(&case.files, &case.request)?;
+        let (answer, untouched) = runner.ask(&case.files, &case.request)?;
         let checked = untouched.and_then(|()| case.check(&answer));
         let trials = checked.and_then(|()| case.trials(&answer));
         let trials = match trials {
@@ -86,7 +85,7 @@ pub fn run(
         };
         outcome.right.push(case.name.clone());
         for trial in trials {
-            let (answer, untouched) = kit.ask(&trial.files, &trial.request)?;
+            let (answer, untouched) = runner.ask(&trial.files, &trial.request)?;
             match untouched.and_then(|()| trial.check(&answer)) {
                 Ok(()) => outcome.right.push(trial.name),
                 Err(why) => outcome.wrong.push((trial.name, why)),
@@ -96,20 +95,21 @@ pub fn run(
     Ok(outcome)
 }
 
-struct Kit<'a> {
+struct CaseRunner<'a> {
     open: &'a dyn Fn(&Path) -> Result<Host, OpenError>,
     backend: &'a str,
 }
 
-impl Kit<'_> {
-    /// The backend's answer on a workspace with these files, and whether it left them alone.
+impl CaseRunner<'_> {
+    /// Sends a request to the backend in a workspace with these files. Returns its response, and
+    /// whether the files are unchanged.
     #[expect(clippy::disallowed_methods, reason = "a directory of the case's own")]
     fn ask(
         &self,
         files: &Files,
         request: &Request,
-    ) -> Result<(Answer, Result<(), String>), Untried> {
-        // The workspace is beneath it, so that a path can lead out.
+    ) -> Result<(Answer, Result<(), String>), RunError> {
+        // The workspace is a subdirectory, so that paths can lead out of it.
         let place = TempDir::new()?;
         let outside = Dir::open_ambient_dir(place.path(), ambient_authority())?;
         outside.write("outside.py", "import os\n")?;

@@ -1,8 +1,8 @@
-//! A plugin's own example calls: those of its manifest, with what has to come of each, and those
-//! of its input schemas, which only have to end well. Each runs in a workspace of its own, which
-//! holds nothing but the example's files and is thrown away.
+//! Runs a plugin's example calls: those in its manifest, which state the expected result, and those
+//! in its input schemas, which only have to succeed. Each runs in a new workspace with the files of
+//! the example.
 //!
-//! The workspace is called `/workspace` in arguments and answers, wherever it is.
+//! Arguments and results refer to the workspace as `/workspace`, wherever it is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,50 +13,50 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::driver::Untried;
+use super::driver::RunError;
 use crate::host::{Host, OpenError, RunOptions};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_plugin::manifest::{Example, Manifest, Tool};
 use cofferdam_text::shorten;
 
-/// What the workspace is called in examples.
+/// The path of the workspace in examples.
 const WORKSPACE: &str = "/workspace";
 
 /// The host's own directory in a workspace.
-const OWN: &str = ".cofferdam";
+const OWN_DIRECTORY: &str = ".cofferdam";
 
-/// How an example ended.
+/// The result of an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it has to.
+    /// The example passed its checks.
     Right,
-    /// Otherwise, and how.
+    /// It failed, for this reason.
     Wrong(String),
-    /// An example of a schema ended with an error of the tool's own, which may be what it has to
-    /// do in an empty workspace.
+    /// An example in a schema returned an error of the tool, which may be correct in an empty
+    /// workspace.
     Unproven(String),
 }
 
-/// An example call that was made.
+/// An example call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
     /// The tool's short name.
     pub tool: String,
-    /// The example's name.
+    /// The name of the example.
     pub example: String,
-    /// How it ended.
+    /// The result of the call.
     pub verdict: Verdict,
 }
 
-/// Makes every example call of a plugin. `open` opens a host on a directory, with the plugin and
-/// what it is granted.
+/// Runs all example calls of a plugin. `open` opens a host on a directory, with the plugin and its
+/// grants.
 ///
 /// # Errors
-/// See [`Untried`].
+/// See [`RunError`].
 pub async fn run_examples(
     open: &dyn Fn(&Path) -> Result<Host, OpenError>,
     manifest: &Manifest,
-) -> Result<Vec<Tried>, Untried> {
+) -> Result<Vec<Tried>, RunError> {
     let mut tried = Vec::new();
     for tool in &manifest.tools {
         let qualified = format!("{}.{}", manifest.name, tool.name);
@@ -68,8 +68,8 @@ pub async fn run_examples(
     Ok(tried)
 }
 
-/// A tool's examples, and whether each says what has to come of it. One of the schema that the
-/// manifest has as well is not made twice.
+/// The examples of a tool, and whether each states its expected result. An example in the schema
+/// that is also in the manifest is run once.
 fn examples(tool: &Tool) -> impl Iterator<Item = (Example, bool)> {
     let of_schema = tool.input["examples"].as_array().into_iter().flatten().enumerate();
     let of_schema = of_schema.filter_map(|(index, arguments)| {
@@ -94,7 +94,7 @@ async fn run(
     tool: &str,
     example: &Example,
     is_exact: bool,
-) -> Result<Verdict, Untried> {
+) -> Result<Verdict, RunError> {
     let place = TempDir::new()?;
     let path = place.path().canonicalize()?;
     let workspace = Dir::open_ambient_dir(&path, ambient_authority())?;
@@ -117,7 +117,7 @@ async fn run(
     Ok(judge(example, is_exact, &outcome, &files, &path))
 }
 
-/// Compares what came of an example with what had to.
+/// Compares the result of an example with the expected one.
 fn judge(
     example: &Example,
     is_exact: bool,
@@ -149,7 +149,7 @@ fn judge(
             Err(why)
         }
     };
-    // An example of a schema does not say what it changes.
+    // An example in a schema does not state its changes.
     let changes = if is_exact { compare(files, example) } else { Ok(()) };
     match ended.and(changes) {
         Ok(()) => Verdict::Right,
@@ -157,7 +157,7 @@ fn judge(
     }
 }
 
-/// Whether the tool ran and said itself that it can't, or may not.
+/// Whether the failure comes from the tool itself, rather than from the host.
 fn is_the_tools_own(failure: &Failure) -> bool {
     const HOST: [DenialCode; 3] =
         [DenialCode::NotGranted, DenialCode::ToolNotInRole, DenialCode::UnknownImport];
@@ -185,7 +185,7 @@ fn compare(files: &BTreeMap<String, String>, example: &Example) -> Result<(), St
     }
 }
 
-/// The files of a workspace with their contents, but the host's own.
+/// The files of a workspace with their contents, without the host's own.
 fn files_of(workspace: &Dir) -> io::Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let mut pending = vec![String::new()];
@@ -195,13 +195,13 @@ fn files_of(workspace: &Dir) -> io::Result<BTreeMap<String, String>> {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
-            if path == OWN {
+            if path == OWN_DIRECTORY {
                 continue;
             }
             if entry.file_type()?.is_dir() {
                 pending.push(path);
             } else {
-                // A link that leads nowhere is there, and holds nothing.
+                // A dangling link counts as an empty file.
                 let contents = workspace.read(&path).unwrap_or_default();
                 files.insert(path, String::from_utf8_lossy(&contents).into_owned());
             }
@@ -210,7 +210,7 @@ fn files_of(workspace: &Dir) -> io::Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// A document with another name for the workspace in its strings.
+/// Replaces a path of the workspace in all strings of a document.
 fn renamed(document: &Value, from: &str, to: &str) -> Value {
     match document {
         Value::String(text) => {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_right_or_it_is_said_what_is_not() {
+    fn a_wrong_example_is_explained() {
         let failed = |status| Outcome::Failed(Failure::of_tool(status, "NotThere", "no /tmp/w/a"));
         let not_granted = Outcome::Failed(Failure::new(DenialCode::NotGranted, "no"));
         let answer = Outcome::Executed(json!({"path": "/tmp/w/a"}));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn only_paths_of_the_workspace_are_renamed() {
+    fn only_workspace_paths_are_renamed() {
         let document = json!(["/workspace", "/workspace/a", "/workspaces", "in /workspace", 1]);
         let wanted = json!(["/w", "/w/a", "/workspaces", "in /workspace", 1]);
         assert_eq!(renamed(&document, "/workspace", "/w"), wanted);

@@ -1,11 +1,11 @@
-//! What every linter backend has to do, whatever it finds: cases as data, and checks without any
-//! I/O. [`run`] lays the files out in an empty workspace, asks the backend, and hands the answer
-//! back. What a plugin says itself that its tools do, [`run_examples`] tries.
+//! Requirements for all linter backends: test cases as data, and checks without I/O. [`run`] writes
+//! the files of each case to an empty workspace, sends the request to the backend, and checks the
+//! response. [`run_examples`] runs the example calls of a plugin.
 //!
-//! Backends find different things. So the cases of a language start from *seeds*, faults that
-//! some linter finds: [`probes`] asks for each seed alone, [`Probe::learn`] takes the backend's
-//! own finding of it, and [`cases`] are made of the seeds that it does find. A case never asks
-//! for more than that, in another place, encoding or quantity.
+//! Backends find different faults. So the cases of a language start from *seeds*, faults that at
+//! least one linter finds: [`probes`] has a request for each seed alone, [`Probe::learn`] takes the
+//! backend's finding from the response, and [`cases`] are made of the seeds that it finds. A case
+//! only varies the place, encoding and number of these faults.
 //!
 //! ```text
 //! probes(language) -> files, request -> answer -> Probe::learn -> Known
@@ -13,7 +13,7 @@
 //!                                                    -> Case::trials -> files, request -> answer -> Trial::check
 //! ```
 //!
-//! This leaves out what a backend's findings mean, and how fast it is.
+//! Not tested: whether findings are right, and how fast a backend is.
 
 mod cases;
 mod check;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 pub use cases::{Case, cases};
 pub use check::Trial;
-pub use driver::{Outcome, run};
+pub use driver::{Outcome, RunError, run};
 pub use examples::{Tried, Verdict, run_examples};
 pub use seeds::languages;
 
@@ -38,29 +38,29 @@ use crate::runtime::linting::{Finding, Report, Request};
 use report::apply;
 use seeds::{Seed, language};
 
-/// Time enough for any backend that compiles what it lints.
+/// The time limit of a request, in milliseconds: enough for backends that compile what they lint.
 const TIMEOUT_MS: u32 = 300_000;
 
-/// The code of a finding that says that a file can't be parsed.
+/// The code of a finding that reports a file that can't be parsed.
 const SYNTAX_ERROR: &str = "syntax-error";
 
-/// What a backend answers.
+/// The response of a backend.
 pub type Answer = Result<Report, Error>;
 
-/// The files of a workspace, by their paths.
+/// The files of a workspace: contents by path.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// A question whose answer shows whether the backend finds a seed.
+/// A request whose response shows whether the backend finds a seed.
 #[derive(Debug)]
 pub struct Probe {
     seed: &'static Seed,
-    /// The workspace.
+    /// The files of the workspace.
     pub files: Files,
-    /// What to ask.
+    /// The request to the backend.
     pub request: Request,
 }
 
-/// One probe for each seed of a language; none for a language without cases.
+/// One probe for each seed of a language; empty for a language without cases.
 pub fn probes(name: &str) -> Vec<Probe> {
     let seeds = language(name).map_or(&[][..], |language| language.seeds);
     let probe = |seed: &'static Seed| Probe {
@@ -71,25 +71,25 @@ pub fn probes(name: &str) -> Vec<Probe> {
     seeds.iter().map(probe).collect()
 }
 
-/// A seed that the backend finds, and what it says of it.
+/// A seed that the backend finds, and what its finding says.
 #[derive(Debug, Clone)]
 pub struct Known {
     seed: &'static Seed,
     code: String,
     column: u32,
     end_column: Option<u32>,
-    /// The seed's file with the finding's fix.
+    /// The contents of the seed's file after the fix.
     fixed: Option<Vec<u8>>,
 }
 
 impl Probe {
-    /// The backend's finding of the seed, preferably one with a fix. `None` where it finds
-    /// nothing in that line, or can't answer.
+    /// Returns the backend's finding of the seed, preferably one with a fix. Returns `None` if it
+    /// has no finding in that line, or returned an error.
     pub fn learn(&self, answer: &Answer) -> Option<Known> {
         let line = self.seed.line();
         let all = || answer.iter().flat_map(|report| &report.findings);
         let is_there = |found: &Finding| found.path == self.seed.path && found.line == line;
-        // What is found in other lines too is not about the fault.
+        // A code that is found in other lines as well is not about the fault.
         let is_it = |found: &&Finding| {
             let is_elsewhere = |other: &Finding| other.code == found.code && !is_there(other);
             is_there(found) && found.code != SYNTAX_ERROR && !all().any(is_elsewhere)

@@ -1,12 +1,11 @@
-//! What holds for every report, and for every fix.
+//! Requirements for all reports, and applying fixes.
 
 use std::collections::BTreeMap;
 
 use super::{Files, Finding, Report};
 use crate::runtime::linting::Edit;
 
-/// What holds for every report: findings are in order, of files that exist, and their places are
-/// in those files.
+/// Checks that findings are sorted, and that their paths and places exist.
 pub(super) fn well_formed(report: &Report, files: &Files) -> Result<(), String> {
     let key = |found: &Finding| (found.path.clone(), found.line, found.column);
     if let Some([before, after]) =
@@ -34,7 +33,7 @@ pub(super) fn well_formed(report: &Report, files: &Files) -> Result<(), String> 
             return wrong("the file has no such place");
         }
         let (line, column) = (found.end_line.unwrap_or(found.line), found.end_column);
-        // Where the last line has no end of its own, the line behind it can still be named.
+        // If the last line has no line ending, the line after it can still be a place.
         let is_behind = column.unwrap_or(1) == 1
             && is_within(line.saturating_sub(1), 0, lines)
             && line > found.line;
@@ -52,19 +51,19 @@ pub(super) fn well_formed(report: &Report, files: &Files) -> Result<(), String> 
     Ok(())
 }
 
-/// How many characters each line has, without its LF.
+/// The number of characters of each line, without its LF.
 fn line_lengths(contents: &[u8]) -> Vec<usize> {
     let length = |line| str::from_utf8(line).map_or(line.len(), |line| line.chars().count());
     contents.split(|&byte| byte == b'\n').map(length).collect()
 }
 
-/// Whether a file with lines of these lengths has a place, or one of its lines ends there.
+/// Whether a place exists in a file with lines of these lengths. The end of a line counts as one.
 fn is_within(line: u32, column: u32, lines: &[usize]) -> bool {
     let Some(index) = line.checked_sub(1) else { return true };
     lines.get(index as usize).is_some_and(|length| column as usize <= length + 1)
 }
 
-/// Whether edits can be applied: they are in files that exist, and do not overlap.
+/// Checks that edits are in existing files and do not overlap.
 fn check_edits(files: &Files, edits: &[&Edit]) -> Result<(), String> {
     for Edit { path, start, end, .. } in edits {
         let contents =
@@ -95,12 +94,12 @@ fn in_order(edits: &[Edit]) -> Vec<&Edit> {
     sorted
 }
 
-/// The files with the edits.
+/// Applies edits to the files. Returns the files, or which edit can't be applied.
 pub(super) fn apply(files: &Files, edits: &[Edit]) -> Result<Files, String> {
     let edits = in_order(edits);
     check_edits(files, &edits)?;
     let mut after = files.clone();
-    // From the end, so that what is still to come stays where it is.
+    // Backwards, so that the offsets of the remaining edits stay valid.
     for edit in edits.into_iter().rev() {
         let range = usize::try_from(edit.start).ok().zip(usize::try_from(edit.end).ok());
         if let (Some(contents), Some((start, end))) = (after.get_mut(&edit.path), range) {
@@ -110,7 +109,7 @@ pub(super) fn apply(files: &Files, edits: &[Edit]) -> Result<Files, String> {
     Ok(after)
 }
 
-/// A finding in a few words.
+/// Describes the place and code of a finding.
 pub(super) fn place(found: &Finding) -> String {
     let Finding { path, line, column, code, .. } = found;
     format!("{code} at {path}:{line}:{column}")

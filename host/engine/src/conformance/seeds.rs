@@ -1,30 +1,30 @@
-//! Faults that linters find, for each language, and the files around them.
+//! The seeds of each language: faults that linters find, and the files around them.
 
 use super::Files;
 
-/// A fault in one line, and what has to be around it.
+/// A fault of one line, and the project around it.
 #[derive(Debug)]
 pub(super) struct Seed {
     /// Other files of the project.
     pub(super) around: &'static [(&'static str, &'static str)],
-    /// The file with the fault.
+    /// The path of the file with the fault.
     pub(super) path: &'static str,
-    /// The least that this file can hold.
+    /// The minimal valid contents of this file.
     pub(super) empty: &'static str,
-    /// What stands before the fault, so that it is not in the first line.
+    /// The text before the fault, so that it is not in the first line.
     pub(super) head: &'static str,
-    /// The fault; `{n}` is a number, always of four digits, that makes it unlike others.
+    /// The faulty line; `{n}` is replaced by a number of four digits, so that each fault is unique.
     pub(super) fault: &'static str,
-    /// Whether it can stand in files of other names.
+    /// Whether the file can have another name.
     pub(super) stands_alone: bool,
-    /// Whether linters report it each time that it stands in a file.
+    /// Whether linters report each occurrence in a file.
     pub(super) repeats: bool,
 }
 
 const PYTHON: &[Seed] = &[
     Seed { fault: "import os as unused{n}", repeats: false, ..PYTHON_FILE },
     Seed { fault: "print(undefined{n})", ..PYTHON_FILE },
-    // For linters of contracts between modules, which look at nothing else.
+    // For linters of module contracts, which check nothing else.
     Seed {
         around: &[
             (
@@ -54,22 +54,26 @@ const PYTHON_FILE: Seed = Seed {
     repeats: true,
 };
 
-/// ESLint has no rules without a configuration; other linters do not look at it.
-const ESLINT: &[(&str, &str)] = &[(
+/// ESLint has no rules without a configuration; other linters ignore this file.
+const ESLINT_CONFIG: &[(&str, &str)] = &[(
     "eslint.config.mjs",
     "export default [{ files: [\"**/*.js\", \"**/*.ts\"], rules: { \"no-debugger\": \"error\", \
      \"no-extra-boolean-cast\": \"error\", \"no-unused-vars\": \"error\" } }];\n",
 )];
 
 const JAVASCRIPT: &[Seed] = &[
-    Seed { fault: "debugger;", ..SCRIPT },
-    Seed { fault: "let unused{n} = 1;", ..SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", ..SCRIPT },
-    Seed { fault: "debugger;", around: ESLINT, ..SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..SCRIPT },
+    Seed { fault: "debugger;", ..JAVASCRIPT_FILE },
+    Seed { fault: "let unused{n} = 1;", ..JAVASCRIPT_FILE },
+    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", ..JAVASCRIPT_FILE },
+    Seed { fault: "debugger;", around: ESLINT_CONFIG, ..JAVASCRIPT_FILE },
+    Seed {
+        fault: "if (!!globalThis.x{n}) { globalThis.y(); }",
+        around: ESLINT_CONFIG,
+        ..JAVASCRIPT_FILE
+    },
 ];
 
-const SCRIPT: Seed = Seed {
+const JAVASCRIPT_FILE: Seed = Seed {
     around: &[],
     path: "seed.js",
     empty: "",
@@ -80,13 +84,17 @@ const SCRIPT: Seed = Seed {
 };
 
 const TYPESCRIPT: &[Seed] = &[
-    Seed { fault: "debugger;", ..TYPED_SCRIPT },
-    Seed { fault: "let unused{n}: number = 1;", ..TYPED_SCRIPT },
-    Seed { fault: "debugger;", around: ESLINT, ..TYPED_SCRIPT },
-    Seed { fault: "if (!!globalThis.x{n}) { globalThis.y(); }", around: ESLINT, ..TYPED_SCRIPT },
+    Seed { fault: "debugger;", ..TYPESCRIPT_FILE },
+    Seed { fault: "let unused{n}: number = 1;", ..TYPESCRIPT_FILE },
+    Seed { fault: "debugger;", around: ESLINT_CONFIG, ..TYPESCRIPT_FILE },
+    Seed {
+        fault: "if (!!globalThis.x{n}) { globalThis.y(); }",
+        around: ESLINT_CONFIG,
+        ..TYPESCRIPT_FILE
+    },
 ];
 
-const TYPED_SCRIPT: Seed = Seed { path: "seed.ts", ..SCRIPT };
+const TYPESCRIPT_FILE: Seed = Seed { path: "seed.ts", ..JAVASCRIPT_FILE };
 
 const GO: &[Seed] = &[
     Seed { fault: "func unused{n}() {}", ..GO_FILE },
@@ -121,15 +129,15 @@ const RUST_FILE: Seed = Seed {
     repeats: true,
 };
 
-/// What differs between languages besides the seeds.
+/// The properties of a language besides its seeds.
 pub(super) struct Language {
     pub(super) name: &'static str,
     pub(super) seeds: &'static [Seed],
-    /// What can stand before a fault in its line.
+    /// The start and the end of a string or comment that can precede a fault in its line.
     pub(super) before: [&'static str; 2],
-    /// A file that can't be parsed.
+    /// The contents of a file that can't be parsed.
     pub(super) broken: &'static str,
-    /// A configuration that can't be one.
+    /// The path and contents of an invalid configuration.
     pub(super) broken_config: (&'static str, &'static str),
 }
 
@@ -171,7 +179,7 @@ const LANGUAGES: [Language; 5] = [
     },
 ];
 
-/// The languages that there are cases for.
+/// The languages that have cases.
 pub fn languages() -> impl Iterator<Item = &'static str> {
     LANGUAGES.iter().map(|language| language.name)
 }
@@ -181,7 +189,7 @@ pub(super) fn language(name: &str) -> Option<&'static Language> {
 }
 
 impl Seed {
-    /// The file with the fault `count` times, in lines of their own, each behind `before`.
+    /// The contents of the file with `count` faults, each in a new line and after `before`.
     pub(super) fn text(&self, count: u32, before: &str) -> String {
         let faults = (0..count).map(|number| {
             format!("{before}{}\n", self.fault.replace("{n}", &format!("{number:04}")))
@@ -189,12 +197,12 @@ impl Seed {
         faults.fold(self.head.to_owned(), |text, fault| text + &fault)
     }
 
-    /// The line of the first fault, counted from 1.
+    /// The line number of the first fault, counted from 1.
     pub(super) fn line(&self) -> u32 {
         1 + count_u32(self.head.matches('\n').count())
     }
 
-    /// The project with these contents at `path` in place of the seed's own file.
+    /// The files of the project, with these contents at `path` instead of the seed's own file.
     pub(super) fn project(&self, path: &str, contents: impl Into<Vec<u8>>) -> Files {
         let mut files: Files = self
             .around
@@ -205,7 +213,7 @@ impl Seed {
         files
     }
 
-    /// The end of the name of the seed's file.
+    /// The extension of the seed's file.
     pub(super) fn extension(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, extension)| extension)
     }

@@ -1,4 +1,4 @@
-//! The kit on linters that are as they have to be, and on others that are not.
+//! Runs the cases on a correct linter, and on linters with one flaw each.
 #![expect(clippy::unwrap_used, reason = "tests")]
 use super::cases::{BOM, Expected};
 use super::report::well_formed;
@@ -6,7 +6,7 @@ use super::seeds::count_u32;
 use super::*;
 use crate::runtime::linting::{Edit, Fix, Severity};
 
-/// What is wrong with a backend.
+/// One flaw of a linter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -37,7 +37,7 @@ enum Flaw {
 
 const FAULT: &str = "print(undefined";
 
-/// A linter of one rule, with a flaw.
+/// A linter with one rule, and a flaw.
 fn lint(files: &Files, request: &Request, flaw: Flaw) -> Answer {
     let invalid = |why: &str| Err(Error::Invalid(why.to_owned()));
     if let Some(config) = &request.config
@@ -127,32 +127,9 @@ fn lint_file(
         }
         if let Some(at) = line.find(FAULT) {
             let before = line[..at].trim_start_matches('\u{feff}');
-            let column = 1 + match flaw {
-                Flaw::Bytes => before.len(),
-                Flaw::Utf16 => before.encode_utf16().count(),
-                Flaw::Width => before.chars().map(|c| 1 + usize::from(c > '\u{1000}')).sum(),
-                _ => before.chars().count(),
-            };
-            let mut start = offset + at;
-            let mut end = start + line[at..].trim_end().len();
-            let mut replacement = "pass";
-            match flaw {
-                Flaw::OffsetsWithoutBom if contents.starts_with(BOM) => {
-                    (start, end) = (start - 3, end - 3);
-                }
-                Flaw::TakesBomAway if contents.starts_with(BOM) => start = 0,
-                Flaw::MixesLineEnds => replacement = "pass\n",
-                Flaw::FixesNothing => replacement = line[at..].trim_end(),
-                Flaw::FixBreaks => replacement = "(:",
-                _ => {}
-            }
-            let edit = Edit {
-                path: path.to_owned(),
-                start: start as u64,
-                end: end as u64,
-                text: replacement.to_owned(),
-            };
+            let edit = edit(path, &line[at..], offset + at, contents.starts_with(BOM), flaw);
             let fix = Fix { description: "pass".to_owned(), safe: true, edits: vec![edit] };
+            let column = 1 + width(before, flaw);
             findings.push(Finding { fix: Some(fix), ..finding(number, column, "F821") });
         }
         offset += line.len();
@@ -160,7 +137,35 @@ fn lint_file(
     Ok(findings)
 }
 
-/// The names of the cases and trials that a backend fails, and why.
+/// The width of the text before a fault.
+fn width(before: &str, flaw: Flaw) -> usize {
+    match flaw {
+        Flaw::Bytes => before.len(),
+        Flaw::Utf16 => before.encode_utf16().count(),
+        Flaw::Width => before.chars().map(|c| 1 + usize::from(c > '\u{1000}')).sum(),
+        _ => before.chars().count(),
+    }
+}
+
+/// The edit that replaces a fault, which begins at the byte `start`.
+fn edit(path: &str, fault: &str, mut start: usize, has_bom: bool, flaw: Flaw) -> Edit {
+    let fault = fault.trim_end();
+    let mut end = start + fault.len();
+    match flaw {
+        Flaw::OffsetsWithoutBom if has_bom => (start, end) = (start - 3, end - 3),
+        Flaw::TakesBomAway if has_bom => start = 0,
+        _ => {}
+    }
+    let text = match flaw {
+        Flaw::MixesLineEnds => "pass\n",
+        Flaw::FixesNothing => fault,
+        Flaw::FixBreaks => "(:",
+        _ => "pass",
+    };
+    Edit { path: path.to_owned(), start: start as u64, end: end as u64, text: text.to_owned() }
+}
+
+/// The names of the cases and trials that a linter with a flaw fails, and the reasons.
 fn failures(flaw: Flaw) -> Vec<(String, String)> {
     let known: Vec<Known> = probes("python")
         .iter()
@@ -187,12 +192,12 @@ fn failures(flaw: Flaw) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_right_backend_passes() {
+fn a_correct_linter_passes() {
     assert_eq!(failures(Flaw::None), []);
 }
 
 #[test]
-fn every_flaw_is_seen() {
+fn every_flaw_is_detected() {
     for (flaw, case) in [
         (Flaw::Bytes, "columns behind characters of several bytes"),
         (Flaw::Utf16, "columns behind characters of several bytes"),
@@ -226,7 +231,7 @@ fn every_flaw_is_seen() {
 }
 
 #[test]
-fn every_language_has_cases_and_its_seeds_are_where_they_are_said_to_be() {
+fn every_language_has_cases_and_seeds_are_in_their_lines() {
     for name in languages() {
         for probe in probes(name) {
             let Seed { path, fault, .. } = probe.seed;
@@ -257,7 +262,7 @@ fn every_language_has_cases_and_its_seeds_are_where_they_are_said_to_be() {
 }
 
 #[test]
-fn reports_that_can_not_be_are_told() {
+fn impossible_reports_are_rejected() {
     let files: Files = [("a.py".to_owned(), b"x = 1\r\n".to_vec())].into();
     let found = Finding {
         path: "a.py".to_owned(),

@@ -1,4 +1,4 @@
-//! Refusals of envelopes and calls: what is wrong, for programs and for models.
+//! Refusals of envelopes and calls: their problems, for programs and for models.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use cofferdam_core::schema::Problem;
 use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_text::shorten;
 
-/// How many problems the feedback to a model names.
-const FEEDBACK_PROBLEMS: usize = 5;
+/// How many problems the feedback to a model lists.
+const MAX_FEEDBACK_PROBLEMS: usize = 5;
 
-/// How much of a tool's schema the feedback to a model shows, in bytes.
-const FEEDBACK_SCHEMA: usize = 1_500;
+/// How much of a tool's schema the feedback to a model contains, in bytes.
+const MAX_FEEDBACK_SCHEMA_BYTES: usize = 1_500;
 
 /// Calls that the host refuses: nothing of the envelope was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{feedback}")]
 pub struct Refusal {
-    /// Everything that is wrong.
+    /// All problems, in the order of the calls.
     pub problems: Vec<CallProblem>,
-    /// A short text for the model that wrote the calls, with what would be right.
+    /// A short text for the model that wrote the calls, with corrections.
     pub feedback: String,
 }
 
-/// One thing that is wrong with an envelope.
+/// One problem of an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallProblem {
     /// The kind of problem.
     pub code: RefusalCode,
-    /// Which call, counted from 0.
+    /// The index of the call, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<usize>,
     /// The tool's name as it was written.
@@ -67,7 +67,7 @@ impl Refusal {
     pub(super) fn from_problems(problems: Vec<CallProblem>, tools: &[&Arc<ToolEntry>]) -> Self {
         let mut feedback =
             String::from("Nothing was run. Correct this and send all of it again:\n");
-        for problem in problems.iter().take(FEEDBACK_PROBLEMS) {
+        for problem in problems.iter().take(MAX_FEEDBACK_PROBLEMS) {
             let _ = match (&problem.call, &problem.tool) {
                 (Some(call), Some(tool)) => {
                     writeln!(feedback, "- call {} ({tool}) {}", call + 1, problem.problem)
@@ -75,11 +75,11 @@ impl Refusal {
                 _ => writeln!(feedback, "- {}", problem.problem),
             };
         }
-        if problems.len() > FEEDBACK_PROBLEMS {
-            let _ = writeln!(feedback, "- and {} more", problems.len() - FEEDBACK_PROBLEMS);
+        if problems.len() > MAX_FEEDBACK_PROBLEMS {
+            let _ = writeln!(feedback, "- and {} more", problems.len() - MAX_FEEDBACK_PROBLEMS);
         }
         for tool in tools {
-            let schema = shorten(&arguments(&tool.tool().input), FEEDBACK_SCHEMA);
+            let schema = shorten(&arguments(&tool.tool().input), MAX_FEEDBACK_SCHEMA_BYTES);
             let _ = writeln!(feedback, "{} takes: {schema}", tool.tool().name);
         }
         Self { problems, feedback }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_of_refusals_has_every_code_and_no_other() {
+    fn the_refusal_schema_has_exactly_all_codes() {
         let schema: Value =
             serde_json::from_str(include_str!("../../../../schemas/refusal.json")).unwrap();
         let listed = "/properties/refused/properties/problems/items/properties/code/enum";
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_can_not_be_changed_has_one_code_everywhere() {
+    fn an_unwritable_workspace_always_has_the_same_code() {
         let errors = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::Other];
         let errors = errors.map(|kind| BeginError::Io(kind.into()));
         for error in errors.into_iter().chain([BeginError::Busy(Duration::ZERO)]) {

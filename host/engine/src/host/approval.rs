@@ -1,4 +1,4 @@
-//! Calls that the user has to approve.
+//! Asks the user to approve calls, and checks that nothing changed since.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, ErrorCode, FailedCode, Failure, Outcome};
 use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
-/// What the user has approved.
+/// An approval by the user.
 #[derive(Default)]
 pub(super) struct Approved {
-    /// The digest of what the call may change, where that was shown.
+    /// The digest of the change, if the user approved a diff.
     pub(super) change: Option<[u8; 32]>,
-    /// What the workspace has to be, from before the call until after it.
+    /// The state of the workspace that must not change until the call has run.
     tree: Option<Fingerprint>,
 }
 
 impl Host {
-    /// Asks the user, where the policy says so for this call.
+    /// Asks the user to approve this call if the policy requires it.
     pub(super) async fn approved(
         &self,
         active: &ActiveCall<'_>,
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// The workspace as it is now, for a question about a call of `tool`.
+    /// The state of the workspace, for a question about a call of `tool`.
     async fn fingerprint(&self, tool: &str) -> Result<Fingerprint, Failure> {
         let workspace = Arc::clone(&self.services.workspace);
         let taken = blocking(move || workspace.fingerprint()).await;
@@ -75,9 +75,10 @@ impl Host {
         })
     }
 
-    /// Runs a call if the workspace is what the user was asked about, before the call and after it,
-    /// when nothing of it is kept yet. Agents change the workspace by calls of their own.
-    pub(super) async fn as_approved(
+    /// Runs a call if the workspace has not changed since the user was asked. Checks this again
+    /// before its changes are committed, unless the call asks agents, which change the workspace by
+    /// their own calls.
+    pub(super) async fn run_if_unchanged(
         &self,
         approved: &Approved,
         asks_agents: bool,
@@ -104,8 +105,8 @@ impl Host {
         }
     }
 
-    /// Returns the transaction, if it changes what the user has seen and nothing else.
-    pub(super) async fn as_shown(
+    /// Returns the transaction if its changes are exactly those that the user approved.
+    pub(super) async fn if_as_previewed(
         transaction: Transaction,
         shown: [u8; 32],
     ) -> Result<Transaction, Failure> {
@@ -117,7 +118,7 @@ impl Host {
         }
     }
 
-    /// What a call would change; `None` where running it would do something else as well.
+    /// Previews the changes of a call. Returns `None` if the call may have other effects.
     async fn preview(
         &self,
         active: &ActiveCall<'_>,
@@ -128,7 +129,7 @@ impl Host {
         }
         let begun = self.begin(active.run.options.client, call.limits.call).await;
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
-        // What the preview uses is not recorded.
+        // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());
         let preview = ActiveCall { run, id, usage: Arc::default() };
         let tried =
@@ -141,8 +142,8 @@ impl Host {
     }
 }
 
-/// The failure of a call that would do something other than what the user saw. `why` continues its
-/// message.
+/// The failure of a call that would have other effects than those that the user approved. `why` is
+/// the end of the message.
 pub fn outdated(why: &str) -> Failure {
     let message = format!(
         "what this call would do is not, or no longer, what the person saw{why}; make the call \

@@ -1,4 +1,4 @@
-//! How the user is asked to approve a call.
+//! The interface for asking the user to approve a call.
 
 use std::fmt;
 
@@ -9,30 +9,29 @@ use cofferdam_core::outcome::Failure;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Fingerprint;
 
-/// A call that waits for approval.
+/// A call that the user has to approve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
     /// The tool's qualified name.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub args: Value,
-    /// What it would change, as a unified diff, where that can be found out without doing more
-    /// than changing files.
+    /// The changes as a unified diff, if the call has no other effects.
     pub diff: Option<Vec<u8>>,
-    /// The digest of that change ([`Preview::digest`](cofferdam_workspace::Preview::digest)): a diff
-    /// does not show all of it.
+    /// The digest of the changes ([`Preview::digest`](cofferdam_workspace::Preview::digest)), which
+    /// the diff may not show completely.
     pub change: Option<[u8; 32]>,
-    /// The workspace when the user is asked, where there is no diff: what the call does may depend
-    /// on anything in it.
+    /// The state of the workspace when the user is asked, if there is no diff: the effects of the
+    /// call may depend on anything in it.
     pub tree: Option<Fingerprint>,
 }
 
 impl Proposal {
-    /// A digest of what was shown, in hexadecimal.
+    /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
         let Self { tool, args, diff, change, tree: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
-        // How a change is shown depends on the time that there is.
+        // The diff depends on the time that is available to make it.
         match change {
             Some(change) => shown.extend(change),
             None => shown.extend(diff.iter().flatten()),
@@ -43,15 +42,16 @@ impl Proposal {
 
 /// Asks the user to approve calls.
 pub trait Approver: Send + Sync {
-    /// Asks. Returns no error only if the user approved: with the workspace as it was when they
-    /// were asked ([`Proposal::tree`]), which may have been at an earlier call.
+    /// Asks the user about a call. Returns `Ok` only if the user approved it, with the state of the
+    /// workspace when the user was asked ([`Proposal::tree`]), which may have been at an earlier
+    /// call.
     fn approve<'a>(
         &'a self,
         proposal: &'a Proposal,
     ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>>;
 
-    /// Whether the user was asked at an earlier call, so that the answer is not about the workspace
-    /// of this moment.
+    /// Whether the user was asked at an earlier call, so that the approval may refer to an earlier
+    /// state of the workspace.
     fn was_asked(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Backends without a tool in between: the operator lists, compares and tests them.
+//! Calls backends directly, without a tool, to list, compare and test them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Host {
         self.backends.of(kind)
     }
 
-    /// The version of the program that a backend runs. Blocks until it is known.
+    /// Returns the version of the program that a backend runs. Blocks.
     ///
     /// # Errors
     /// See [`BackendError`].
@@ -22,7 +22,7 @@ impl Host {
         self.backends.version(kind, name, &self.operator())
     }
 
-    /// Lints files with one linter. Blocks until it has finished.
+    /// Lints files with one linter. Blocks.
     ///
     /// # Errors
     /// See [`BackendError`].
@@ -36,8 +36,8 @@ impl Host {
         reports.pop().unwrap_or_else(|| Err(BackendError::Failed("no report".to_owned())))
     }
 
-    /// The context of the operator, who may read everything; what a backend itself may do is
-    /// decided by its grant.
+    /// The context of direct calls: the operator may read everything. The permissions of a backend
+    /// come from its grant.
     fn operator(&self) -> CallContext {
         let mut limits = self.policy.limits().clone();
         limits.call = limits.program_call;

@@ -1,4 +1,5 @@
-//! One call of a run: decided, approved, executed in its transaction, and recorded.
+//! Makes one call of a run: grants it, asks for approval, executes it in its transaction, records
+//! it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,8 +18,8 @@ use cofferdam_core::policy::{Executed, Files};
 use cofferdam_workspace::Transaction;
 
 impl Host {
-    /// Makes a call, in the transaction `shared` if there is one. With `skip`, it only says that an
-    /// earlier call has failed.
+    /// Makes a call, in the transaction `shared` if there is one. With `skip`, only reports that an
+    /// earlier call failed.
     pub(super) async fn answer(
         &self,
         call: ValidCall,
@@ -65,8 +66,7 @@ impl Host {
         Ended { answer, outputs, tool, record, is_staged }
     }
 
-    /// Decides what a call may do, and whether it may be made once more. Only one that is granted
-    /// counts.
+    /// Grants a call and counts it. Denied calls are not counted.
     fn allow(
         &self,
         call: ValidCall,
@@ -83,8 +83,8 @@ impl Host {
         Ok(granted)
     }
 
-    /// Makes a call that was granted, after the user has approved it where that is needed. Returns
-    /// also when it began: the user's time is not the tool's.
+    /// Makes a granted call, after the user's approval if that is required. Also returns when it
+    /// started, since its latency must not include the time that the user takes.
     async fn make(
         &self,
         active: &ActiveCall<'_>,
@@ -98,15 +98,15 @@ impl Host {
             (Ok(approved), Some(transaction)) => {
                 let asks_agents = call.asks_agents();
                 let staged = self.stage(active, call, transaction);
-                self.as_approved(&approved, asks_agents, staged).await
+                self.run_if_unchanged(&approved, asks_agents, staged).await
             }
             (Ok(approved), None) => self.perform(active, call, approved).await,
         };
         (performed.unwrap_or_else(Performed::from), started)
     }
 
-    /// Runs a call, in a transaction of its own if it may change anything. If the user has approved
-    /// a diff, the call changes exactly that, or it fails.
+    /// Executes a call, in a transaction of its own if it may change anything. If the user approved
+    /// a diff, the call fails unless its changes are exactly those.
     async fn perform(
         &self,
         active: &ActiveCall<'_>,
@@ -119,7 +119,7 @@ impl Host {
         if !call.may_write() {
             let tree = self.services.workspace.plain();
             let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
-            return self.as_approved(&approved, asks_agents, run).await;
+            return self.run_if_unchanged(&approved, asks_agents, run).await;
         }
         let asks = self.executed(active.run) == Executed::Ask && !call.needs_approval();
         let asks = asks.then(|| call.clone());
@@ -133,16 +133,16 @@ impl Host {
         };
         let tree = Arc::clone(transaction.overlay());
         let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
-        let performed = self.as_approved(&approved, asks_agents, run).await?;
+        let performed = self.run_if_unchanged(&approved, asks_agents, run).await?;
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
         let transaction = match approved.change {
-            Some(shown) => Self::as_shown(transaction, shown).await?,
+            Some(shown) => Self::if_as_previewed(transaction, shown).await?,
             None => transaction,
         };
         let executed = transaction.executed(None);
         let (transaction, asked) =
             self.approved_files(active.run, transaction, &executed, asks.as_ref()).await?;
-        // From here on it is committed; a later cancellation gets its result.
+        // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
         }
@@ -150,7 +150,7 @@ impl Host {
         Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
     }
 
-    /// Runs a call in a transaction that it shares; what it staged is dropped if it fails.
+    /// Executes a call in a shared transaction. Rolls back its changes if it fails.
     async fn stage(
         &self,
         active: &ActiveCall<'_>,

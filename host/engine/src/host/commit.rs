@@ -12,11 +12,11 @@ use cofferdam_core::outcome::Failure;
 use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
 
-/// How often the history is pruned, in commits.
+/// The number of commits between two prunings of the history.
 const COMMITS_PER_PRUNING: u64 = 64;
 
 impl Host {
-    /// Begins a transaction. Warns if an interrupted commit was finished before.
+    /// Begins a transaction. Logs a warning if it first finished an interrupted commit.
     pub(super) async fn begin(
         &self,
         client: Client,
@@ -30,7 +30,7 @@ impl Host {
         Ok(transaction)
     }
 
-    /// Commits. Returns the commit's id; `None` if nothing was changed.
+    /// Commits a transaction. Returns the commit's id; `None` if there are no changes.
     pub(super) async fn commit(
         &self,
         transaction: Transaction,
@@ -49,7 +49,7 @@ impl Host {
         Ok(Some(commit.id.to_string()))
     }
 
-    /// Commits what calls have staged. If that fails, the calls fail.
+    /// Commits the staged changes of calls. If that fails, the calls fail.
     pub(super) async fn commit_staged(
         &self,
         transaction: Transaction,

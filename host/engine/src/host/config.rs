@@ -1,4 +1,4 @@
-//! What a host is opened with, and the errors of opening it.
+//! The options that a host is opened with, and the errors of opening it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,45 +14,45 @@ use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::Pinned;
 use cofferdam_workspace::{Secret, WorkspaceError};
 
-/// What a host is opened with.
+/// The options that a host is opened with.
 pub struct Config {
     /// The directory that calls work on.
     pub workspace: PathBuf,
-    /// The folder of the plugins that came with the host.
+    /// The directory of the plugins that are part of the host's installation.
     pub built_in: Option<PathBuf>,
-    /// Packed components from elsewhere.
+    /// Paths of other packed components.
     pub plugins: Vec<PathBuf>,
-    /// Plugins of the workspace's lock, which the user has accepted.
+    /// Plugins in the workspace's lock file that the user has accepted.
     pub pinned: Vec<Pinned>,
-    /// The layers of settings, the later ones over the earlier ones.
+    /// The layers of settings; later ones override earlier ones.
     pub settings: Vec<Settings>,
-    /// A role besides those of the settings, such as that of an agent definition; it replaces a role
-    /// with the same name.
+    /// An additional role, such as that of an agent definition. It replaces a role of the same
+    /// name.
     pub role: Option<Role>,
-    /// The directory of compiled code; `None`: each process compiles it again.
+    /// The cache of compiled code; `None`: each process compiles all plugins.
     pub cache: Option<PathBuf>,
     /// The source of the key that authenticates the host's files in the workspace.
     pub secret: Secret,
-    /// How many calls run at a time; `None`: one for each core.
+    /// The number of calls that run at the same time; `None`: one for each core.
     pub workers: Option<usize>,
     /// Receives the messages and the progress of calls.
     pub observer: Arc<dyn Observer>,
-    /// Starts other processes: the sandbox of native programs, and the compiler of plugins that are
-    /// not built in. `None`: no native program runs, and all plugins are compiled in this process,
-    /// with no limits of time and memory.
+    /// Starts auxiliary processes: the sandbox of native programs, and the compiler of plugins that
+    /// are not built in. `None`: no native program runs, and plugins are compiled in this process
+    /// without limits of time and memory.
     pub sandbox: Option<Helper>,
-    /// Where telemetry of the calls is sent; `None`: nowhere.
+    /// Where telemetry is sent; `None`: telemetry is off.
     pub telemetry: Option<telemetry::Settings>,
-    /// Output contracts of agents, besides the built-in ones. A later one replaces an earlier one for
+    /// Output contracts in addition to the built-in ones. A later one replaces an earlier one for
     /// the same agent.
     pub contracts: Vec<Contract>,
     /// The host's environment. The settings can pass some of its variables to native programs and
-    /// HTTP origins; the user's own agents get all of them.
+    /// HTTP origins; agents get all of them.
     pub environment: HashMap<String, String>,
 }
 
 impl Config {
-    /// A host on `workspace` without any plugin, setting or cache.
+    /// A host on `workspace` without plugins, settings or cache.
     pub fn new(workspace: impl Into<PathBuf>) -> Self {
         Self {
             workspace: workspace.into(),
@@ -73,7 +73,7 @@ impl Config {
     }
 }
 
-/// A host that can't be opened.
+/// The reason why a host can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The workspace can't be opened.
@@ -85,22 +85,22 @@ pub enum OpenError {
     /// The settings are invalid.
     #[error("the settings: {0}")]
     Policy(#[from] PolicyError),
-    /// A built-in contract is invalid, which the tests rule out.
+    /// A built-in contract is invalid, which tests rule out.
     #[error("a built-in contract: {0}")]
     Contract(#[from] ContractError),
-    /// The engine can't be set up.
+    /// The engine can't be created.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The system refuses to start a thread.
+    /// A thread can't be started.
     #[error("no thread for calls: {0}")]
     Threads(std::io::Error),
-    /// A plugin's file in the workspace has changed since the host was opened.
+    /// A plugin file in the workspace has changed since the host was opened.
     #[error(
         "{} is in the workspace, and was changed since this host was opened; open it again to use it, \
          or keep it elsewhere", .0.display()
     )]
     InWorkspace(PathBuf),
-    /// Opened outside of a tokio runtime.
+    /// The host was not opened within a tokio runtime.
     #[error("a host needs a tokio runtime, where it waits for deadlines: {0}")]
     NoRuntime(#[from] tokio::runtime::TryCurrentError),
 }

@@ -1,4 +1,4 @@
-//! How calls are run: what the caller chose, and what is looked up once for a run and a call.
+//! The options of a run, and values that are looked up once for a run or a call.
 
 use std::sync::Arc;
 
@@ -10,47 +10,47 @@ use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
 use cofferdam_workspace::fair_queue::Client;
 
-/// How an envelope is run.
+/// The options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// The role that the calls are made under.
+    /// The role of the calls.
     pub role: Option<String>,
-    /// Skip what comes after the first call that fails.
+    /// Skip all calls after the first that fails.
     pub fail_fast: bool,
-    /// Commit what all calls change as one, or nothing if a call fails. Later calls see what
-    /// earlier ones changed; what comes after the first that fails is skipped.
+    /// Commit the changes of all calls as one commit, or nothing if a call fails. Calls see the
+    /// changes of earlier calls; calls after the first that fails are skipped.
     pub atomic: bool,
-    /// Commit nothing, and return what would be committed.
+    /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
-    /// Limits of every call, below those that hold anyway.
+    /// Additional limits of every call: the lower one of each and the usual limit applies.
     pub limits: LimitSettings,
-    /// The files and directories that calls may touch, of those that the role's scope holds;
-    /// empty: all of them.
+    /// The files and directories that calls may access, within the role's scope; empty: the whole
+    /// scope.
     pub scope: Vec<String>,
-    /// Turns true when the run is cancelled.
+    /// A channel whose value becomes true when the run is cancelled.
     pub cancel: Option<watch::Receiver<bool>>,
-    /// Receives messages and progress of these calls; `None`: the host's own observer does.
+    /// Receives messages and progress of these calls; `None`: the host's own observer.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Asks the user; `None`: calls that need approval are denied.
+    /// Asks the user for approval; `None`: calls that need approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
-    /// The client that they are made for: clients take turns.
+    /// The client of the calls: clients take turns.
     pub client: Client,
-    /// Where the calls come from, for telemetry.
+    /// The origin of the calls, for telemetry.
     pub origin: Origin,
 }
 
-/// One run of calls: what is looked up once for all of them.
+/// Values that are looked up once for all calls of a run.
 pub(super) struct RunContext<'a> {
     pub(super) options: &'a RunOptions,
     pub(super) role: Option<&'a Role>,
-    /// The part of the role's scope that the calls may touch.
+    /// The part of the role's scope that the calls may access.
     pub(super) scope: &'a Scope,
 }
 
-/// One call of a run.
+/// A call of a run that is being made.
 pub(super) struct ActiveCall<'a> {
     pub(super) run: &'a RunContext<'a>,
-    /// Identifies it in the journal.
+    /// Identifies the call in the journal.
     pub(super) id: String,
     pub(super) usage: Arc<CallUsage>,
 }

@@ -1,4 +1,4 @@
-//! How a call ended, and what becomes of its changes.
+//! The result of a call, and committing or discarding its changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_workspace::{ExecutedFile, KeptOutput};
 
-/// A call that has ended.
+/// The result of a call.
 pub(super) struct Ended {
     pub(super) answer: Answer,
     pub(super) outputs: Vec<KeptOutput>,
     pub(super) tool: Arc<ToolEntry>,
-    /// What is to be recorded; `None` where that was done already.
+    /// The journal record; `None` if it was written already.
     pub(super) record: Option<Record>,
     /// Whether its changes are staged and not committed yet.
     pub(super) is_staged: bool,
@@ -26,11 +26,11 @@ impl Ended {
     }
 }
 
-/// How the execution of a call has ended.
+/// The result of executing a call.
 pub(super) struct Performed {
     pub(super) outcome: Outcome,
     pub(super) commit: Option<String>,
-    /// The files that it wrote and that other programs execute by their names.
+    /// The written files that other programs execute by name.
     pub(super) executed: Vec<ExecutedFile>,
     /// How long it took to ask the user about them.
     pub(super) asked: Duration,
@@ -48,7 +48,7 @@ impl From<Failure> for Performed {
     }
 }
 
-/// The calls whose changes wait for the commit.
+/// The calls whose changes are staged, with their records.
 pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, &mut Record)> {
     ended.iter_mut().filter(|ended| ended.is_staged).filter_map(|ended| {
         let record = ended.record.as_mut()?;
@@ -56,7 +56,7 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
     })
 }
 
-/// Makes the calls fail whose changes were not committed.
+/// Turns the results of calls with staged changes into failures.
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());

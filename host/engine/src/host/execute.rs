@@ -1,5 +1,5 @@
-//! Executing what a call was granted: its plugin is loaded, the call runs on a worker's thread, and
-//! its answer is checked.
+//! Executes a granted call: loads its plugin, runs the call on a worker thread, and checks the
+//! response.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use cofferdam_core::outcome::Outcome;
 use cofferdam_workspace::Overlay;
 
 impl Host {
-    /// Runs a call on a tree, where its changes are staged, and checks its answer. `cancelled` ends
-    /// it early.
+    /// Runs a call on a tree, in which its changes are staged, and checks the response. `cancelled`
+    /// ends the call early.
     pub(super) async fn execute_call(
         &self,
         active: &ActiveCall<'_>,
@@ -41,7 +41,7 @@ impl Host {
         }
     }
 
-    /// The plugin of a call, loaded now if it was not before.
+    /// The plugin of a call, loaded if necessary.
     async fn prepared(
         &self,
         call: &GrantedCall,
@@ -55,7 +55,7 @@ impl Host {
         let grant = Arc::clone(&call.permissions.grant);
         let wanted = CancellationToken::new();
         let _given_up = wanted.clone().drop_guard();
-        // It may have to be compiled, which takes seconds.
+        // Compiling takes seconds.
         let prepare =
             move || runtime.prepare(&plugin, &grant.capabilities, &|| wanted.is_cancelled());
         tokio::select! {
@@ -113,7 +113,7 @@ impl Host {
     }
 }
 
-/// Puts the workspace before a relative path. Where the path leads is looked at when it is opened.
+/// Makes a relative path absolute. Whether the call may access it is checked when it is opened.
 fn make_absolute(args: &mut Value, name: &str, workspace: &str) {
     if let Some(Value::String(path)) = args.get_mut(name)
         && !path.starts_with('/')

@@ -1,4 +1,4 @@
-//! Calls that write files which other programs execute by their names.
+//! Calls that write files which other programs execute by name.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use cofferdam_core::policy::Executed;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{ExecutedFile, Preview, Transaction};
 
-/// How many files an answer names at most.
+/// How many files a response names at most.
 const MAX_NAMED_FILES: usize = 20;
 
-/// The lines about the files in the answer and the journal.
+/// Describes the files for the response and the journal, one line each.
 pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
     let line = |file: &ExecutedFile| escape_control(&format!("wrote {file}"));
     let mut lines: Vec<String> = written.iter().take(MAX_NAMED_FILES).map(line).collect();
@@ -28,13 +28,13 @@ pub(super) fn named(written: &[ExecutedFile]) -> Vec<String> {
 }
 
 impl Host {
-    /// What the policy does with calls that write such files.
+    /// The policy for calls that write such files.
     pub(super) fn executed(&self, run: &RunContext<'_>) -> Executed {
         self.policy.executed(run.role)
     }
 
-    /// Decides whether a call that has written such files may be committed, and asks the user where
-    /// the policy says so. Returns the transaction, and how long the user took.
+    /// Decides whether a call that wrote such files may be committed, and asks the user if the
+    /// policy requires it. Returns the transaction, and how long the user took.
     pub(super) async fn approved_files(
         &self,
         run: &RunContext<'_>,
@@ -49,13 +49,13 @@ impl Host {
         if mode == Executed::Refused {
             return Err(not_written(mode, written));
         }
-        // Otherwise the user has approved the call already.
+        // In the other case the user has approved the call already.
         let Some(call) = asks else { return Ok((transaction, Duration::ZERO)) };
         let Some(approver) = &run.options.approver else { return Err(not_written(mode, written)) };
         let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
         let (Preview { diff, digest }, transaction) =
             shown.map_err(|error| dispatch::not_committed(&error))?;
-        // What stands before a diff's first header is a remark.
+        // Lines before the first header of a diff are comments.
         let mut remarks = named(written).join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
@@ -71,7 +71,7 @@ impl Host {
     }
 }
 
-/// The failure of a call whose changes are discarded since it has written such files.
+/// The failure of a call whose changes are discarded because it wrote such files.
 pub(super) fn not_written(mode: Executed, written: &[ExecutedFile]) -> Failure {
     let files: Vec<String> =
         written.iter().take(MAX_NAMED_FILES).map(ExecutedFile::to_string).collect();

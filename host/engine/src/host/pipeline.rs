@@ -1,8 +1,7 @@
-//! A round of the pipeline Designer -> QA -> Main: documents are read or asked for, checked, and
-//! what was approved is executed, verified and committed, as one transaction or not at all.
+//! Runs a round of the pipeline Designer -> QA -> Main: gets and checks the documents, then
+//! executes, verifies and commits the approved commands, as one transaction or not at all.
 //!
-//! The lints see what the commands have staged. So a result that does not pass was never in the
-//! workspace, and there is nothing to take back.
+//! Lints see the staged changes, so changes that don't pass never reach the workspace.
 
 use std::time::{Duration, Instant};
 
@@ -34,21 +33,21 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
-/// The largest file that is compared with invariants, in bytes.
+/// The maximum size of files that are compared with invariants, in bytes.
 const MAX_COMPARED_BYTES: u64 = 8 << 20;
 
-/// Where a document comes from.
+/// The source of a document.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// This text.
+    /// The text of the document.
     Text(String),
-    /// An agent writes it.
+    /// An agent that writes the document.
     Agent {
-        /// Its program.
+        /// The agent's program and arguments.
         command: AgentCommand,
-        /// Variables of its environment.
+        /// Additional variables of its environment.
         variables: Vec<(String, String)>,
-        /// How long it may take.
+        /// How long the agent may run.
         timeout: Duration,
     },
 }
@@ -56,35 +55,35 @@ pub enum Source {
 /// The documents of a round.
 #[derive(Debug, Clone)]
 pub struct Inputs {
-    /// What Main asks for.
+    /// The text of the work order.
     pub work_order: String,
-    /// The Designer's output.
+    /// The source of the Designer's output.
     pub designer: Source,
-    /// QA's output.
+    /// The source of QA's output.
     pub qa: Source,
 }
 
-/// How a round is run.
+/// The options of a round.
 #[derive(Debug, Clone)]
 pub struct PipelineOptions {
-    /// How much around the documents is forgiven.
+    /// How strictly documents are decoded.
     pub mode: Mode,
-    /// The step is the last one of its phase: the work order's wider lint has to pass as well.
+    /// Whether the step is the last one of its phase, so that the phase lint has to pass as well.
     pub phase_boundary: bool,
-    /// Commit what was done even if the round fails.
+    /// Commit the changes even if the round fails.
     pub keep: bool,
-    /// Commit nothing, and return what would be committed.
+    /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
-    /// Limits of every call, below those that hold anyway.
+    /// Additional limits of every call: the lower one of each and the usual limit applies.
     pub limits: LimitSettings,
-    /// Turns true when the round is cancelled.
+    /// A channel whose value becomes true when the round is cancelled.
     pub cancel: Option<watch::Receiver<bool>>,
 }
 
-/// The end of a round. Its record has the details.
+/// Ends a round with this state. The record of the round has the details.
 struct Stopped(State);
 
-/// A stage that is under way.
+/// A stage that is running, and when it began.
 struct Clock(StageName, Instant);
 
 impl Clock {
@@ -92,17 +91,17 @@ impl Clock {
         Self(stage, Instant::now())
     }
 
-    /// The stage as it ends now.
+    /// The stage as passed, with its duration.
     fn stop(&self) -> Stage {
         Stage::passed(self.0, milliseconds(self.1))
     }
 }
 
-/// Commands that were executed and are not committed yet.
+/// Executed commands whose changes are staged.
 struct Applied {
     transaction: Transaction,
     ended: Vec<Ended>,
-    /// Whether the round has failed by now.
+    /// Whether a command, an invariant or a lint has failed.
     failed: bool,
 }
 
@@ -120,11 +119,11 @@ impl Host {
     }
 }
 
-/// A round that is under way.
+/// A round that is running.
 struct RunningRound<'a> {
     host: &'a Host,
     options: &'a PipelineOptions,
-    /// Its record so far.
+    /// The record so far.
     round: Round,
 }
 
@@ -135,7 +134,7 @@ impl RunningRound<'_> {
         let step = self.sized(&inputs.work_order);
         let step = step.and_then(|text| Step::read(text, options.mode));
         let input = input("file".to_owned(), &inputs.work_order);
-        let step = self.taken(&clock, Some(input), step)?;
+        let step = self.accept(&clock, Some(input), step)?;
         self.round.step_id = Some(step.order().step_id.clone());
         let checker = Checker {
             mode: options.mode,
@@ -151,7 +150,7 @@ impl RunningRound<'_> {
         let ask = || prompt::designer(step.order(), &host.registry);
         let (text, input) = self.document(inputs.designer, ask, &clock).await?;
         let designed = self.sized(&text).and_then(|text| DesignerOutput::read(text, &checker));
-        let design = match self.taken(&clock, Some(input), designed)? {
+        let design = match self.accept(&clock, Some(input), designed)? {
             Designed::Commands(design) => design,
             Designed::Error(reasons) => {
                 self.round.log.extend(reasons);
@@ -164,7 +163,7 @@ impl RunningRound<'_> {
         let ask = || prompt::qa(step.order(), &design.output, &host.registry);
         let (text, input) = self.document(inputs.qa, ask, &clock).await?;
         let reviewed = self.sized(&text).and_then(|text| QaOutput::read(text, &design, &checker));
-        let approval = match self.taken(&clock, Some(input), reviewed)? {
+        let approval = match self.accept(&clock, Some(input), reviewed)? {
             Reviewed::Approved(approval) => *approval,
             Reviewed::Rejected(rejected) => {
                 self.round.log.extend(rejected.reasons.iter().cloned());
@@ -177,7 +176,7 @@ impl RunningRound<'_> {
         self.execute(approval, acceptance, &step).await
     }
 
-    /// The text of a document, asked for if need be.
+    /// Returns the text of a document, from an agent if necessary.
     async fn document(
         &mut self,
         source: Source,
@@ -196,7 +195,7 @@ impl RunningRound<'_> {
             variables: &variables,
             prompt: prompt(),
             timeout,
-            most: self.host.policy.limits().envelope,
+            max_bytes: self.host.policy.limits().envelope,
         };
         match self.host.agents.ask(question, cancelled(self.options.cancel.clone())).await {
             Ok(text) => {
@@ -211,7 +210,7 @@ impl RunningRound<'_> {
         }
     }
 
-    /// A text that is not longer than an envelope may be.
+    /// Returns the text unless it exceeds the size limit of envelopes.
     fn sized<'a>(&self, text: &'a str) -> Result<&'a str, Blocked> {
         match self.host.check_size(text.len(), "a document") {
             Ok(()) => Ok(text),
@@ -222,8 +221,8 @@ impl RunningRound<'_> {
         }
     }
 
-    /// A document that keeps to the rules, or the end of the round.
-    fn taken<T>(
+    /// Returns a document that is valid, or ends the round.
+    fn accept<T>(
         &mut self,
         clock: &Clock,
         input: Option<Input>,
@@ -244,8 +243,8 @@ impl RunningRound<'_> {
         }
     }
 
-    /// Ends the round at its last stage, whose document does not keep to the rules. The journal
-    /// has a line for it, as for every envelope that is refused.
+    /// Ends the round because the document of its last stage is invalid. The journal gets a line,
+    /// as for refused envelopes.
     fn refuse_last(&mut self, mut blocked: Blocked) -> Stopped {
         self.round.log.append(&mut blocked.log);
         let reason = blocked.problems.first().map(ToString::to_string).unwrap_or_default();
@@ -259,7 +258,7 @@ impl RunningRound<'_> {
         Stopped(State::Blocked)
     }
 
-    /// Ends the round at its last stage.
+    /// Ends the round at its last stage, with a verdict.
     fn stopped(&mut self, verdict: Verdict, state: State) -> Stopped {
         if let Some(stage) = self.round.stages.last_mut() {
             stage.verdict = verdict;
@@ -267,7 +266,7 @@ impl RunningRound<'_> {
         Stopped(state)
     }
 
-    /// Executes what was approved, verifies the result, and commits it.
+    /// Executes the approved commands, verifies the result, and commits it.
     async fn execute(
         &mut self,
         approval: Approval,
@@ -305,10 +304,10 @@ impl RunningRound<'_> {
             applied.failed = !is_clean || self.is_cancelled();
             self.round.stages.push(verdict(clock.stop(), applied.failed));
         }
-        self.settle(applied).await
+        self.finish(applied).await
     }
 
-    /// Executes commands in a transaction, up to the first that fails.
+    /// Executes commands in a transaction until one fails.
     async fn apply(
         &mut self,
         edits: Edits,
@@ -338,7 +337,7 @@ impl RunningRound<'_> {
         Ok(Applied { transaction, ended, failed })
     }
 
-    /// Whether the round is cancelled, which is noted in its log.
+    /// Whether the round was cancelled. Adds a line to its log.
     fn is_cancelled(&mut self) -> bool {
         let is_cancelled = is_cancelled(self.options.cancel.as_ref());
         if is_cancelled {
@@ -347,7 +346,7 @@ impl RunningRound<'_> {
         is_cancelled
     }
 
-    /// Compares the touched files with the invariants. Returns whether one of them is broken.
+    /// Checks the invariants on the touched files. Returns whether one of them is broken.
     fn compare(&mut self, step: &Step, after: &Overlay) -> bool {
         let mut files = Vec::new();
         let mut unread = Vec::new();
@@ -374,7 +373,7 @@ impl RunningRound<'_> {
         self.round.invariants.iter().any(|finding| finding.verdict == Held::Broken)
     }
 
-    /// Lints what is staged, up to the first lint that is not clean. Returns whether all are clean.
+    /// Lints the staged changes until a lint is not clean. Returns whether all are clean.
     async fn verify(&mut self, lints: Vec<(Reason, ValidCall)>, applied: &mut Applied) -> bool {
         let run_options = run_options(MAIN_ROLE, self.options);
         let role = self.host.policy.role(MAIN_ROLE);
@@ -402,7 +401,8 @@ impl RunningRound<'_> {
             self.round.log.extend(unchecked.map(|why| format!("lint {why}")));
             linted.clean = summary["clean"] == true;
             if !linted.clean {
-                // Whether the change is to blame is for people; a lint that finds something fails.
+                // Lints the unchanged workspace as well, for the record. The round fails in either
+                // case.
                 let before = self.host.answer(again, &run, false, None).await;
                 if let Outcome::Executed(result) = before.answer.outcome {
                     linted.errors_before = result["summary"]["total_errors"].as_u64();
@@ -420,8 +420,8 @@ impl RunningRound<'_> {
         true
     }
 
-    /// Commits what is staged, or drops it.
-    async fn settle(&mut self, applied: Applied) -> Result<(), Stopped> {
+    /// Commits the staged changes, or rolls them back.
+    async fn finish(&mut self, applied: Applied) -> Result<(), Stopped> {
         let Applied { transaction, mut ended, mut failed } = applied;
         let clock = Clock::start(StageName::Commit);
         if self.options.dry_run {
@@ -455,7 +455,7 @@ impl RunningRound<'_> {
     }
 }
 
-/// The lints of a result: the approved one, and those of the work order that it leaves out.
+/// The lints to run: the approved one, and those of the work order that it does not cover.
 fn lints(approved: Verifying, acceptance: Vec<Verifying>) -> Vec<(Reason, ValidCall)> {
     let mut covered = vec![approved.extent];
     let mut lints = vec![(Reason::Verification, approved.call)];
@@ -478,7 +478,7 @@ fn run_options(role: &str, options: &PipelineOptions) -> RunOptions {
     }
 }
 
-/// A file as text, if it is one.
+/// Returns the contents of a file if it is UTF-8 text.
 fn read_text(tree: &Overlay, path: &str) -> Option<String> {
     use std::io::Read as _;
     let place = tree.resolve("", path, true).ok()?;

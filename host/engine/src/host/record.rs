@@ -1,4 +1,4 @@
-//! What is recorded of calls and refusals: in the journal, the statistics and telemetry.
+//! Records calls and refusals in the journal, the statistics and telemetry.
 
 use std::sync::PoisonError;
 
@@ -11,7 +11,7 @@ use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_plugin::registry::ToolEntry;
 
 impl Host {
-    /// Adds a call that has ended to the journal, the statistics and telemetry.
+    /// Adds the result of a call to the journal, the statistics and telemetry.
     pub(super) fn record(&self, record: Record, tool: Option<&ToolEntry>, origin: &Origin) {
         if let Some(telemetry) = &self.shared.telemetry {
             telemetry.ended(&record, tool.map(ToolEntry::qualified_name).as_deref(), origin);
@@ -42,7 +42,7 @@ impl Host {
     }
 }
 
-/// The event that the caller has to do without the tool now, where its manifest says so.
+/// The event that a tool was not available, if its manifest declares the failure as a fallback.
 fn fallback(tool: &ToolEntry, record: &Record) -> Option<Event> {
     let reason = tool.tool().fallbacks.get(record.code.as_ref()?)?;
     Some(Event::fallback(reason, record))

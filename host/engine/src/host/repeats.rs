@@ -1,4 +1,4 @@
-//! Limits how often a tool is called with the same argument, where its manifest says so.
+//! Limits how often a tool is called with the same argument, if its manifest says so.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,15 +7,15 @@ use crate::dispatch::ValidCall;
 use cofferdam_core::outcome::{Failure, LimitCode};
 use cofferdam_plugin::digest::Digest;
 
-/// How many different arguments are counted. Beyond that, counting begins anew.
+/// How many arguments are counted. When there are more, all counts are reset.
 const MAX_ARGUMENTS: usize = 10_000;
 
-/// The counts of one host.
+/// The number of calls by tool and argument.
 #[derive(Default)]
 pub(super) struct Repeats(Mutex<HashMap<Digest, u32>>);
 
 impl Repeats {
-    /// Counts a call.
+    /// Counts a call with its argument.
     ///
     /// # Errors
     /// The tool was called too often with this argument.

@@ -1,5 +1,5 @@
-//! Running calls: those of an envelope, or one that comes without. Each is decided, executed in a
-//! transaction if it may change anything, and recorded.
+//! Runs the calls of an envelope, or a single call. Each call is granted, executed in a transaction
+//! if it may change anything, and recorded.
 
 use std::slice;
 
@@ -16,28 +16,28 @@ use cofferdam_core::outcome::{ErrorCode, Failure};
 use cofferdam_core::policy::{Role, Scope};
 use cofferdam_workspace::{KeptOutput, Transaction};
 
-/// An envelope and how its calls ended, in its order.
+/// An envelope and the results of its calls, in their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The envelope without its calls.
     pub header: Header,
-    /// One for each call.
+    /// The results of the calls.
     pub answers: Vec<Answer>,
     /// The diff and the outputs of programs.
     pub effects: Effects,
 }
 
-/// The results of a run besides the answers.
+/// The other results of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
-    /// What a dry run would have changed, as a unified diff.
+    /// The changes of a dry run, as a unified diff.
     pub diff: Option<Vec<u8>>,
-    /// The outputs of programs that are kept as a whole.
+    /// The outputs of programs that are kept in files.
     pub outputs: Vec<KeptOutput>,
 }
 
 impl Run {
-    /// The result document, in the envelope's dialect.
+    /// The result document in the envelope's dialect.
     pub fn document(&self) -> Value {
         let mut document = envelope::results(&self.header, &self.answers);
         if let (Some(diff), Some(fields)) = (&self.effects.diff, document.as_object_mut()) {
@@ -48,10 +48,10 @@ impl Run {
 }
 
 impl Host {
-    /// Decodes an envelope and checks everything that can be checked without running it.
+    /// Decodes an envelope and checks its calls without running them.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// [`Refusal`] with all problems.
     pub fn check(
         &self,
         text: &str,
@@ -71,11 +71,11 @@ impl Host {
         Ok((header, dispatch::resolve(&self.registry, calls, role)?))
     }
 
-    /// Runs an envelope. Calls that only read and stand next to each other run side by side;
-    /// a call that changes something runs alone, in its place.
+    /// Runs an envelope. Consecutive calls that only read run concurrently; a call that may change
+    /// anything runs alone, in its position.
     ///
     /// # Errors
-    /// An envelope that is refused: nothing was run.
+    /// [`Refusal`] if the envelope is refused: nothing was run.
     pub async fn run(&self, text: &str, mode: Mode, options: &RunOptions) -> Result<Run, Refusal> {
         let begun = self.role(options.role.as_deref()).and_then(|role| {
             let (header, calls) = self.check(text, mode, role)?;
@@ -92,10 +92,10 @@ impl Host {
         Ok(Run { header, answers, effects })
     }
 
-    /// Runs one call that comes without an envelope; `args` is the text of a JSON object.
+    /// Runs a single call; `args` is the text of a JSON object.
     ///
     /// # Errors
-    /// A call that is refused: nothing was run.
+    /// [`Refusal`] if the call is refused: nothing was run.
     pub async fn call(
         &self,
         tool: &str,
@@ -107,11 +107,10 @@ impl Host {
         self.run_one(tool, args, options).await
     }
 
-    /// Runs one call whose arguments have been parsed already, by a parser that refuses duplicate
-    /// keys.
+    /// Runs a single call whose arguments were parsed by a parser that refuses duplicate keys.
     ///
     /// # Errors
-    /// A call that is refused: nothing was run.
+    /// [`Refusal`] if the call is refused: nothing was run.
     pub async fn call_parsed(
         &self,
         tool: &str,
@@ -144,7 +143,7 @@ impl Host {
         Ok((self.close(ended, options), effects))
     }
 
-    /// The transaction that all calls of a run share, if they do.
+    /// Begins the transaction that all calls of a run share, if the options require one.
     async fn transaction(&self, options: &RunOptions) -> Result<Option<Transaction>, Refusal> {
         if !options.atomic && !options.dry_run {
             return Ok(None);
@@ -155,7 +154,7 @@ impl Host {
         })
     }
 
-    /// Runs calls, each in a transaction of its own or all in `shared`.
+    /// Runs calls, in the transaction `shared` or each in its own.
     async fn answers(
         &self,
         calls: Vec<ValidCall>,
@@ -184,7 +183,7 @@ impl Host {
         ended
     }
 
-    /// Commits what the calls of a run have staged in their shared transaction, or discards it.
+    /// Commits the staged changes of the calls in their shared transaction, or rolls them back.
     /// Returns the diff of a dry run.
     async fn conclude(
         &self,
@@ -202,12 +201,12 @@ impl Host {
             let diff = blocking(move || transaction.diff()).await;
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
         }
-        // An error is what the calls answer.
+        // An error is in the results of the calls.
         let _ = self.commit_staged(transaction, ended).await;
         None
     }
 
-    /// Records a call, if that was not done before.
+    /// Records a call unless that was done already, and returns its result.
     fn close(&self, ended: Ended, options: &RunOptions) -> Answer {
         if let Some(record) = ended.record {
             self.record(record, Some(&ended.tool), &options.origin);
@@ -215,7 +214,7 @@ impl Host {
         ended.answer
     }
 
-    /// Records a refusal.
+    /// Records a refusal, if there is one.
     fn noted<T>(&self, begun: Result<T, Refusal>, options: &RunOptions) -> Result<T, Refusal> {
         begun.inspect_err(|refusal| self.record_refusal(refusal, options))
     }
@@ -233,7 +232,7 @@ impl Host {
     }
 }
 
-/// The scope that a run is narrowed to.
+/// The scope that the options restrict the run to.
 fn scope(options: &RunOptions) -> Result<Scope, Refusal> {
     Scope::new(&options.scope).map_err(|error| {
         let expected = "paths relative to the workspace";

@@ -1,11 +1,11 @@
-//! Names in the settings that do not exist, and so would silently have no effect.
+//! Finds names in the settings that do not exist and would silently have no effect.
 
 use cofferdam_core::policy::{BackendKind, Policy, Settings};
 use cofferdam_core::schema::nearest;
 use cofferdam_plugin::registry::Registry;
 
-/// Finds the names in layers of settings that do not exist. Returns one sentence for each: where it
-/// is, and which names exist.
+/// Finds names in layers of settings that do not exist. Returns one sentence for each, with its
+/// place and the names that exist.
 pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -> Vec<String> {
     let tools = registry.names();
     let mut unknown: Vec<String> = policy
@@ -47,7 +47,7 @@ pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -
     unknown
 }
 
-/// Languages without a linter, and names of linters that do not exist for their language.
+/// Finds languages without a linter, and names of linters that do not exist for their language.
 fn linters(settings: &Settings, registry: &Registry) -> Vec<String> {
     let mut unknown = Vec::new();
     for (language, chosen) in &settings.linters {

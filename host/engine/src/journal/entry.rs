@@ -1,7 +1,7 @@
-//! What stands in a line of the journal.
+//! The lines of the journal.
 //!
-//! Calls and events are as S4's "Log Format for MCP Calls" has them, with more fields of our own;
-//! S4's own lines can be read as they stand.
+//! Calls and events have the fields of the tool schemas ("Log Format for MCP Calls") and additional
+//! ones. Lines in the original format can be read as well.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -16,38 +16,38 @@ use cofferdam_core::policy::executed_by;
 use cofferdam_text::{escape_control, shorten};
 use cofferdam_workspace::{Commit, KeptOutput, summary};
 
-/// How many paths the record of a commit names; the history has all of them.
-const MAX_CHANGES: usize = 100;
+/// How many paths the record of a commit lists; the history has all of them.
+const MAX_LISTED_CHANGES: usize = 100;
 
-/// How much of a record one list of paths takes, in bytes of JSON: a line of more than 1 MiB is not
-/// read. Calls have a limit of their own in an envelope.
-const MAX_LIST: usize = 128 << 10;
+/// The maximum size of one list of paths in a record, in bytes of JSON: lines longer than 1 MiB are
+/// not read. The number of calls is limited by the envelope.
+const MAX_LIST_BYTES: usize = 128 << 10;
 
-/// How long a library's name in a record is at most, in bytes.
-const MAX_NAME: usize = 200;
+/// The maximum length of a library's name in a record, in bytes.
+const MAX_LIBRARY_NAME_BYTES: usize = 200;
 
-/// One line.
+/// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "A line of the journal")]
 pub enum Entry {
-    /// How a call ended.
+    /// The result of a call.
     Call(Record),
-    /// What was changed.
+    /// A commit of changes to the workspace.
     Commit(CommitRecord),
-    /// How the host itself was.
+    /// The result of a health check of the host.
     Health(HealthRecord),
-    /// Something else that happened.
+    /// Another event, such as a fallback.
     Event(Event),
 }
 
 impl Entry {
-    /// Reads a line. What it has besides the fields that are known here is left alone.
+    /// Parses a line. Unknown fields are ignored.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of what is wrong with the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        /// What tells the kinds of line apart.
+        /// The fields that distinguish the kinds of lines.
         #[derive(Deserialize)]
         struct Kind {
             event: Option<String>,
@@ -78,43 +78,44 @@ impl Entry {
     }
 }
 
-/// Something that happened beside calls and commits, such as
-/// `{"timestamp": "2026-02-08T10:30:10Z", "event": "fallback_activated", "reason": "context7_timeout"}`.
+/// An event other than calls and commits, such as `{"timestamp": "2026-02-08T10:30:10Z", "event":
+/// "fallback_activated", "reason": "context7_timeout"}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// When (RFC 3339, UTC).
+    /// When it happened (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub timestamp: Timestamp,
-    /// What.
+    /// The kind of event, such as `fallback_activated`.
     pub event: String,
-    /// Why.
+    /// The reason for the event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The tool that it happened to, where it happened to one.
+    /// The tool concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The call that it came of, where it came of one.
+    /// The call that caused it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
 }
 
 impl Event {
-    /// A tool went on without what it asks for (S4, "Fallback Actions").
+    /// A service was not available, so the caller continues without it (the tool schemas, "Fallback
+    /// Actions").
     pub const FALLBACK: &str = "fallback_activated";
 
-    /// A person has installed or updated a plugin; `reason` names it, and what it is granted.
+    /// The user installed or updated a plugin; `reason` names it and its grants.
     pub const INSTALLED: &str = "plugin_installed";
 
-    /// A person has removed a plugin.
+    /// The user removed a plugin.
     pub const REMOVED: &str = "plugin_removed";
 
-    /// A person has changed what a plugin is granted.
+    /// The user changed the grants of a plugin.
     pub const GRANTED: &str = "grant_changed";
 
-    /// A server goes on with other settings or plugins; `reason` names the plugins that are others.
+    /// A server continued with other settings or plugins; `reason` names the plugins that differ.
     pub const RENEWED: &str = "host_renewed";
 
-    /// Something that happened to the host, or that a person has done.
+    /// An event of the host or an action of the user, which happened now.
     pub fn new(event: &str, reason: impl Into<String>) -> Self {
         Self {
             timestamp: Timestamp::now(),
@@ -125,8 +126,8 @@ impl Event {
         }
     }
 
-    /// What whoever made a call has to do without, now that it has failed. `reason` begins with
-    /// the service that was missed, as in `context7_timeout`.
+    /// The event that a failed call could not use a service. `reason` begins with the name of the
+    /// service, as in `context7_timeout`.
     pub fn fallback(reason: &str, record: &Record) -> Self {
         Self {
             timestamp: record.timestamp,
@@ -138,44 +139,44 @@ impl Event {
     }
 }
 
-/// How well the host did when it was looked at (S4, "Health Check").
+/// The result of a health check (the tool schemas, "Health Check").
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthRecord {
-    /// When (RFC 3339, UTC).
+    /// When it was checked (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub timestamp: Timestamp,
-    /// `health_check`.
+    /// The kind of event: always `health_check`.
     pub event: String,
-    /// How it is.
+    /// The health of the host.
     pub verdict: Verdict,
-    /// How long the slowest probe took, in milliseconds.
+    /// The latency of the slowest probe, in milliseconds.
     pub latency_ms: f64,
-    /// The probes that did not succeed.
+    /// The names of the probes that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
 }
 
 impl HealthRecord {
-    /// What `event` says in these lines.
+    /// The value of `event` in these lines.
     pub const EVENT: &str = "health_check";
 }
 
-/// How something is, the best first.
+/// The health of a host or a part of it, the best value first.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It works, in time.
+    /// It works within the time limits.
     Healthy,
-    /// It works in part, or slowly.
+    /// It works partially or slowly.
     Degraded,
-    /// It does not work, or far too slowly.
+    /// It does not work, or takes too long.
     Failed,
 }
 
 impl Verdict {
-    /// The word.
+    /// The value as it is written in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
@@ -185,43 +186,42 @@ impl Verdict {
     }
 }
 
-/// One commit of changes to the workspace.
+/// A commit of changes to the workspace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CommitRecord {
     /// When it was made (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub timestamp: Timestamp,
-    /// The commit's own name: `cofferdam log --diff` and `cofferdam undo` take it, or its
-    /// beginning.
+    /// The id of the commit. `cofferdam log --diff` and `cofferdam undo` take it or its beginning.
     pub commit: String,
-    /// The calls that it holds the changes of.
+    /// The calls whose changes it contains.
     pub calls: Vec<String>,
     /// The commit that it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
-    /// Begun by a process that died, and finished by another one.
+    /// Whether it was begun by a process that died, and finished by another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,
-    /// How many paths changed.
+    /// The number of changed paths.
     pub paths: usize,
-    /// The first of them, by path.
+    /// The first changed paths, sorted by path.
     pub changes: Vec<PathChange>,
-    /// What another program had changed before it was recovered, and what therefore was left: the
-    /// first of these paths.
+    /// The first paths that were not changed because another program had changed them before the
+    /// commit was recovered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
-    /// How many more of these there are.
+    /// The number of further such paths.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_conflicts: u64,
-    /// The first of the files that other programs execute by their names, and which programs.
+    /// The first written files that other programs execute by name, and which programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<String>,
 }
 
-/// What happened to one path.
+/// The change of one path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathChange {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub path: String,
     /// `created`, `changed` or `removed`.
     pub change: String,
@@ -247,17 +247,17 @@ impl CommitRecord {
             undoes: commit.undoes.as_ref().map(ToString::to_string),
             recovered,
             paths: summary.len(),
-            changes: first(summary.iter().take(MAX_CHANGES).map(change)),
+            changes: first(summary.iter().take(MAX_LISTED_CHANGES).map(change)),
             more_conflicts: (commit.conflicts.len() - conflicts.len()) as u64,
             conflicts,
-            executed: first(summary.iter().filter_map(executed).take(MAX_CHANGES)),
+            executed: first(summary.iter().filter_map(executed).take(MAX_LISTED_CHANGES)),
         }
     }
 }
 
-/// As many of the items, from the first on, as [`MAX_LIST`] has room for.
+/// The first items that fit into [`MAX_LIST_BYTES`].
 fn first<T: Serialize>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut left = MAX_LIST;
+    let mut left = MAX_LIST_BYTES;
     let fits = |item: &T| {
         let size = serde_json::to_vec(item).map_or(usize::MAX, |json| json.len());
         left.checked_sub(size).map(|rest| left = rest).is_some()
@@ -265,44 +265,44 @@ fn first<T: Serialize>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.take_while(fits).collect()
 }
 
-/// How one call ended.
+/// The result of one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// When it ended (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub timestamp: Timestamp,
-    /// The tool's qualified name, or what the agent wrote where there is no such tool.
+    /// The tool's qualified name, or the name that the agent wrote if there is no such tool.
     pub tool: String,
-    /// The library that it was about, by the name that was asked for.
+    /// The name of the library that the call asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library: Option<String>,
-    /// The library that it was about, by its id.
+    /// The id of the library that the call asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_id: Option<String>,
-    /// Wall-clock time from the decision to the checked answer, in milliseconds.
+    /// Wall-clock time from the decision to the checked response, in milliseconds.
     pub latency_ms: f64,
-    /// `success`; anything else is an error, and `error` here.
+    /// `success`, or `error`. Any other value counts as an error.
     pub status: String,
-    /// How exactly it ended; not in lines that somebody else wrote.
+    /// How the call ended; absent in lines of other programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     outcome: Option<Status>,
-    /// The call's own name; empty in lines that somebody else wrote.
+    /// The id of the call; empty in lines of other programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call: String,
     /// The code of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// The role that it was made under.
+    /// The role of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The size of the answer, in bytes; 0 for a call without one.
+    /// The size of the response in bytes; 0 if there is none.
     #[serde(default)]
     pub output_bytes: usize,
-    /// The commit of what it changed.
+    /// The commit of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Nothing that it changed was to be committed.
+    /// Whether this was a dry run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// The origins that it sent requests to.
@@ -311,10 +311,10 @@ pub struct Record {
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
-    /// What its programs printed and is kept as a whole.
+    /// The outputs of its programs that are kept in files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<KeptOutput>,
-    /// What it wrote that other programs execute by its name, and which programs.
+    /// The written files that other programs execute by name, and which programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executed: Vec<String>,
     /// The linear memory of its largest instance, in bytes.
@@ -323,7 +323,7 @@ pub struct Record {
     /// Calls from plugins into the host.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub host_calls: u64,
-    /// What was written to files, in bytes, whatever became of it.
+    /// The number of bytes written to files, committed or not.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written_bytes: u64,
 }
@@ -367,21 +367,21 @@ impl Record {
         record
     }
 
-    /// How it ended.
+    /// How the call ended.
     pub fn outcome(&self) -> Status {
         let said = if self.status == "success" { Status::Executed } else { Status::Error };
         self.outcome.unwrap_or(said)
     }
 
-    /// The plugin of its tool; none where there is no such tool, or somebody else wrote the line
-    /// and names tools in another way.
+    /// The plugin of the tool; `None` if there is no such tool, or if another program wrote the
+    /// line and names tools differently.
     pub fn plugin(&self) -> Option<&str> {
         let unresolved = [RefusalCode::UnknownTool, RefusalCode::AmbiguousTool];
         let is_known = !unresolved.iter().any(|code| self.code.as_deref() == Some(code.as_str()));
         self.tool.split_once('.').map(|(plugin, _)| plugin).filter(|_| is_known)
     }
 
-    /// Adds what the call has used and asked.
+    /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
         let Used { origins, agents, usage, outputs, programs: _ } = used;
         self.hosts = origins.iter().map(ToString::to_string).collect();
@@ -391,7 +391,7 @@ impl Record {
         self.written_bytes = usage.written;
     }
 
-    /// Says how the call ended after all.
+    /// Replaces the outcome of the call.
     pub fn end(&mut self, outcome: &Outcome) {
         self.outcome = Some(outcome.status());
         (self.status, self.code, self.output_bytes) = match outcome {
@@ -403,9 +403,11 @@ impl Record {
     }
 }
 
-/// What S4's format has of a call's arguments: the name and the id of the library that it is about.
+/// The fields of a call's arguments that the log format contains: the name and the id of a library.
 pub fn library(args: &Value) -> (Option<String>, Option<String>) {
-    let text = |name| args.get(name)?.as_str().map(|text| escape_control(&shorten(text, MAX_NAME)));
+    let text = |name| {
+        args.get(name)?.as_str().map(|text| escape_control(&shorten(text, MAX_LIBRARY_NAME_BYTES)))
+    };
     (text("libraryName"), text("libraryId"))
 }
 
@@ -416,7 +418,7 @@ mod tests {
 
     use super::*;
 
-    /// The three lines of S4's "Log Format for MCP Calls".
+    /// The three lines in the tool schemas, "Log Format for MCP Calls".
     const LINES: [&str; 3] = [
         r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}"#,
         r#"{"timestamp": "2026-02-08T10:30:05Z", "tool": "context7_query_docs", "library_id": "/encode/httpx", "latency_ms": 456, "status": "success"}"#,
@@ -424,12 +426,12 @@ mod tests {
     ];
 
     #[test]
-    fn the_lines_of_the_source_are_read_and_written_as_they_stand() {
+    fn lines_of_the_original_format_round_trip() {
         for line in LINES {
             let entry = Entry::parse(line.as_bytes()).unwrap();
             let value: Value = serde_json::from_str(line).unwrap();
             let mut written = serde_json::to_value(&entry).unwrap();
-            // Numbers of ours have a fraction, and a call says how much it answered.
+            // Our numbers have a fraction, and calls have the size of their response.
             if let Some(latency) = written.get_mut("latency_ms") {
                 assert_eq!(latency.as_f64(), value["latency_ms"].as_f64());
                 *latency = value["latency_ms"].clone();
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_ours_has_every_field_of_the_source() {
+    fn records_begin_with_the_fields_of_the_original_format() {
         let executed = Outcome::Executed(json!({}));
         for (args, field, value) in [
             (json!({"libraryName": "httpx", "query": "q"}), "library", "httpx"),
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_has_the_fields_of_the_source() {
+    fn fallback_events_have_the_original_fields() {
         let outcome = Outcome::Executed(json!({}));
         let record = Record::new("1", "docs.context7_query_docs", None, &outcome, 1.0);
         let event = Entry::Event(Event::fallback("context7_timeout", &record));
@@ -478,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said() {
+    fn parse_errors_describe_the_problem() {
         for (line, problem) in [
             ("", "EOF while parsing"),
             ("nonsense", "expected"),
@@ -513,16 +515,16 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_a_bounded_part_of_a_line() {
+    fn lists_of_paths_are_limited_in_size() {
         let path = "\u{1}".repeat(4096);
         let kept = first(std::iter::repeat_n(path, 100));
         let size = serde_json::to_vec(&kept).unwrap().len();
-        assert!(kept.len() > 1 && size <= MAX_LIST + kept.len() + 1, "{} {size}", kept.len());
+        assert!(kept.len() > 1 && size <= MAX_LIST_BYTES + kept.len() + 1, "{} {size}", kept.len());
         assert_eq!(first(["a", "b"].into_iter()), ["a", "b"]);
     }
 
     #[test]
-    fn fields_that_are_not_known_are_left_alone() {
+    fn unknown_fields_are_ignored() {
         let line = LINES[0].replace("\"status\"", "\"attempt\": 2, \"status\"");
         assert!(matches!(Entry::parse(line.as_bytes()), Ok(Entry::Call(_))));
     }

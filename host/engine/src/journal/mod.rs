@@ -1,11 +1,11 @@
-//! The append-only record of every call, refusals included, of every commit, and of what else
-//! happened: one JSON object a line, in `.cofferdam/journal.jsonl` of the workspace.
+//! The append-only record of calls, refusals, commits and other events: one JSON object per line,
+//! in `.cofferdam/journal.jsonl` of the workspace.
 //!
-//! | module | what |
+//! | module | is for |
 //! |---|---|
-//! | [`entry`] | what stands in a line |
-//! | [`reader`] | lines, one after the other, however long and however many |
-//! | [`seal`] | what shows that a line was written by this host, in this workspace |
+//! | [`entry`] | the contents of a line |
+//! | [`reader`] | reading lines of any length from files of any size |
+//! | [`seal`] | authenticating lines as written by this host in this workspace |
 
 mod entry;
 mod reader;
@@ -24,23 +24,23 @@ pub use reader::{Line, Lines, rotated};
 use cofferdam_workspace::{OWN, Own, Workspace};
 
 /// The file's name in the host's own directory.
-const FILE: &str = "journal.jsonl";
+const FILE_NAME: &str = "journal.jsonl";
 
-/// How long the file is taken for the one that has its name.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often to check whether the file was rotated.
+const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where a workspace's records go. The file is made with the first one.
+/// Appends to the journal of a workspace. The file is created with the first entry.
 pub struct Journal {
     workspace: Arc<Workspace>,
     file: Mutex<Option<Opened>>,
 }
 
-/// The file that is written.
+/// The open journal file.
 struct Opened {
     file: File,
-    /// The directory that it is in.
+    /// The host's own directory, which contains the file.
     own: Arc<Own>,
-    /// When it was opened.
+    /// When the file was opened.
     at: Instant,
 }
 
@@ -50,16 +50,15 @@ impl Journal {
         Self { workspace, file: Mutex::new(None) }
     }
 
-    /// Appends one line. A workspace that can't be written has no journal: that is logged once for
-    /// each line, and is no reason to refuse the call.
+    /// Appends one entry. An I/O error is logged; it does not make the call fail.
     pub fn append(&self, entry: &Entry) {
         if let Err(error) = self.try_append(entry) {
-            tracing::warn!("the journal {OWN}/{FILE} can't be written: {error}");
+            tracing::warn!("the journal {OWN}/{FILE_NAME} can't be written: {error}");
         }
     }
 
-    /// Records each commit of the workspace before it is over. What a host that died had recorded
-    /// already is not recorded again.
+    /// Records each commit of the workspace before the commit ends. A commit that was recorded by a
+    /// host that died is not recorded again.
     pub fn record_commits(self: &Arc<Self>) {
         let journal = Arc::downgrade(self);
         self.workspace.record_commits(Box::new(move |commit, recovered| {
@@ -70,7 +69,7 @@ impl Journal {
         }));
     }
 
-    /// Whether a commit is recorded.
+    /// Whether the commit is in the journal.
     fn has(&self, id: &str) -> bool {
         let is_it = |entry: &Entry| matches!(entry, Entry::Commit(record) if record.commit == id);
         self.latest(1, is_it).is_ok_and(|(found, _)| !found.is_empty())
@@ -79,41 +78,41 @@ impl Journal {
     fn try_append(&self, entry: &Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(entry)?;
         let mut opened = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may have rotated it.
-        let is_current = |opened: &Opened| opened.at.elapsed() < LOOK_AGAIN;
+        // Another process may have rotated the file.
+        let is_current = |opened: &Opened| opened.at.elapsed() < REOPEN_INTERVAL;
         let opened = match opened.take().filter(is_current) {
             Some(current) => opened.insert(current),
             None => opened.insert(self.open()?),
         };
         seal::add(opened.own.key(), &mut line);
         line.push(b'\n');
-        // One write, so that records of several hosts don't mix.
+        // A single write, so that entries of several hosts don't mix.
         opened.file.write_all(&line)
     }
 
     fn open(&self) -> io::Result<Opened> {
         let own = self.workspace.own()?;
-        let mut file = own.append(FILE)?;
+        let mut file = own.append(FILE_NAME)?;
         if !ends_a_line(&file)? {
             file.write_all(b"\n")?;
         }
         Ok(Opened { file, own, at: Instant::now() })
     }
 
-    /// Whether a line could be appended.
+    /// Checks whether entries can be appended.
     ///
     /// # Errors
-    /// Why not.
+    /// An I/O error if the file can't be opened for writing.
     pub fn check(&self) -> io::Result<()> {
-        self.workspace.own()?.append(FILE).map(drop)
+        self.workspace.own()?.append(FILE_NAME).map(drop)
     }
 
-    /// The latest entries that are `wanted`, at most `most` of them, the oldest first, and how many
-    /// lines could not be read: those of a newer version, broken by a crash, or not written by this
-    /// host.
+    /// The latest entries that are `wanted`, at most `most` of them, the oldest first, and the
+    /// number of lines that could not be read: those of a newer version, those broken by a crash,
+    /// and those not written by this host.
     ///
     /// # Errors
-    /// A journal that can't be read.
+    /// An I/O error if the journal can't be read.
     pub fn latest(
         &self,
         most: usize,
@@ -138,16 +137,16 @@ impl Journal {
         Ok((entries, unreadable))
     }
 
-    /// The files of the journal with their paths in the workspace, the oldest first: those that
-    /// were rotated to `journal.jsonl.2`, `journal.jsonl.1` and so on, and the current one.
+    /// The files of the journal with their paths in the workspace, the oldest first: rotated files
+    /// (`journal.jsonl.2`, `journal.jsonl.1` and so on), then the current one.
     ///
     /// # Errors
-    /// A journal that can't be read.
+    /// An I/O error if the journal can't be read.
     pub fn files(&self) -> io::Result<Vec<(String, Lines<impl io::BufRead>)>> {
         let Some(own) = self.workspace.existing_own()? else { return Ok(Vec::new()) };
         let names = own.names()?;
         let mut files = Vec::new();
-        for name in rotated(FILE, names.iter().map(String::as_str)) {
+        for name in rotated(FILE_NAME, names.iter().map(String::as_str)) {
             if let Some(file) = own.open_file(&name)? {
                 let lines = Lines::sealed(BufReader::new(file), own.key().clone());
                 files.push((format!("{OWN}/{name}"), lines));
@@ -157,8 +156,8 @@ impl Journal {
     }
 }
 
-/// Whether nothing was written after the last line: a host may have died, or its disk have been
-/// full, within one.
+/// Whether the file is empty or ends with a line feed. If not, a host died or the disk was full
+/// while a line was written.
 fn ends_a_line(file: &File) -> io::Result<bool> {
     let mut last = [b'\n'];
     if let Some(end) = file.metadata()?.len().checked_sub(1) {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_rotated_is_written_no_more() {
+    fn a_rotated_file_is_not_appended_to() {
         let directory = tempfile::tempdir().unwrap();
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
@@ -195,16 +194,16 @@ mod tests {
             Entry::Call(Record::new(id, "a.b", None, &done, 1.0))
         };
         journal.append(&entry("1"));
-        let current = directory.path().join(OWN).join(FILE);
+        let current = directory.path().join(OWN).join(FILE_NAME);
         std::fs::rename(&current, current.with_extension("jsonl.1")).unwrap();
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(REOPEN_INTERVAL);
         journal.append(&entry("2"));
         let files: Vec<String> = read(&journal).into_iter().map(|(path, ..)| path).collect();
         assert_eq!(files, [".cofferdam/journal.jsonl.1", ".cofferdam/journal.jsonl"]);
     }
 
     #[test]
-    fn records_come_back_and_broken_lines_keep_their_numbers() {
+    fn entries_are_read_back_and_broken_lines_are_counted() {
         let directory = tempfile::tempdir().unwrap();
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
@@ -217,7 +216,7 @@ mod tests {
         journal.append(&first);
         let own = directory.path().join(".cofferdam");
         std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();
-        // A host died within a line.
+        // A host died while it wrote a line.
         std::fs::write(own.join("journal.jsonl"), "{\"timestamp\":").unwrap();
         let journal =
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));

@@ -1,55 +1,54 @@
-//! Lines of a log, one after the other: a file of any size takes the memory of one line.
+//! Reads the lines of a log, of which only one at a time is in memory.
 
 use std::io::{self, BufRead};
 
 use super::{Entry, seal};
 use cofferdam_workspace::Key;
 
-/// How long a line may be, in bytes. The host's own lines are far shorter.
-const MAX_LINE: usize = 1 << 20;
+/// The maximum length of a line, in bytes. The host's own lines are far shorter.
+const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// What some editors begin a text with.
+/// The byte order mark that some editors write.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A line and what stands in it.
+/// A line and its contents.
 #[derive(Debug, PartialEq)]
 pub struct Line {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub number: u64,
-    /// What stands in it, or why that can't be read.
+    /// The parsed entry, or the reason why it can't be parsed.
     pub entry: Result<Entry, String>,
 }
 
-/// The lines of a log. Blank ones are left out.
+/// An iterator over the lines of a log. Skips blank lines.
 pub struct Lines<R> {
     source: R,
     number: u64,
     line: Vec<u8>,
-    /// What the lines are sealed with; none where they need not be.
+    /// The key that lines must be sealed with; `None`: lines need no seal.
     key: Option<Key>,
 }
 
 /// How a line ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// With a line feed.
     LineFeed,
-    /// With the file.
     File,
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of `source`.
+    /// Reads lines from `source`.
     pub fn new(source: R) -> Self {
         Self { source, number: 0, line: Vec::new(), key: None }
     }
 
-    /// The lines of `source`, of which only those count that the host has sealed.
+    /// Reads lines from `source`. Lines without a valid seal are errors.
     pub(super) fn sealed(source: R, key: Key) -> Self {
         Self { key: Some(key), ..Self::new(source) }
     }
 
-    /// Reads one line; of one that is too long, only the beginning. None at the end of the file.
+    /// Reads one line, or the beginning of one that is too long. Returns `None` at the end of the
+    /// file.
     fn fill(&mut self) -> io::Result<Option<End>> {
         self.line.clear();
         let mut any = false;
@@ -64,8 +63,8 @@ impl<R: BufRead> Lines<R> {
             any = true;
             let end = memchr::memchr(b'\n', bytes);
             let part = &bytes[..end.unwrap_or(bytes.len())];
-            // One byte more than allowed shows that it was too long.
-            let room = (MAX_LINE + 1).saturating_sub(self.line.len());
+            // One byte more than allowed shows that the line is too long.
+            let room = (MAX_LINE_BYTES + 1).saturating_sub(self.line.len());
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             let used = end.map_or(bytes.len(), |end| end + 1);
             self.source.consume(used);
@@ -84,8 +83,8 @@ impl<R: BufRead> Lines<R> {
         if line.is_empty() {
             return None;
         }
-        if self.line.len() > MAX_LINE {
-            return Some(Err(format!("longer than {MAX_LINE} bytes")));
+        if self.line.len() > MAX_LINE_BYTES {
+            return Some(Err(format!("longer than {MAX_LINE_BYTES} bytes")));
         }
         let is_sealed = self.key.as_ref().is_none_or(|key| seal::is_valid(key, line));
         let entry = if is_sealed {
@@ -118,8 +117,8 @@ impl<R: BufRead> Iterator for Lines<R> {
     }
 }
 
-/// The files that a log consists of, the oldest first: those that were rotated, `NAME.2` and
-/// `NAME.1`, and `NAME` itself, of the names that there are.
+/// The files of a log that was rotated, the oldest first: of `names`, those of the form `NAME.2`
+/// and `NAME.1`, and `NAME` itself.
 pub fn rotated<'a>(file: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let age = |name: &str| match name.strip_prefix(file)? {
         "" => Some(0),
@@ -140,16 +139,16 @@ mod tests {
 
     const EVENT: &str = r#"{"timestamp":"2026-02-08T10:30:10Z","event":"e"}"#;
 
-    /// The numbers of the lines and what is wrong with them; nothing for those that are right.
+    /// The line numbers, and the error of each line or an empty text.
     fn read(text: &[u8]) -> Vec<(u64, String)> {
-        // A tiny buffer: lines are longer than what is read at once.
+        // A small buffer, so that lines are longer than one read.
         let lines = Lines::new(io::BufReader::with_capacity(7, text));
         let lines = lines.map(|line| line.unwrap());
         lines.map(|line| (line.number, line.entry.err().unwrap_or_default())).collect()
     }
 
     #[test]
-    fn lines_are_told_apart_and_numbered() {
+    fn lines_are_split_and_numbered() {
         let text = format!("\u{feff}{EVENT}\r\n\n  \nnonsense\n{EVENT}\n");
         let lines = read(text.as_bytes());
         assert_eq!(lines.iter().map(|line| line.0).collect::<Vec<_>>(), [1, 4, 5]);
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_counts_without_its_line_feed_and_is_said_to_be_cut_off() {
+    fn the_last_line_needs_no_line_feed() {
         assert_eq!(read(EVENT.as_bytes()), [(1, String::new())]);
         for cut in 1..EVENT.len() {
             let lines = read(format!("{EVENT}\n{}", &EVENT[..cut]).as_bytes());
@@ -169,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_and_bytes_that_are_no_text_do_no_harm() {
-        let mut text = vec![b'x'; MAX_LINE * 3];
+    fn long_and_binary_lines_are_errors() {
+        let mut text = vec![b'x'; MAX_LINE_BYTES * 3];
         text.extend(format!("\n{EVENT}\n").bytes());
         text.extend(b"\xff\xfe\0\n");
         text.extend(EVENT.bytes());

@@ -1,38 +1,38 @@
-//! The seal of a line: its last field, a tag over everything before it. Who rotates files or copies
-//! lines elsewhere need not know of it.
+//! The seal of a line: its last field, an authentication tag of everything before it. Programs that
+//! rotate files or copy lines need not know of it.
 //!
-//! Each line has its own, so that hosts can append side by side. A line that was removed, or that
-//! stands there twice, is not noticed.
+//! Each line has a seal of its own, so that several hosts can append. Removed and repeated lines
+//! are not detected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use cofferdam_workspace::Key;
 
-/// What tags are made for.
-const DOMAIN: &str = "journal";
+/// The purpose of the tags, for domain separation.
+const SEAL_DOMAIN: &str = "journal";
 
-/// What comes before the tag.
-const BEFORE: &[u8] = b",\"seal\":\"";
+/// The bytes before the tag.
+const TAG_PREFIX: &[u8] = b",\"seal\":\"";
 
-/// What comes after it.
-const AFTER: &[u8] = b"\"}";
+/// The bytes after the tag.
+const TAG_SUFFIX: &[u8] = b"\"}";
 
-/// Adds the field to an object with other fields.
+/// Adds the seal to a JSON object that has other fields.
 pub(super) fn add(key: &Key, line: &mut Vec<u8>) {
     if line.pop_if(|last| *last == b'}').is_some() {
-        let tag = URL_SAFE_NO_PAD.encode(key.seal(DOMAIN, "", line));
-        line.extend_from_slice(&[BEFORE, tag.as_bytes(), AFTER].concat());
+        let tag = URL_SAFE_NO_PAD.encode(key.seal(SEAL_DOMAIN, "", line));
+        line.extend_from_slice(&[TAG_PREFIX, tag.as_bytes(), TAG_SUFFIX].concat());
     }
 }
 
-/// Whether a line is as it was written.
+/// Whether the seal of a line is valid.
 pub(super) fn is_valid(key: &Key, line: &[u8]) -> bool {
     let tag = || {
-        let sealed = line.strip_suffix(AFTER)?;
-        let at = memchr::memmem::rfind(sealed, BEFORE)?;
-        let tag = URL_SAFE_NO_PAD.decode(&sealed[at + BEFORE.len()..]).ok()?;
-        Some(key.verify(DOMAIN, "", &sealed[..at], &tag))
+        let sealed = line.strip_suffix(TAG_SUFFIX)?;
+        let at = memchr::memmem::rfind(sealed, TAG_PREFIX)?;
+        let tag = URL_SAFE_NO_PAD.decode(&sealed[at + TAG_PREFIX.len()..]).ok()?;
+        Some(key.verify(SEAL_DOMAIN, "", &sealed[..at], &tag))
     };
     tag().unwrap_or(false)
 }
@@ -44,7 +44,7 @@ mod tests {
     use crate::journal::Entry;
 
     #[test]
-    fn a_line_is_valid_as_it_was_written_and_can_be_read_as_ever() {
+    fn sealed_lines_are_valid_json_and_detect_changes() {
         let key = Key::of(&[7; 32], b"here");
         let event =
             br#"{"timestamp":"2026-02-08T10:30:10Z","event":"e","reason":",\"seal\":\"x\"}"}"#;

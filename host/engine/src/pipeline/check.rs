@@ -1,5 +1,5 @@
-//! What the documents of Designer and QA are checked against: the allow-list, the tools' own
-//! schemas, the work order. Source: S0, "Rules" and "Validation Failure Modes".
+//! Checks the documents of Designer and QA against the allow-list, the tools' schemas, and the work
+//! order. Source: the pipeline commands, "Rules" and "Validation Failure Modes".
 
 use std::collections::BTreeSet;
 
@@ -15,41 +15,41 @@ use cofferdam_core::policy::{Place, Role};
 use cofferdam_core::schema::nearest;
 use cofferdam_plugin::registry::Registry;
 
-/// The arguments of the edit tools that name files.
+/// The arguments of edit tools that contain file names.
 const FILE_ARGUMENTS: [&str; 2] = ["file_path", "target_file"];
 
-/// What documents are checked against.
+/// Checks documents of one round.
 pub struct Checker<'a> {
-    /// How much around a document is forgiven.
+    /// How strictly documents are decoded.
     pub mode: Mode,
-    /// The tools there are.
+    /// The registry of all tools.
     pub registry: &'a Registry,
-    /// What commands are executed under.
+    /// The role of edit commands.
     pub designer: Option<&'a Role>,
-    /// What the result is verified under.
+    /// The role of the verification.
     pub main: Option<&'a Role>,
-    /// What was asked for.
+    /// The step of the work order.
     pub step: &'a Step,
 }
 
-/// Commands that keep to the rules.
+/// Edit commands that passed all checks.
 pub struct Edits {
-    /// The calls that they are, in their order.
+    /// The calls of the commands, in their order.
     pub calls: Vec<ValidCall>,
-    /// The files that they touch, by their names.
+    /// The normalized paths of the files that they touch.
     pub touched: BTreeSet<Place>,
 }
 
-/// A verification that keeps to the rules.
+/// A verification that passed all checks.
 pub struct Verifying {
-    /// The call that it is.
+    /// The call of the lint.
     pub call: ValidCall,
-    /// What it covers.
+    /// The files that it covers.
     pub extent: Extent,
 }
 
 impl Checker<'_> {
-    /// Commands as calls; `None` where one of them is not valid.
+    /// Converts commands to calls. Returns `None` if one of them is invalid.
     pub(super) fn edits(
         &self,
         commands: &[Command],
@@ -66,9 +66,10 @@ impl Checker<'_> {
                 unknown_tool(&at, &command.tool, &EDIT_TOOLS.map(|(name, _)| name), blocked);
                 continue;
             };
-            let call =
-                self.call(qualified, &command.tool, &command.args, &at, self.designer, blocked);
-            let Some(call) = call else { continue };
+            let call = call(qualified, &command.args, &at);
+            let Some(call) = self.valid(call, &command.tool, self.designer, blocked) else {
+                continue;
+            };
             calls.push(call);
             if let Some(found) = second_sentence(&command.reason) {
                 let expected = "one sentence at most";
@@ -98,7 +99,7 @@ impl Checker<'_> {
         (calls.len() == commands.len()).then_some(Edits { calls, touched })
     }
 
-    /// A verification as a call; `None` where it is not valid.
+    /// Converts a verification to a call. Returns `None` if it is invalid.
     pub(super) fn verification(
         &self,
         verification: &Verification,
@@ -113,7 +114,7 @@ impl Checker<'_> {
         self.lint(&verification.args, at, blocked)
     }
 
-    /// A lint as a call; `None` where its arguments do not fit the tool.
+    /// Converts a lint to a call. Returns `None` if its arguments do not fit the tool's schema.
     pub(super) fn lint(
         &self,
         args: &Map<String, Value>,
@@ -121,16 +122,17 @@ impl Checker<'_> {
         blocked: &mut Blocked,
     ) -> Option<Verifying> {
         let (name, qualified) = VERIFICATION_TOOL;
-        let call = self.call(qualified, name, args, at, self.main, blocked)?;
+        let call = self.valid(call(qualified, args, at), name, self.main, blocked)?;
         let lint: Lint = serde_json::from_value(Value::Object(args.clone())).ok()?;
         Some(Verifying { call, extent: Extent::of(&lint) })
     }
 
-    /// What the work order itself has the result pass: its lint, and at the end of a phase the
-    /// wider one.
+    /// The lints that the work order requires: after each step, and at the end of a phase the wider
+    /// one as well.
     ///
     /// # Errors
-    /// An invalid lint, or none for the end of the phase where one is needed.
+    /// [`Blocked`] if a lint is invalid, or if the phase ends and the work order has no lint for
+    /// it.
     pub fn acceptance(&self, is_phase_boundary: bool) -> Result<Vec<Verifying>, Blocked> {
         let mut blocked = Blocked::default();
         let acceptance = &self.step.order().acceptance;
@@ -148,7 +150,7 @@ impl Checker<'_> {
         blocked.or(lints)
     }
 
-    /// Says which invariants are broken by what the Designer itself says that it changes.
+    /// Reports invariants that are broken by the signatures that the Designer lists as changed.
     pub(super) fn signatures(&self, changed: &[String], whose: &str, blocked: &mut Blocked) {
         for text in &self.step.order().invariants {
             if Invariant::of(text) == Invariant::Signatures
@@ -163,21 +165,14 @@ impl Checker<'_> {
         }
     }
 
-    /// A call whose arguments fit the tool's schema.
-    fn call(
+    /// Checks the arguments of a call. `name` is the tool's name in the document.
+    fn valid(
         &self,
-        qualified: &str,
+        call: Call,
         name: &str,
-        args: &Map<String, Value>,
-        at: &str,
         role: Option<&Role>,
         blocked: &mut Blocked,
     ) -> Option<ValidCall> {
-        let call = Call {
-            pointer: format!("{at}/args"),
-            tool: qualified.to_owned(),
-            args: Value::Object(args.clone()),
-        };
         match dispatch::resolve(self.registry, vec![call], role) {
             Ok(mut calls) => calls.pop(),
             Err(refusal) => {
@@ -194,6 +189,15 @@ impl Checker<'_> {
     }
 }
 
+/// The call of a tool with the arguments in the object at `at`.
+fn call(qualified: &str, args: &Map<String, Value>, at: &str) -> Call {
+    Call {
+        pointer: format!("{at}/args"),
+        tool: qualified.to_owned(),
+        args: Value::Object(args.clone()),
+    }
+}
+
 fn unknown_tool(at: &str, name: &str, allowed: &[&str], blocked: &mut Blocked) {
     let expected = format!("one of the tools {}", allowed.join(", "));
     let mut problem = problem(format!("{at}/tool"), expected, format!("'{name}'"));
@@ -201,9 +205,9 @@ fn unknown_tool(at: &str, name: &str, allowed: &[&str], blocked: &mut Blocked) {
     blocked.add(format!("unknown tool: {name}"), problem);
 }
 
-/// Where a text has more than one sentence: the second one. A sentence ends with a line, or with
-/// a mark that a space and something other than a small letter follow, unless the word before is
-/// an abbreviation.
+/// Returns the second sentence of a text, if there is one. A sentence ends with a line, or with a
+/// punctuation mark that is followed by a space and no small letter, unless it belongs to an
+/// abbreviation.
 fn second_sentence(text: &str) -> Option<String> {
     const ABBREVIATIONS: [&str; 8] = ["e.g", "i.e", "etc", "cf", "vs", "approx", "no", "incl"];
     let text = text.trim();

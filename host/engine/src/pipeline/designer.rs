@@ -1,4 +1,4 @@
-//! The Designer's output. Source: S0, "Designer Output Schema".
+//! The Designer's output. Source: the pipeline commands, "Designer Output Schema".
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,46 +8,46 @@ use super::{Blocked, Command, Decoded, ERROR_TOOL, Verification, find, problem, 
 use cofferdam_core::policy::Place;
 use cofferdam_core::schema::Problem;
 
-/// What a Designer answers.
+/// The document that a Designer writes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Designer output")]
 pub struct DesignerOutput {
     /// All files that will be modified, relative to the workspace.
     pub touched_files: Vec<String>,
-    /// The edits, in their order.
+    /// The edits, in order of execution.
     #[schemars(length(min = 1))]
     pub commands: Vec<Command>,
     /// Changes of the public API, in words; empty if there are none.
     pub changed_signatures: Vec<String>,
-    /// How the result is to be verified.
+    /// The lint that verifies the result.
     pub verification: Verification,
 }
 
-/// A Designer's output that keeps to the rules.
+/// A valid output of a Designer.
 pub struct Design {
-    /// As it was written.
+    /// The document as it was written.
     pub output: DesignerOutput,
-    /// What its verification covers.
+    /// The verification as a call.
     pub verifying: Verifying,
 }
 
-/// What a Designer's output comes to.
+/// The result of reading a Designer's output.
 pub enum Designed {
-    /// Commands.
+    /// The output has valid commands.
     Commands(Box<Design>),
-    /// It could not produce any: its reasons.
+    /// The Designer could not produce commands, for these reasons.
     Error(Vec<String>),
 }
 
-/// What the log calls the document.
-const NAME: &str = "designer output";
+/// The name of the document in the log.
+const DOCUMENT_NAME: &str = "designer output";
 
 impl DesignerOutput {
-    /// Reads and checks a Designer's output.
+    /// Parses and checks a Designer's output.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// [`Blocked`] with all problems.
     pub fn read(text: &str, checker: &Checker<'_>) -> Result<Decoded<Designed>, Blocked> {
         let found = find(text, checker.mode, &["touched_files", "commands"])?;
         let output: Self = shaped(found.value)?;
@@ -60,12 +60,12 @@ impl DesignerOutput {
             return self.error();
         }
         let mut blocked = Blocked::default();
-        let edits = checker.edits(&self.commands, NAME, &mut blocked);
+        let edits = checker.edits(&self.commands, DOCUMENT_NAME, &mut blocked);
         let verifying = checker.verification(&self.verification, &mut blocked);
         for problem in edits.iter().flat_map(|edits| touched_files(&self.touched_files, edits)) {
-            blocked.broken_rule(NAME, problem);
+            blocked.broken_rule(DOCUMENT_NAME, problem);
         }
-        checker.signatures(&self.changed_signatures, NAME, &mut blocked);
+        checker.signatures(&self.changed_signatures, DOCUMENT_NAME, &mut blocked);
         match verifying {
             Some(verifying) => {
                 blocked.or(Designed::Commands(Box::new(Design { output: self, verifying })))
@@ -74,7 +74,7 @@ impl DesignerOutput {
         }
     }
 
-    /// A Designer that says why it has no commands.
+    /// Checks an output in which the Designer reports an error instead of commands.
     fn error(self) -> Result<Designed, Blocked> {
         let is_alone = self.commands.len() == 1
             && self.commands[0].args.is_empty()
@@ -87,7 +87,7 @@ impl DesignerOutput {
         let errors = self.commands.iter().filter(|command| command.tool == ERROR_TOOL);
         blocked.log.extend(errors.map(|command| command.reason.clone()));
         blocked.broken_rule(
-            NAME,
+            DOCUMENT_NAME,
             problem(
                 "/commands",
                 format!(
@@ -100,7 +100,7 @@ impl DesignerOutput {
     }
 }
 
-/// What differs between the files that are said to be touched and those that are.
+/// Compares the list of touched files with the files in the commands.
 fn touched_files(said: &[String], edits: &Edits) -> Vec<Problem> {
     let mut problems = Vec::new();
     let named: Vec<Option<Place>> = said.iter().map(|path| Place::new(path).ok()).collect();

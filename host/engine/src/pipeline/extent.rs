@@ -1,32 +1,31 @@
-//! How much a lint covers, so that it can be told whether another one is as wide.
+//! The files that a lint covers, to compare it with another one.
 
 use std::fmt;
 
 use super::work_order::Lint;
 use cofferdam_core::policy::Place;
 
-/// What `lint_backend` lints where it is given no path. Source: S0, "lint_backend".
-const DEFAULT: &str = "nomarr";
+/// The default path of `lint_backend`. Source: the pipeline commands, "lint_backend".
+const DEFAULT_PATH: &str = "nomarr";
 
-/// The files that a lint looks at.
+/// The files that a lint covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
-    /// The directory or file, by its names; empty: the workspace.
+    /// The normalized path of the directory or file; empty: the workspace.
     path: String,
     check_all: bool,
 }
 
 impl Extent {
-    /// What a lint covers. A path that is left out counts as `nomarr/`, even where there is no such
-    /// directory.
+    /// The extent of a lint. A missing path means `nomarr/`, even if this directory does not exist.
     pub fn of(lint: &Lint) -> Self {
-        let path = lint.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT);
-        // A path that leads out is refused by the tool; until then it covers only itself.
+        let path = lint.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_PATH);
+        // The tool refuses a path that leads out of the workspace; here it covers only itself.
         let path = Place::new(path).map_or_else(|_| path.to_owned(), String::from);
         Self { path, check_all: lint.check_all }
     }
 
-    /// Whether it looks at everything that `other` does.
+    /// Whether it covers all files that `other` covers.
     pub fn covers(&self, other: &Self) -> bool {
         let rest = other.path.strip_prefix(&self.path);
         let is_above = self.path.is_empty()

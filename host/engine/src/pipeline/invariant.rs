@@ -1,13 +1,14 @@
-//! What a step must not change. An invariant is a sentence of the work order; those that a machine
-//! can check are known here by their words, and the others are passed through as not checked.
+//! Invariants: what a step must not change. An invariant is a sentence in the work order. Some are
+//! recognized by their words and checked; all others are reported as not checked.
 //!
-//! | words | what is compared |
+//! | words | check |
 //! |---|---|
-//! | `no import shape changes` | every public name that a touched Python module defined can still be imported from it |
-//! | `no _id/_key renames` | every identifier that is or ends in `_id` or `_key` still stands in the touched files |
+//! | `no import shape changes` | each public name that a touched Python module defined can still be imported from it |
+//! | `no _id/_key renames` | each identifier that is or ends in `_id` or `_key` still occurs in the touched files |
 //! | `no signature changes`, `no public API changes` | the Designer's `changed_signatures` is empty |
 //!
-//! Source of the first two, and of the word shape: S0, "Work Order Fields" and "Read-Only Tools".
+//! Source of the first two, and of this wording: the pipeline commands, "Work Order Fields" and
+//! "Read-Only Tools".
 
 use std::collections::BTreeSet;
 
@@ -16,55 +17,55 @@ use serde::Serialize;
 
 mod python;
 
-/// What an invariant says, as far as it is known.
+/// The kind of an invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invariant {
-    /// What can be imported from a module stays.
+    /// The names that can be imported from a module must not change.
     ModuleShape,
-    /// Names of identities and keys stay.
+    /// The names of ids and keys must not change.
     KeyNames,
-    /// Signatures stay.
+    /// Signatures of the public API must not change.
     Signatures,
-    /// Anything else.
+    /// An invariant that can't be checked.
     Unknown,
 }
 
-/// A file that was touched, as text before and after.
+/// The text of a touched file before and after the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TouchedFile {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub path: String,
-    /// What it was.
+    /// The text before the change.
     pub before: String,
-    /// What it is.
+    /// The text after the change.
     pub after: String,
 }
 
-/// Whether an invariant holds.
+/// The result of checking an invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does.
+    /// The invariant is not broken.
     Held,
-    /// It does not.
+    /// The invariant is broken.
     Broken,
-    /// A machine can't tell.
+    /// The invariant can't be checked by a program.
     NotChecked,
 }
 
-/// An invariant and what was found of it.
+/// An invariant and the result of checking it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// As the work order has it.
+    /// The text in the work order.
     pub invariant: String,
-    /// Whether it holds.
+    /// The result of the check.
     pub verdict: Verdict,
-    /// What breaks it, or why it was not checked.
+    /// What breaks the invariant, or why it was not checked.
     pub note: Option<String>,
 }
 
 impl Invariant {
-    /// What an invariant says; case, spaces and a full stop don't matter.
+    /// Recognizes an invariant, ignoring case, white space and a full stop.
     pub fn of(text: &str) -> Self {
         let words: Vec<&str> = text.trim().trim_end_matches('.').split_whitespace().collect();
         match words.join(" ").to_lowercase().as_str() {
@@ -76,15 +77,15 @@ impl Invariant {
     }
 }
 
-/// Compares what was touched with what an invariant says. A file that could not be read as text
-/// is missing from `files`, and named in `unread`.
+/// Checks an invariant on the touched files. Files that are not text are missing in `files` and
+/// listed in `unread`.
 pub fn check(text: &str, files: &[TouchedFile], unread: &[String]) -> Finding {
     let finding = |verdict, note| Finding { invariant: text.to_owned(), verdict, note };
     let broken = match Invariant::of(text) {
         Invariant::Unknown => {
             return finding(Verdict::NotChecked, Some("no machine can tell".to_owned()));
         }
-        // A design that says otherwise has been refused.
+        // Other designs were refused.
         Invariant::Signatures => return finding(Verdict::Held, None),
         Invariant::ModuleShape => {
             let other = files.iter().find(|file| !is_python(&file.path));
@@ -112,12 +113,12 @@ fn is_python(path: &str) -> bool {
     path.ends_with(".py") || path.ends_with(".pyi")
 }
 
-/// The names that are gone from modules, in words; an error where that can't be told.
+/// Describes the names that were removed from modules, or returns why they can't be determined.
 fn module_shape(files: &[TouchedFile]) -> Result<Option<String>, String> {
     let mut gone = Vec::new();
     for TouchedFile { path, before, after } in files {
         let (before, after) = (python::names(before), python::names(after));
-        // Only a package's own file is known for what it imports.
+        // Only a package's own file is meant to export its imports.
         let is_package = path == "__init__.py" || path.ends_with("/__init__.py");
         let imported = before.imported.iter().filter(|_| is_package);
         let missing: Vec<&str> = before
@@ -139,7 +140,7 @@ fn module_shape(files: &[TouchedFile]) -> Result<Option<String>, String> {
     Ok((!gone.is_empty()).then(|| gone.join("; ")))
 }
 
-/// The identifiers of keys that are gone from the files, in words.
+/// Describes the identifiers of ids and keys that were removed from the files.
 fn key_names(files: &[TouchedFile]) -> Option<String> {
     let keys = |texts: &mut dyn Iterator<Item = &String>| -> BTreeSet<String> {
         let words = texts.flat_map(|text| {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_to_stay_where_they_can_be_imported_from() {
+    fn removed_public_names_are_found() {
         let a = "def f():\n    pass\n\nclass G: pass\n_private = 1\nH: int = 2\n";
         for (files, wanted) in [
             (vec![file("a.py", a, a)], Ok(None)),
@@ -173,7 +174,7 @@ mod tests {
                 Ok(Some("G, f can't be imported from a.py any more")),
             ),
             (vec![file("a.py", a, "from .b import *\n")], Err("a.py imports with '*'")),
-            // What a module imports is its own business, but for a package's own file.
+            // Imports of a module are not public, except those of a package's own file.
             (vec![file("a.py", "import os\n", "")], Ok(None)),
             (
                 vec![file("p/__init__.py", "from .a import f\n", "")],
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_to_keep_their_names() {
+    fn renamed_keys_are_found() {
         let before = "row['_id'], song_id, file_key, keys_idle";
         for (after, wanted) in [
             (before, None),
@@ -200,12 +201,12 @@ mod tests {
         ] {
             assert_eq!(key_names(&[file("a.py", before, after)]).as_deref(), wanted, "{after}");
         }
-        // Moved to another file is not renamed.
+        // A name that moved to another file was not renamed.
         assert_eq!(key_names(&[file("a.py", "x_id", ""), file("b.py", "", "x_id")]), None);
     }
 
     #[test]
-    fn what_can_not_be_checked_is_said() {
+    fn unknown_invariants_are_not_checked() {
         let changed = [file("a.py", "x_id = 1\n", "x_key = 1\n")];
         for (text, files, unread, verdict) in [
             ("no import shape changes", &changed[..], vec![], Verdict::Broken),

@@ -1,21 +1,21 @@
-//! The pipeline Designer -> QA -> Main: what its documents are, what is wrong with them, and what
-//! the record of a round says. A Designer writes commands, QA approves or rejects them, Main
-//! executes them verbatim and verifies the result. Source: S0.
+//! The pipeline Designer -> QA -> Main: its documents, their checks, and the record of a round. A
+//! Designer writes commands, QA approves or rejects them, Main executes the approved commands
+//! without changes and verifies the result. Source: the pipeline commands.
 //!
-//! | module | what |
+//! | module | is for |
 //! |---|---|
-//! | [`work_order`] | what Main asks for |
-//! | [`designer`] | the Designer's output, and its rules |
-//! | [`qa`] | QA's output, and its rules |
-//! | [`check`] | what both are checked against |
-//! | [`extent`] | how much a lint covers |
-//! | [`invariant`] | what a step must not change, where a machine can tell |
-//! | [`prompt`] | what agents are asked |
+//! | [`work_order`] | the work order that Main writes |
+//! | [`designer`] | the Designer's output and its rules |
+//! | [`qa`] | QA's output and its rules |
+//! | [`check`] | checks of both outputs |
+//! | [`extent`] | the files that a lint covers |
+//! | [`invariant`] | invariants of a step that can be checked |
+//! | [`prompt`] | prompts for agents |
 //! | [`round`] | the record of a round |
-//! | [`report`] | the same for people |
+//! | [`report`] | a round as text and Markdown |
 //!
-//! Nothing is read, asked, run or changed here: that is [`crate::host`]'s part. A document becomes
-//! a type of its own only by passing its checks, and what is run is made from such types only.
+//! No I/O: [`crate::host`] reads, runs agents and executes. A document can only be converted to its
+//! type by passing its checks, and only these types can be executed.
 
 pub mod check;
 pub mod designer;
@@ -34,58 +34,58 @@ use serde_json::{Map, Value};
 use cofferdam_core::envelope::{self, DecodeError, Mode};
 use cofferdam_core::schema::{Problem, Schema};
 
-/// The tools that a Designer may use, as it writes them and by their qualified names. Source: S0,
-/// "Edit Tools (Designer Allowlist)".
+/// The tools that a Designer may use: names in documents, and qualified names. Source: the pipeline
+/// commands, "Edit Tools (Designer Allowlist)".
 pub const EDIT_TOOLS: [(&str, &str); 2] =
     [("atomic_replace", "edit.atomic_replace"), ("move_text", "edit.move_text")];
 
-/// The tool that verifies, as it is written and by its qualified name. Source: S0, "Verification
-/// Tool".
+/// The tool that verifies the result: name in documents, and qualified name. Source: the pipeline
+/// commands, "Verification Tool".
 pub const VERIFICATION_TOOL: (&str, &str) = ("lint_backend", "lint.lint_backend");
 
-/// What a Designer writes in place of a tool when it has no commands. Source: S0, "On Error".
+/// The tool name that a Designer writes if it has no commands. Source: the pipeline commands, "On
+/// Error".
 pub const ERROR_TOOL: &str = "__error__";
 
-/// The role that commands are executed under.
+/// The role that executes edit commands.
 pub const DESIGNER_ROLE: &str = "designer";
 
-/// The role that the result is verified under.
+/// The role that verifies the result.
 pub const MAIN_ROLE: &str = "main";
 
-/// One edit.
+/// An edit as a tool call.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
     /// `atomic_replace` or `move_text`; `__error__`: there are no commands, and `reason` says why.
     pub tool: String,
-    /// Exactly what the tool's input schema says.
+    /// The arguments, as defined by the tool's input schema.
     pub args: Map<String, Value>,
-    /// Why, in one sentence at most.
+    /// The reason for the edit, in one sentence at most.
     pub reason: String,
 }
 
-/// How the result is to be verified.
+/// The lint that verifies the result.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verification {
-    /// Always `lint_backend`.
+    /// The tool, which is always `lint_backend`.
     pub tool: String,
-    /// Exactly what the tool's input schema says.
+    /// The arguments, as defined by the tool's input schema.
     pub args: Map<String, Value>,
 }
 
-/// Why a document ends the round.
+/// A document that ends the round because it is invalid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blocked {
-    /// What the round's log gets, as S0's table of failure modes words it.
+    /// The lines for the log of the round, in the words of the pipeline commands.
     pub log: Vec<String>,
-    /// Everything that is wrong, with its place.
+    /// All problems of the document, with their places.
     pub problems: Vec<Problem>,
 }
 
 impl Blocked {
-    /// Adds one thing that is wrong, under the words that the log has for it; the log does not
-    /// repeat its last line.
+    /// Adds a problem and its log line. Does not repeat the last line of the log.
     fn add(&mut self, line: String, problem: Problem) {
         if self.log.last() != Some(&line) {
             self.log.push(line);
@@ -93,19 +93,19 @@ impl Blocked {
         self.problems.push(problem);
     }
 
-    /// Adds a rule of the document `whose` that is not kept.
+    /// Adds a broken rule of the document `whose`.
     fn broken_rule(&mut self, whose: &str, problem: Problem) {
         self.log.push(format!("invalid {whose}: {problem}"));
         self.problems.push(problem);
     }
 
-    /// Nothing, if nothing is wrong.
+    /// Returns `done` if there are no problems.
     fn or<T>(self, done: T) -> Result<T, Self> {
         if self.log.is_empty() { Ok(done) } else { Err(self) }
     }
 }
 
-/// Text that is not a document of the right shape.
+/// The text is not a document of the right shape.
 impl From<Vec<Problem>> for Blocked {
     fn from(problems: Vec<Problem>) -> Self {
         let log = problems.iter().map(|problem| format!("parse error: {problem}")).collect();
@@ -119,21 +119,21 @@ impl From<DecodeError> for Blocked {
     }
 }
 
-/// A document of its type, and what lenient decoding removed around it.
+/// A parsed document, and the text around it that lenient decoding removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded<T> {
-    /// What was found.
+    /// The parsed document itself.
     pub document: T,
-    /// What was around it, in words.
+    /// Descriptions of the removed text.
     pub repairs: Vec<String>,
 }
 
-/// Finds a document that has one of the fields `keys`.
+/// Finds a JSON object in a text that has one of the fields `keys`.
 fn find(text: &str, mode: Mode, keys: &[&str]) -> Result<envelope::Document, Blocked> {
     Ok(envelope::document(text, mode, keys)?)
 }
 
-/// A document that has the shape of `T`.
+/// Converts a document to `T` if it fits the schema of `T`.
 fn shaped<T: JsonSchema + for<'de> Deserialize<'de>>(value: Value) -> Result<T, Blocked> {
     let wrong =
         |message: String| Blocked::from(vec![problem("", "a document of the schema", message)]);

@@ -1,5 +1,5 @@
-//! What agents are asked: the work order, the rules, the tools with their schemas, and the schema
-//! of the answer. Source of the rules: S0.
+//! Prompts for agents: the work order, the rules, the tools with their schemas, and the schema of
+//! the response. Source of the rules: the pipeline commands.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::work_order::WorkOrder;
 use super::{EDIT_TOOLS, ERROR_TOOL, VERIFICATION_TOOL};
 use cofferdam_plugin::registry::Registry;
 
-/// What the Designer is asked.
+/// The prompt for the Designer.
 pub fn designer(order: &WorkOrder, registry: &Registry) -> String {
     let mut prompt = String::from(
         "You are the Designer of a pipeline. You write the edits that carry out one step, QA \
@@ -40,7 +40,7 @@ pub fn designer(order: &WorkOrder, registry: &Registry) -> String {
     prompt
 }
 
-/// What QA is asked.
+/// The prompt for QA.
 pub fn qa(order: &WorkOrder, design: &DesignerOutput, registry: &Registry) -> String {
     let mut prompt = String::from(
         "You are QA of a pipeline. A Designer has written the edits that carry out one step; if \

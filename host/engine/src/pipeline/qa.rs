@@ -1,4 +1,4 @@
-//! QA's output. Source: S0, "QA Output Schema".
+//! QA's output. Source: the pipeline commands, "QA Output Schema".
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,18 +9,18 @@ use super::designer::Design;
 use super::{Blocked, Command, Decoded, Verification, find, problem, shaped};
 use cofferdam_core::schema::nearest;
 
-/// What QA answers.
+/// The document that QA writes.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "QA output")]
 pub enum QaOutput {
     /// The commands may run.
     Approved(Approved),
-    /// They may not.
+    /// The commands must not run.
     Rejected(Rejected),
 }
 
-/// The word of an approval.
+/// The decision of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ApprovedWord {
     /// The commands may run.
@@ -28,85 +28,85 @@ pub enum ApprovedWord {
     Approved,
 }
 
-/// The word of a rejection.
+/// The decision of a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum RejectedWord {
-    /// The commands may not run.
+    /// The commands must not run.
     #[serde(rename = "REJECTED")]
     Rejected,
 }
 
-/// Commands that may run.
+/// An approval of commands, which will run.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Approved {
-    /// `APPROVED`.
+    /// The decision, always `APPROVED`.
     pub decision: ApprovedWord,
-    /// The Designer's, or what QA made of them.
+    /// The commands of the Designer, possibly changed by QA.
     #[schemars(length(min = 1))]
     pub commands: Vec<Command>,
-    /// The Designer's, or a wider one.
+    /// The verification of the Designer, or a wider one.
     pub verification: Verification,
-    /// Notes.
+    /// Remarks on the decision.
     #[serde(default)]
     pub reasons: Vec<String>,
-    /// Nothing: what has to be changed first is rejected.
+    /// Always empty: commands that require changes have to be rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 0))]
     pub required_changes: Vec<String>,
-    /// What was verified, and what was not.
+    /// What was checked, and what was not.
     #[serde(default)]
     pub spot_checks: Vec<String>,
 }
 
-/// Commands that may not run.
+/// A rejection of commands, which will not run.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rejected {
-    /// `REJECTED`.
+    /// The decision, always `REJECTED`.
     pub decision: RejectedWord,
-    /// None.
+    /// Always empty, since no commands are approved.
     #[schemars(length(max = 0))]
     pub commands: Vec<Command>,
-    /// null.
+    /// Always null, since nothing is verified.
     pub verification: (),
-    /// Why.
+    /// The reasons for the rejection.
     #[schemars(length(min = 1))]
     pub reasons: Vec<String>,
-    /// What the Designer has to do about it.
+    /// The changes that the Designer has to make.
     #[schemars(length(min = 1))]
     pub required_changes: Vec<String>,
-    /// What was verified, and what was not.
+    /// What was checked, and what was not.
     #[serde(default)]
     pub spot_checks: Vec<String>,
 }
 
-/// What a review comes to.
+/// The result of reading QA's output.
 pub enum Reviewed {
-    /// The commands may run.
+    /// The output approves commands.
     Approved(Box<Approval>),
-    /// They may not.
+    /// The output rejects the commands.
     Rejected(Rejected),
 }
 
-/// Commands that were approved and keep to the rules: what is run is made from it.
+/// A valid approval, from which the calls are made.
 pub struct Approval {
-    /// As it was written.
+    /// The document as it was written.
     pub output: Approved,
-    /// Its commands as calls, and what they touch.
+    /// The commands as calls, and the files that they touch.
     pub edits: Edits,
-    /// Its verification as a call, and what that covers.
+    /// The verification as a call, and the files that it covers.
     pub verifying: Verifying,
 }
 
-/// What the log calls the document.
-const NAME: &str = "QA output";
+/// The name of the document in the log.
+const DOCUMENT_NAME: &str = "QA output";
 
 impl QaOutput {
-    /// Reads and checks QA's output on a design.
+    /// Parses and checks QA's output for a design.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// [`Blocked`] with all problems.
     pub fn read(
         text: &str,
         design: &Design,
@@ -123,7 +123,7 @@ impl QaOutput {
                 Reviewed::Approved(Box::new(output.checked(design, checker)?))
             }
             Some(other) => return Err(invalid_decision(other)),
-            // The shape says that it is missing.
+            // The schema reports that the decision is missing.
             None => Reviewed::Approved(Box::new(
                 shaped::<Approved>(found.value)?.checked(design, checker)?,
             )),
@@ -144,7 +144,7 @@ fn invalid_decision(found: &Value) -> Blocked {
 impl Approved {
     fn checked(self, design: &Design, checker: &Checker<'_>) -> Result<Approval, Blocked> {
         let mut blocked = Blocked::default();
-        let edits = checker.edits(&self.commands, NAME, &mut blocked);
+        let edits = checker.edits(&self.commands, DOCUMENT_NAME, &mut blocked);
         let verifying = checker.verification(&self.verification, &mut blocked);
         if let Some(verifying) = &verifying
             && !verifying.extent.covers(&design.verifying.extent)
@@ -152,7 +152,7 @@ impl Approved {
             let expected =
                 format!("a verification as wide as the Designer's: {}", design.verifying.extent);
             let found = verifying.extent.to_string();
-            blocked.broken_rule(NAME, problem("/verification/args", expected, found));
+            blocked.broken_rule(DOCUMENT_NAME, problem("/verification/args", expected, found));
         }
         match (edits, verifying) {
             (Some(edits), Some(verifying)) => {

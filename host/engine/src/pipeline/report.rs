@@ -1,4 +1,4 @@
-//! A round for people: as plain text, and as a Markdown document.
+//! Shows a round as plain text and as Markdown.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use super::invariant;
 use super::round::{Ended, Linted, Round, State, Verdict};
 use cofferdam_text::shorten;
 
-/// How much of a message stands in a line, in bytes.
-const LINE: usize = 300;
+/// How much of a message is shown in one line, in bytes.
+const MAX_LINE_BYTES: usize = 300;
 
-/// A round in lines for a terminal.
+/// The round as lines for a terminal.
 pub fn text(round: &Round) -> String {
     let mut text = format!("{}{}\n", title(round), if round.dry_run { " (dry run)" } else { "" });
     for line in &round.log {
@@ -46,7 +46,7 @@ pub fn text(round: &Round) -> String {
     text
 }
 
-/// A round as a Markdown document.
+/// The round as a Markdown document.
 pub fn markdown(round: &Round) -> String {
     let mut text = format!("# {}\n\n", escape(&title(round)));
     let _ = writeln!(
@@ -158,7 +158,7 @@ fn lint_line(lint: &Linted) -> String {
     )
 }
 
-/// What a lint found, a line for each code.
+/// The findings of a lint, one line for each code.
 fn findings(lint: &Linted) -> Vec<String> {
     let sections = lint.ended.result.iter().filter_map(Value::as_object).flatten();
     let codes = sections.filter(|(name, _)| *name != "summary").flat_map(|(linter, section)| {
@@ -188,10 +188,10 @@ fn invariant_line(finding: &invariant::Finding) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    shorten(&text.split_whitespace().collect::<Vec<_>>().join(" "), LINE)
+    shorten(&text.split_whitespace().collect::<Vec<_>>().join(" "), MAX_LINE_BYTES)
 }
 
-/// Text of a model or a file that means nothing to Markdown.
+/// Escapes untrusted text for Markdown.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in one_line(text).chars() {
@@ -203,7 +203,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// The same as code.
+/// Formats untrusted text as inline code.
 fn code(text: &str) -> String {
     let text = one_line(text);
     if text.is_empty() {
@@ -214,7 +214,7 @@ fn code(text: &str) -> String {
     format!("{fence}{space}{text}{space}{fence}")
 }
 
-/// Backticks, more than stand anywhere in the text.
+/// A fence of more backticks than occur in a row in the text.
 fn fence(text: &str, least: usize) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     "`".repeat(least.max(longest + 1))
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_models_write_means_nothing_to_markdown() {
+    fn untrusted_text_is_escaped_in_markdown() {
         assert_eq!(escape("*a* [b](c)\n# <d>"), r"\*a\* \[b\](c) \# \<d\>");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a\nb`"), "`` `a b` ``");

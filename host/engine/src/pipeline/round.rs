@@ -1,5 +1,5 @@
-//! The record of a round: what went in, what each stage made of it, what was run, and how it
-//! ended. It is what `cofferdam pipeline` prints and keeps.
+//! The record of a round: its documents, stages, calls and result. It is what `cofferdam pipeline`
+//! prints and stores.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -11,21 +11,21 @@ use super::{Blocked, Command};
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::schema::Problem;
 
-/// How a round ends. Source: S0, "Validation Failure Modes".
+/// The result of a round. Source: the pipeline commands, "Validation Failure Modes".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum State {
-    /// The commands were executed, and the result passed its lints.
+    /// The commands were executed, and the result passed all lints.
     Applied,
-    /// Nothing was executed.
+    /// The round ended before any command was executed.
     Blocked,
-    /// A command failed, or the result did not pass; nothing of it is left, unless it was to be
-    /// kept.
+    /// A command failed, or the result did not pass. Its changes were rolled back, unless they were
+    /// to be kept.
     Failed,
 }
 
 impl State {
-    /// The word, as it stands in records.
+    /// The value as it is written in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Applied => "APPLIED",
@@ -35,91 +35,91 @@ impl State {
     }
 }
 
-/// Everything about one round.
+/// The record of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "Pipeline result")]
 pub struct Round {
-    /// How it ended.
+    /// The result of the round.
     pub state: State,
-    /// What was said on the way, in order: the words of S0's table of failure modes, QA's reasons,
-    /// tool errors, lint summaries, what was repaired, what was not checked.
+    /// Messages in order: the documented failure messages, QA's reasons, tool errors, lint
+    /// summaries, what was repaired, what was not checked.
     pub log: Vec<String>,
-    /// The step, once the work order was read.
+    /// The id of the step; null if the work order was not read.
     pub step_id: Option<String>,
     /// When it began (RFC 3339, UTC).
     #[schemars(with = "String")]
     pub started: Timestamp,
     /// How long it took, in milliseconds.
     pub duration_ms: f64,
-    /// Nothing was to be committed.
+    /// Whether this was a dry run.
     pub dry_run: bool,
-    /// The step was the last one of its phase.
+    /// Whether the step was the last one of its phase.
     pub phase_boundary: bool,
     /// The stages that were reached, in order.
     pub stages: Vec<Stage>,
     /// The files that the approved commands touch.
     pub touched_files: Vec<String>,
-    /// What the Designer says of the public API.
+    /// The changes of the public API, according to the Designer.
     pub changed_signatures: Vec<String>,
-    /// The approved commands, and how each ended.
+    /// The approved commands with their results.
     pub commands: Vec<Executed>,
-    /// What the work order says must not change, and whether it did.
+    /// The invariants of the work order, and whether they hold.
     pub invariants: Vec<Finding>,
     /// The lints of the result.
     pub lints: Vec<Linted>,
-    /// What QA says of its decision.
+    /// The reasons that QA gives for its decision.
     pub reasons: Vec<String>,
-    /// What QA wants to have changed.
+    /// The changes that QA requires.
     pub required_changes: Vec<String>,
-    /// What QA says that it has verified.
+    /// The checks that QA reports.
     pub spot_checks: Vec<String>,
-    /// The commit of the changes: `cofferdam undo` takes it.
+    /// The commit of the changes, for `cofferdam undo`.
     pub commit: Option<String>,
-    /// What a dry run would have changed, as a unified diff; bytes that are no UTF-8 are replaced.
+    /// The changes of a dry run as a unified diff, with invalid UTF-8 replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// One stage.
+/// A stage of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Stage {
-    /// Which.
+    /// The name of the stage.
     pub stage: StageName,
-    /// What it came to.
+    /// The result of the stage.
     pub verdict: Verdict,
-    /// How long it took, in milliseconds, the agent's time included.
+    /// The duration in milliseconds, including the agent's time.
     pub duration_ms: f64,
-    /// What it worked on; none for stages that work on the one before.
+    /// The document that it read; absent for stages without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Input>,
-    /// What lenient decoding removed around the document.
+    /// Text around the document that lenient decoding removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<String>,
-    /// What is wrong with the document, with its places.
+    /// The problems of the document, with their places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
 }
 
-/// The stages.
+/// The stages of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {
-    /// The work order is read.
+    /// Read the work order.
     WorkOrder,
-    /// The Designer's output is had and checked.
+    /// Get and check the Designer's output.
     Designer,
-    /// QA's output is had and checked.
+    /// Get and check QA's output.
     Qa,
-    /// The commands are executed.
+    /// Execute the approved commands.
     Apply,
-    /// The result is linted.
+    /// Lint the staged result.
     Verify,
-    /// The changes are committed.
+    /// Commit the staged changes.
     Commit,
 }
 
 impl StageName {
-    /// The word, as it stands in records.
+    /// The value as it is written in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::WorkOrder => "work_order",
@@ -132,26 +132,26 @@ impl StageName {
     }
 }
 
-/// What a stage comes to.
+/// The result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The round goes on.
+    /// The stage passed, and the round continues.
     Passed,
-    /// The document does not keep to the rules.
+    /// The document is invalid.
     Invalid,
-    /// The agent gave no answer.
+    /// The agent gave no response.
     NoAnswer,
     /// The Designer could not produce commands.
     Error,
-    /// QA did not approve.
+    /// QA rejected the commands.
     Rejected,
-    /// Something could not be done, or the result did not pass.
+    /// An operation failed, or the result did not pass.
     Failed,
 }
 
 impl Verdict {
-    /// The word, as it stands in records.
+    /// The value as it is written in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -164,39 +164,39 @@ impl Verdict {
     }
 }
 
-/// The text that a stage worked on.
+/// The text that a stage read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Input {
-    /// Where it is from: `file`, or `agent` with its program.
+    /// The source: `file`, or `agent` with its program.
     pub from: String,
-    /// Its SHA-256, in hexadecimal.
+    /// The SHA-256 of the text, in hexadecimal.
     pub sha256: String,
-    /// Its length in bytes.
+    /// The length of the text in bytes.
     pub bytes: usize,
 }
 
-/// A call and how it ended.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Ended {
-    /// `executed`, `error`, `denied`, `limit`, `trap`, `skipped` or `failed`.
+    /// How the call ended: `executed`, `error`, `denied`, `limit`, `trap`, `skipped` or `failed`.
     #[schemars(with = "String")]
     pub outcome: Status,
-    /// What the tool answered.
+    /// The response of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why it did not succeed.
+    /// The error of a call that did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
 }
 
-/// Why a call did not succeed.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CallError {
-    /// Stable name, such as `ValidationFailed`.
+    /// A stable code, such as `ValidationFailed`.
     pub code: String,
-    /// What was wrong.
+    /// A description of the error.
     pub message: String,
-    /// The tool's own failure document.
+    /// The failure document of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Value>,
 }
@@ -218,47 +218,47 @@ impl From<&Outcome> for Ended {
     }
 }
 
-/// A command and how it ended.
+/// A command and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Executed {
-    /// As QA approved it.
+    /// The command as approved by QA.
     #[serde(flatten)]
     pub command: Command,
-    /// How it ended.
+    /// The result of its call.
     #[serde(flatten)]
     pub ended: Ended,
 }
 
-/// Why a lint was run.
+/// The reason for a lint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// QA approved it.
+    /// It is the verification that QA approved.
     Verification,
-    /// The work order wants it, and the one before does not cover it.
+    /// The work order requires it, and the verification does not cover it.
     Acceptance,
 }
 
 /// A lint of the result.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Linted {
-    /// Why it was run.
+    /// The reason for the lint.
     pub reason: Reason,
-    /// What it was given.
+    /// The arguments of the lint.
     pub args: Value,
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     pub clean: bool,
-    /// How many findings the same lint had before the change; looked at only where it is not
+    /// The number of findings of the same lint before the change; only determined if it is not
     /// clean now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors_before: Option<u64>,
-    /// How it ended.
+    /// The result of the call.
     #[serde(flatten)]
     pub ended: Ended,
 }
 
 impl Round {
-    /// A round that begins now. It counts as blocked until something else is known.
+    /// A round that begins now, with the state blocked.
     pub fn begin(dry_run: bool, phase_boundary: bool) -> Self {
         Self {
             state: State::Blocked,
@@ -282,7 +282,7 @@ impl Round {
         }
     }
 
-    /// The outcomes of everything that was run.
+    /// The outcomes of all calls.
     pub fn outcomes(&self) -> impl Iterator<Item = Status> {
         let commands = self.commands.iter().map(|command| command.ended.outcome);
         commands.chain(self.lints.iter().map(|lint| lint.ended.outcome))
@@ -290,13 +290,13 @@ impl Round {
 }
 
 impl Stage {
-    /// A stage that has passed.
+    /// A stage that passed.
     pub fn passed(stage: StageName, duration_ms: f64) -> Self {
         let (verdict, repairs, problems) = (Verdict::Passed, Vec::new(), Vec::new());
         Self { stage, verdict, duration_ms, input: None, repairs, problems }
     }
 
-    /// The same stage, with a document that does not keep to the rules.
+    /// Marks the stage as having an invalid document.
     #[must_use]
     pub fn invalid(self, blocked: Blocked) -> Self {
         Self { verdict: Verdict::Invalid, problems: blocked.problems, ..self }

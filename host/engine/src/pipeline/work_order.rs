@@ -1,4 +1,4 @@
-//! What Main asks for. Source: S0, "Work Order Fields".
+//! The work order that Main writes. Source: the pipeline commands, "Work Order Fields".
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,46 +8,46 @@ use super::{Blocked, Decoded, find, problem, shaped};
 use cofferdam_core::envelope::Mode;
 use cofferdam_core::policy::Scope;
 
-/// What the log calls the document.
+/// The name of the document in the log.
 pub(super) const NAME: &str = "work order";
 
-/// One step of a plan, and what holds for it.
+/// A step of a plan, with its scope and requirements.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Work order")]
 pub struct WorkOrder {
-    /// The step's own name, such as `phase-2.step-3`.
+    /// The id of the step, such as `phase-2.step-3`.
     #[schemars(length(min = 1))]
     pub step_id: String,
-    /// What is to be done, in words.
+    /// The task, in words.
     #[schemars(length(min = 1))]
     pub step_text: String,
-    /// The files and directories that the step may touch, relative to the workspace; `.`: all.
+    /// The files and directories that the step may touch, relative to the workspace; `.` means all.
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub scope_allowlist: Vec<String>,
-    /// What the step must not change.
+    /// The properties that the step must not change.
     pub invariants: Vec<String>,
-    /// What the result has to pass.
+    /// The lints that the result has to pass.
     pub acceptance: Acceptance,
 }
 
-/// What the result has to pass.
+/// The lints that the result has to pass.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// After every step.
+    /// The lint after every step.
     pub lint: Lint,
-    /// After the last step of a phase.
+    /// The additional lint after the last step of a phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_boundary_lint: Option<Lint>,
 }
 
-/// Arguments of `lint_backend`.
+/// The arguments of `lint_backend`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lint {
     /// The file or directory to lint, relative to the workspace; null: `nomarr/`, or the workspace
-    /// if there is none.
+    /// if `nomarr/` does not exist.
     #[serde(default)]
     pub path: Option<String>,
     /// false: only modified and untracked files; true: all files, and import-linter.
@@ -56,7 +56,7 @@ pub struct Lint {
 }
 
 impl Lint {
-    /// The same as a tool's arguments.
+    /// The arguments of the tool as JSON.
     pub fn args(&self) -> Map<String, Value> {
         let path = self.path.clone().map_or(Value::Null, Value::String);
         [("path".to_owned(), path), ("check_all".to_owned(), self.check_all.into())]
@@ -65,7 +65,7 @@ impl Lint {
     }
 }
 
-/// A work order that makes sense.
+/// A valid work order and its scope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     order: WorkOrder,
@@ -73,10 +73,10 @@ pub struct Step {
 }
 
 impl Step {
-    /// Reads a work order.
+    /// Parses and checks a work order.
     ///
     /// # Errors
-    /// Text without one, and one whose scope leaves the workspace.
+    /// [`Blocked`] if the text has no work order, or if its scope is invalid.
     pub fn read(text: &str, mode: Mode) -> Result<Decoded<Self>, Blocked> {
         let found = find(text, mode, &["step_id", "scope_allowlist"])?;
         let order: WorkOrder = shaped(found.value)?;

@@ -1,5 +1,5 @@
-//! Runs the linters, test runners and builders that tools ask for. Each runs in an instance of its
-//! own, with what its own plugin is granted and never more than its caller may do.
+//! Runs linters, test runners and builders for tools. Each runs in a fresh instance, with the
+//! grants of its own plugin but never more permissions than its caller.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,40 +19,40 @@ use cofferdam_core::policy::{BackendKind, Choices, Policy, Scope};
 use cofferdam_plugin::manifest::Backend;
 use cofferdam_plugin::registry::{Plugin, Registry};
 
-/// Why a backend has no report.
+/// The reason why a backend returned no report.
 pub use crate::capability::wit::backend::types::Error as BackendError;
 
-/// All backends, with what the operator grants and prefers.
+/// All backends, in the operator's order, with their grants.
 pub struct BackendRunner {
     runtime: Arc<Runtime>,
     entries: Vec<Entry>,
-    unfit: Vec<Unfit>,
+    unsupported: Vec<UnsupportedChoice>,
 }
 
-/// A linter that the operator chose for a language that it does not lint.
-struct Unfit {
-    /// The chosen name, which may belong to no linter at all.
+/// A chosen linter that does not support the language it was chosen for.
+struct UnsupportedChoice {
+    /// The chosen name, which may not exist.
     linter: String,
     language: String,
 }
 
-/// One backend.
+/// A backend and its grant.
 pub struct Entry {
     plugin: Arc<Plugin>,
     backend: Backend,
     /// The languages for which the operator chose this linter.
     chosen_for: Vec<String>,
-    /// What its plugin is granted.
+    /// The grant of its plugin.
     grant: Arc<PluginGrant>,
 }
 
 impl Entry {
-    /// What the manifest says of it.
+    /// The backend's declaration in the manifest.
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// The plugin's name.
+    /// The name of the backend's plugin.
     pub fn plugin(&self) -> &str {
         &self.plugin.manifest.name
     }
@@ -62,7 +62,7 @@ impl Entry {
         &self.chosen_for
     }
 
-    /// What the backend may do for a caller with these permissions.
+    /// The permissions of the backend for a caller with the permissions `caller`.
     fn permissions(&self, caller: &Permissions) -> Permissions {
         let mut capabilities = self.grant.capabilities.clone();
         capabilities.files = capabilities.files.min(caller.capabilities.files);
@@ -70,7 +70,7 @@ impl Entry {
         Permissions {
             grant: Arc::clone(&self.grant),
             capabilities,
-            // It has to see what a file imports, or where a project keeps its configuration.
+            // It reads imported files and configuration outside of the caller's scope.
             sight: Scope::default(),
             scope: caller.scope.clone(),
         }
@@ -78,12 +78,12 @@ impl Entry {
 }
 
 impl BackendRunner {
-    /// No backends.
+    /// A runner without backends.
     pub fn none(runtime: Arc<Runtime>) -> Self {
-        Self { runtime, entries: Vec::new(), unfit: Vec::new() }
+        Self { runtime, entries: Vec::new(), unsupported: Vec::new() }
     }
 
-    /// The backends of all plugins, in the operator's order: first the chosen ones.
+    /// The backends of all plugins, in the operator's order: the chosen ones first.
     pub fn new(
         runtime: Arc<Runtime>,
         registry: &Registry,
@@ -121,14 +121,14 @@ impl BackendRunner {
         let chosen = choices.linters().iter().flat_map(|(language, names)| {
             names.iter().map(|name| (language.as_str(), name.as_str()))
         });
-        let unfit = chosen
+        let unsupported = chosen
             .filter(|(language, name)| !registry.linters(language).any(|own| own == *name))
-            .map(|(language, name)| Unfit {
+            .map(|(language, name)| UnsupportedChoice {
                 linter: name.to_owned(),
                 language: language.to_owned(),
             })
             .collect();
-        Self { runtime, entries, unfit }
+        Self { runtime, entries, unsupported }
     }
 
     /// The backends of one kind, in the operator's order.
@@ -150,7 +150,7 @@ impl BackendRunner {
             .map_err(|error| Error::Unavailable(error.to_string()))
     }
 
-    /// Runs `work` in an instance of a backend.
+    /// Runs `work` in a fresh instance of a backend.
     fn ask<T: Send>(
         &self,
         kind: BackendKind,
@@ -163,7 +163,7 @@ impl BackendRunner {
         let mut context = caller.clone();
         context.permissions = entry.permissions(&caller.permissions);
         let context = Arc::new(context);
-        // A thread of its own, since the caller's stack is in use.
+        // In a new thread, since the caller's stack is in use.
         let timers = Handle::try_current();
         let run = move || {
             let _timers = timers.as_ref().ok().map(Handle::enter);
@@ -181,7 +181,7 @@ impl BackendRunner {
             }
         });
         ended.map_err(|stop| match stop {
-            Stop::Limit(_) | Stop::Room(..) | Stop::Cancelled => {
+            Stop::Limit(_) | Stop::Storage(..) | Stop::Cancelled => {
                 Error::Limit(format!("{name}: {stop}"))
             }
             Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),
@@ -197,7 +197,7 @@ impl Backends for BackendRunner {
             chosen_for: entry.chosen_for.clone(),
         };
         let mut linters: Vec<_> = self.of(BackendKind::Linter).map(backend).collect();
-        for Unfit { linter, language } in &self.unfit {
+        for UnsupportedChoice { linter, language } in &self.unsupported {
             match linters.iter_mut().find(|backend| backend.name == *linter) {
                 Some(backend) => backend.chosen_for.push(language.clone()),
                 None => linters.insert(
@@ -262,7 +262,7 @@ impl Backends for BackendRunner {
         requests: &[(String, linting::Request)],
         caller: &CallContext,
     ) -> Vec<Result<linting::Report, Error>> {
-        // A linter's output is its findings, of which nothing is left out.
+        // The output of linters is converted to findings, so nothing is kept.
         let mut caller = caller.clone();
         caller.limits.spill = 0;
         let lint = |(name, request): &(String, linting::Request)| {
@@ -308,7 +308,7 @@ impl Backends for BackendRunner {
     }
 }
 
-/// The languages that the operator chose a linter for.
+/// The languages for which the operator chose this linter.
 fn chosen_for(backend: &Backend, choices: &Choices) -> Vec<String> {
     let is_chosen = |language: &&String| {
         let chosen = choices.linters().get(*language);

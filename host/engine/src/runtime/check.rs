@@ -1,5 +1,5 @@
-//! Checks whether a component would load: returns everything that keeps it from loading, each with
-//! its place and a fix. The component is compiled and linked as for a call, but not run.
+//! Checks whether a component would load: compiles and links it without running it. Returns all
+//! problems with their places and fixes.
 
 use wasmtime::component::{Component, Linker};
 
@@ -16,12 +16,12 @@ use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::pack;
 
 impl Runtime {
-    /// Returns everything that keeps a component from being loaded with what its manifest requests,
-    /// and what it requests without need. Without a manifest, only what no manifest could mend.
-    /// Findings name the component `file`.
+    /// Returns all problems that prevent a component from being loaded with the requests of its
+    /// manifest, and all unused requests. Without a manifest, returns only problems that no
+    /// manifest could solve. Findings name the component `file`.
     pub fn check(&self, file: &str, component: &[u8], manifest: Option<&Manifest>) -> Vec<Finding> {
         let Ok(imports) = pack::imports(component) else {
-            // The section of the manifest could not be found either, which says more.
+            // Reading the manifest failed as well, with a better message.
             return Vec::new();
         };
         let name = manifest.map_or(file, |manifest| &manifest.name);
@@ -73,9 +73,9 @@ impl Runtime {
         findings
     }
 
-    /// The exports that the manifest declares and that are missing or of another type.
+    /// The exports that the manifest declares and that are missing or have another type.
     fn worlds(&self, file: &str, component: &Component, manifest: &Manifest) -> Vec<Finding> {
-        // Only the exports are checked.
+        // The exports are checked, not the imports.
         let mut linker = Linker::<CallState>::new(self.engine());
         let linked = linker
             .define_unknown_imports_as_traps(component)
@@ -132,7 +132,7 @@ fn refused_import(file: &str, import: &str, problem: &LoadError) -> Finding {
     }
 }
 
-/// The requests of a manifest that no import of the component uses.
+/// The requests of a manifest that no import of the component needs.
 fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Finding> {
     let imports_any = |of: &[&str]| {
         imports.iter().any(|import| of.iter().any(|prefix| import.starts_with(prefix)))

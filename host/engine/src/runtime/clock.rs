@@ -1,7 +1,7 @@
 //! The clock that makes running code check its deadline.
 //!
-//! It ticks for all engines of a runtime while any of them runs something, and a little longer.
-//! After that it sleeps, so that a host that waits for a client takes no processor time.
+//! It ticks while any engine of a runtime runs something, and for a short time afterwards. Then it
+//! sleeps, so that an idle host uses no processor time.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How often running code checks its deadline.
+/// The time between two checks of the deadline by running code.
 pub const TICK: Duration = Duration::from_millis(5);
 
-/// The number of idle ticks after which the clock sleeps. Waking it takes about as long as a short
-/// call.
+/// The number of idle ticks after which the clock sleeps. Waking it takes as long as a short call.
 const IDLE_TICKS: u32 = 200;
 
 /// A thread that increments the epoch of engines.
@@ -32,10 +31,10 @@ struct Shared {
 }
 
 impl Clock {
-    /// Starts a clock.
+    /// Starts a clock thread.
     ///
     /// # Errors
-    /// The system refuses to start a thread.
+    /// I/O error if a thread can't be started.
     pub fn start() -> io::Result<Arc<Self>> {
         let shared = Arc::<Shared>::default();
         let ticking = Arc::clone(&shared);
@@ -44,7 +43,7 @@ impl Clock {
         Ok(Arc::new(Self { shared, thread: thread.thread().clone() }))
     }
 
-    /// Ticks for an engine from now on. Returns the counter of what the engine runs.
+    /// Adds an engine to the clock. Returns the counter of running code in the engine.
     pub(super) fn add(&self, engine: &wasmtime::Engine) -> Arc<AtomicUsize> {
         let running = Arc::<AtomicUsize>::default();
         let mut engines = self.shared.engines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +53,8 @@ impl Clock {
 
     /// Keeps the clock ticking until the returned guard is dropped.
     pub(super) fn run<'a>(&self, running: &'a AtomicUsize) -> Running<'a> {
-        // The clock reads in the opposite order, so one of the two sees the other's write.
+        // The clock reads the two values in the opposite order, so one of the threads sees the
+        // other's write.
         running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
@@ -123,7 +123,7 @@ mod tests {
     use std::time::Instant;
     use wasmtime::{Engine, Instance, Module, Store};
 
-    /// Whether the clock is asleep, as soon as it is.
+    /// Waits until the clock is asleep. Returns whether it is.
     fn falls_asleep(clock: &Clock) -> bool {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(30) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_interrupted_also_when_nothing_ran_for_long() {
+    fn a_sleeping_clock_wakes_and_interrupts_running_code() {
         let mut config = wasmtime::Config::new();
         config.epoch_interruption(true);
         let engine = Engine::new(&config).unwrap();

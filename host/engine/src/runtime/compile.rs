@@ -1,6 +1,6 @@
-//! Compiling components that are not built in: in a process of its own, which has nothing but its
-//! input and its output, within limits. It returns machine code, which can't be checked;
-//! ARCHITECTURE.md says what this protects against and what it does not.
+//! Compiles components that are not built in, in a process that has nothing but its input and its
+//! output, within limits. The resulting machine code can't be checked; ARCHITECTURE.md describes
+//! what this protects against.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
 use cofferdam_text::{escape_control, shorten};
 
-/// The largest compiled code of a component, in bytes.
+/// The maximum size of the compiled code of a component, in bytes.
 const MAX_CODE_BYTES: u64 = 1 << 30;
 
-/// How much of a compiler's message is passed on, in bytes.
+/// How much of a compiler's message is shown, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1_000;
 
-/// Compiles in processes of its own.
+/// Compiles components in separate processes.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     helper: Helper,
@@ -37,7 +37,8 @@ impl Compiler {
     /// Compiles a component for this machine.
     ///
     /// # Errors
-    /// The component is not valid or exceeds a limit; the compiler crashed or was cancelled.
+    /// [`LoadError`] if the component is not valid or exceeds a limit, or if the compiler crashed
+    /// or was cancelled.
     pub(super) fn compile(
         &self,
         component: &[u8],
@@ -77,7 +78,7 @@ impl Compiler {
     }
 }
 
-/// The message of a process that worked on untrusted input, escaped and shortened.
+/// Escapes and shortens the message of a process that worked on untrusted input.
 fn inert(words: &str) -> String {
     shorten(&escape_control(words), MAX_MESSAGE_BYTES)
 }
@@ -85,7 +86,7 @@ fn inert(words: &str) -> String {
 /// Compiles the component on standard input, if this process was started to do so.
 pub(crate) fn compile_if_asked() -> Option<ExitCode> {
     run_if_worker(|component| {
-        // Without a pool of instances: nothing is run, and compiled code does not depend on it.
+        // The pool of instances is not needed, and has no effect on compiled code.
         let compile = || Engine::new(&engine::code())?.precompile_component(&component);
         compile().map_err(|error| format!("{error:#}"))
     })

@@ -1,11 +1,11 @@
-//! What plugins can import, and the grants that imports need.
+//! The imports that are served to plugins, and the grants that they need.
 
 use super::{LoadError, sockets};
 use cofferdam_core::policy::{BackendKind, Capabilities};
 
-/// The packages that the host serves to plugins, and the grants that they need. A plugin that
-/// imports anything else does not load.
-const SERVED: &[(&str, Needs)] = &[
+/// The packages that the host serves, and the grants that they need. A plugin with any other import
+/// does not load.
+const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
@@ -29,9 +29,9 @@ const SERVED: &[(&str, Needs)] = &[
     ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),
 ];
 
-/// The grant that an import needs. Files need none: without a grant the plugin gets no directory,
-/// and each path is decided on by itself. So is each agent, and only calls of tools that declare it
-/// get any. A cache that is not granted is always empty.
+/// The grant that an import needs. Files and agents need none: without a grant a plugin gets no
+/// directory, and access to each path or agent is checked when it is used. A cache that is not
+/// granted is always empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -45,7 +45,7 @@ impl Needs {
     /// Checks whether it is granted.
     ///
     /// # Errors
-    /// The line of the settings that would grant it.
+    /// The line for the settings that would grant it.
     fn met_by(self, granted: &Capabilities) -> Result<(), String> {
         let (met, grant) = match self {
             Self::Nothing => return Ok(()),
@@ -64,21 +64,21 @@ impl Needs {
 
 /// The packages that the host serves.
 pub fn served() -> impl Iterator<Item = &'static str> {
-    SERVED.iter().map(|(name, _)| *name)
+    SERVED_PACKAGES.iter().map(|(name, _)| *name)
 }
 
 /// The grant that an import needs; `None` if the host does not serve it.
 pub(super) fn needs_of(import: &str) -> Option<Needs> {
-    let served = SERVED.iter().find(|(name, _)| match name.strip_suffix('/') {
+    let served = SERVED_PACKAGES.iter().find(|(name, _)| match name.strip_suffix('/') {
         Some(_) => import.starts_with(name),
         None => import == *name,
     });
     served.map(|(_, needs)| *needs)
 }
 
-/// Checks whether a plugin may import an interface. A plugin that accepts less than it requests
-/// (`as_granted`) may import `wasi:http` without a grant, since each request is decided on by
-/// itself, and sockets, which it does not get.
+/// Checks whether a plugin may import an interface. A plugin that accepts partial grants
+/// (`as_granted`) may import `wasi:http` without a grant, since each request is checked, and
+/// sockets, which are not served.
 pub(super) fn check_import(
     plugin: &str,
     import: &str,
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "looks at the WIT files")]
-    fn every_interface_of_the_wit_files_is_served_and_no_other() {
+    fn exactly_the_interfaces_of_the_wit_files_are_served() {
         let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/deps");
         let mut written = Vec::new();
         for package in ["backend", "host", "tool"] {
@@ -123,7 +123,7 @@ mod tests {
                 format!("{name}/{interface}@{version}")
             }));
         }
-        // What plugins export is not served to them.
+        // Exports of plugins are not served to them.
         written.retain(|interface| {
             !["/tools@", "/linter@", "/test-runner@", "/builder@"]
                 .iter()
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_need_their_grant() {
+    fn imports_need_their_grants() {
         let granted = |files, scan| Capabilities { files, scan, ..Capabilities::NONE };
         let programs = Capabilities {
             process: BTreeSet::from(["git".to_owned()]),

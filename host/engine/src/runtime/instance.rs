@@ -1,4 +1,4 @@
-//! One call in an instance of its own.
+//! Runs one call in a fresh instance.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,29 +17,29 @@ use cofferdam_core::policy::Files;
 use cofferdam_workspace::Exceeded;
 use cofferdam_workspace::fair_queue::Client;
 
-/// One call of a tool.
+/// A request to call a tool.
 #[derive(Clone)]
 pub struct CallRequest {
     /// The tool's short name.
     pub tool: String,
     /// The arguments, as JSON text that fits the tool's schema.
     pub args: String,
-    /// The client that it is made for.
+    /// The client of the call.
     pub client: Client,
-    /// What the call works with.
+    /// The context of the call.
     pub context: Arc<CallContext>,
 }
 
-/// What a call ended with: unchecked JSON text, the tool's error, or why it was stopped.
+/// The result of a call: unchecked JSON text, the tool's error, or the reason why it was stopped.
 pub type Answer = Result<Result<String, ToolError>, Stop>;
 
-/// An instance whose call has ended. Dropping it wipes its memory and closes its files, which takes
-/// a notable part of the time of a short call.
+/// An instance whose call has ended. Dropping it clears its memory and closes its files, which
+/// takes a considerable part of a short call.
 pub struct SpentInstance {
     _store: Option<Store<CallState>>,
 }
 
-/// Runs one call on this thread, in an instance of its own.
+/// Runs one call on this thread, in a fresh instance.
 pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstance) {
     let CallRequest { tool, args, context, .. } = request;
     let given = types::CallContext {
@@ -57,7 +57,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
     });
     match ended {
         Ok((answer, store)) => {
-            // An instance that may write closes its files before they are committed.
+            // An instance that may write closes its files now, before they are committed.
             let only_reads = context.permissions.capabilities.files < Files::Write;
             let spent = SpentInstance { _store: only_reads.then_some(store) };
             (bounded(answer, context), spent)
@@ -66,9 +66,9 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
     }
 }
 
-/// Checks the size of an answer, and whether the call had to stop.
+/// Checks the size of a response, and whether the call was stopped.
 fn bounded(answer: Result<String, ToolError>, context: &CallContext) -> Answer {
-    // A call that has to stop may report a refusal of the host as its own failure.
+    // A call that has to stop may report the host's error as its own failure.
     if let (Err(_), Some(stop)) = (&answer, context.control.stop()) {
         return Err(stop);
     }
@@ -106,7 +106,7 @@ pub(super) fn in_instance<T>(
         CallHook::CallingHost => store.data_mut().meter.count_host_call(),
         _ => Ok(()),
     });
-    // Set before the instance exists: its start functions are interrupted as well.
+    // Before instantiation, so that start functions are interrupted as well.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| match store.data().control().stop() {
         Some(_) => Ok(UpdateDeadline::Interrupt),
@@ -118,11 +118,11 @@ pub(super) fn in_instance<T>(
         return Err(stop.clone());
     }
     let done = done.map_err(|error| stop(&error, &store))?;
-    // The plugin may not have noticed that a part of what it wrote is missing.
+    // The plugin may have ignored that a write failed.
     match store.data().files.exceeded() {
         Some(Exceeded::DiskFull) => {
             let message = context.services.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Room(FailedCode::DiskFull.into(), message))
+            Err(Stop::Storage(FailedCode::DiskFull.into(), message))
         }
         Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
@@ -134,7 +134,7 @@ fn remaining_ms(control: &Control) -> u32 {
     u32::try_from(remaining.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Finds out why an instance ended.
+/// Determines why an instance ended.
 fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     let state = store.data();
     let trap = error.downcast_ref::<Trap>().copied();
@@ -153,7 +153,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     if lacks_descriptors(&message) {
         return Stop::Descriptors;
     }
-    // wasmtime has no types for these.
+    // wasmtime has no error types for these.
     if message.contains("fuel allocated for hostcalls has been exhausted") {
         return Stop::Limit(LimitCode::TransferLimit);
     }
@@ -165,7 +165,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
             Stop::Trap("its calls nest too deeply (stack overflow)".to_owned())
         }
         Some(trap) => {
-            let words = state.messages.last_words();
+            let words = state.messages.stderr_tail();
             Stop::Trap(if words.is_empty() {
                 trap.to_string()
             } else {

@@ -1,9 +1,9 @@
-//! The WebAssembly engine and what runs in it. Only this module and [`crate::capability`] name
-//! wasmtime.
+//! The WebAssembly engine and the instances that run in it. Only this module and
+//! [`crate::capability`] use wasmtime.
 //!
-//! A plugin is prepared once: its compiled code is loaded from disk, or compiled if there is none,
-//! its imports are checked against what it was granted, and it is linked. Each call then gets a
-//! new instance, which is dropped afterwards.
+//! A plugin is prepared once: its compiled code is loaded from disk or compiled, its imports are
+//! checked against its grants, and it is linked. Each call gets a fresh instance, which is dropped
+//! afterwards.
 
 mod backends;
 mod check;
@@ -49,15 +49,15 @@ pub use workers::{Workers, blocking};
 use imports::check_import;
 use prepared::LaneOfPlugin;
 
-/// A plugin that can't be loaded.
+/// The reason why a plugin can't be loaded.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LoadError {
     /// The component can't be read.
     #[error("{path}: {message}")]
     Io {
-        /// The file.
+        /// The path of the component.
         path: String,
-        /// The I/O error.
+        /// The I/O error as text.
         message: String,
     },
     /// The file of a plugin has changed since the host loaded its manifest.
@@ -65,18 +65,18 @@ pub enum LoadError {
         "the file of the plugin '{0}' was changed since this host took it in; if it is an installed one, `cofferdam plugin install {0}` gets what was accepted again"
     )]
     Changed(String),
-    /// The component is not valid, or needs what the engine does not offer.
+    /// The component is not valid, or needs features that the engine does not have.
     #[error("the component can't be compiled: {0}")]
     Compile(String),
     /// Compiling the component exceeded a limit.
     #[error("the component is not compiled: that takes {bound}")]
     CompileLimit {
-        /// The limit.
+        /// The code of the exceeded limit.
         code: LimitCode,
-        /// The bound that was exceeded.
+        /// The limit and its value, in words.
         bound: String,
     },
-    /// The compiler crashed.
+    /// The compiler crashed while compiling the component.
     #[error("the component crashes the compiler: {0}")]
     CompilerCrashed(String),
     /// The compiler can't be used.
@@ -85,50 +85,50 @@ pub enum LoadError {
     /// The call was cancelled.
     #[error("loading the plugin was cancelled")]
     Cancelled,
-    /// The host has no file descriptor to load it with.
+    /// The host ran out of file descriptors.
     #[error("{NO_DESCRIPTOR}")]
     Descriptors,
-    /// The component imports what was not granted.
+    /// The component imports an interface that was not granted.
     #[error(
         "the plugin '{plugin}' imports {import}, which needs the grant {grant}; a person can grant it under [grants.{plugin}] in cofferdam.toml"
     )]
     NotGranted {
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// The import.
+        /// The name of the imported interface.
         import: String,
-        /// What would have to be granted.
+        /// The missing grant, as a line for the settings.
         grant: String,
     },
-    /// The component imports what the host does not have.
+    /// The component imports an interface that the host does not have.
     #[error("the plugin '{plugin}' imports {import}, which this host does not offer")]
     NotServed {
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// The import.
+        /// The name of the imported interface.
         import: String,
     },
-    /// The component imports an interface of the host with another type.
+    /// The component imports an interface of the host with a different type.
     #[error("the plugin '{plugin}' imports what this host does not offer: {message}")]
     Mismatch {
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// The import, and the difference.
+        /// The interface, and the difference.
         message: String,
     },
-    /// The component does not fit its world.
+    /// The component does not have the exports that its manifest declares.
     #[error(
         "the plugin '{plugin}' does not export what its manifest speaks of as it should: {message}"
     )]
     World {
-        /// The plugin.
+        /// The name of the plugin.
         plugin: String,
-        /// What does not fit.
+        /// A description of the difference.
         message: String,
     },
 }
 
-/// Loads plugins and runs their calls.
+/// Loads plugins, each at its first call.
 pub struct Runtime {
     lanes: Arc<[Lane]>,
     cache: Option<Arc<CodeCache>>,
@@ -136,26 +136,26 @@ pub struct Runtime {
     prepared: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
-/// A plugin that is loaded by its first call, which the others wait for.
+/// A plugin that is loaded by its first call while other calls wait.
 #[derive(Default)]
 struct Slot {
     loaded: OnceLock<Result<Arc<Prepared>, LoadError>>,
-    /// Held while it is loaded.
+    /// Locked while the plugin is loaded.
     loading: Mutex<()>,
 }
 
-/// An engine and the linker of its plugins. Threads are distributed over the lanes: the
-/// bookkeeping of one engine's pool is shared memory that every call writes, and two threads on one
-/// engine were often hardly faster than one.
+/// An engine, and the linker of its plugins. Threads are distributed over several lanes, since
+/// every call writes to the shared state of its engine's pool: two threads on one engine were often
+/// hardly faster than one.
 struct Lane {
     engine: Engine,
     linker: Linker<CallState>,
 }
 
-/// How many lanes there are at most.
+/// The maximum number of lanes.
 const MAX_LANES: usize = 8;
 
-/// The runtime can't be set up on this machine.
+/// The engine can't be created on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("the WebAssembly engine can't be set up: {0}")]
 pub struct RuntimeError(String);
@@ -167,8 +167,8 @@ impl From<wasmtime::Error> for RuntimeError {
 }
 
 impl Runtime {
-    /// A runtime that runs up to `workers` calls at a time and keeps the compiled code of
-    /// plugins that did not come with the host in `cache`.
+    /// A runtime for up to `workers` concurrent calls, which keeps compiled code of plugins that
+    /// are not built in in `cache`.
     ///
     /// # Errors
     /// The machine is not supported, or lacks the address space for the pool.
@@ -187,22 +187,22 @@ impl Runtime {
         Ok(Self { lanes, cache, compiler: None, prepared: Mutex::default() })
     }
 
-    /// A runtime with the same engines in which no plugin is loaded yet. Plugins that only this one
+    /// A runtime with the same engines in which no plugin is loaded. Plugins that only this runtime
     /// has loaded are released with it.
     pub fn renewed(&self) -> Self {
         let (lanes, cache) = (Arc::clone(&self.lanes), self.cache.clone());
         Self { lanes, cache, compiler: self.compiler.clone(), prepared: Mutex::default() }
     }
 
-    /// Lets `compiler` compile plugins that are not built in. Without one, they are compiled in this
-    /// process, with no limits of time and memory.
+    /// Compiles plugins that are not built in with `compiler`. Without one, they are compiled in
+    /// this process, without limits of time and memory.
     #[must_use]
     pub fn compiling_with(self, compiler: Option<Compiler>) -> Self {
         Self { compiler, ..self }
     }
 
-    /// Returns the plugin, ready to be called. The first call loads it, unless `is_cancelled` returns
-    /// true, which is polled while the plugin is compiled.
+    /// Returns a plugin that is ready to be called. The first call loads it. `is_cancelled` is
+    /// polled while the plugin is compiled.
     ///
     /// # Errors
     /// See [`LoadError`]. Permanent errors are remembered.
@@ -219,7 +219,7 @@ impl Runtime {
         }
         match self.load(plugin, granted, is_cancelled) {
             Err(error) if lacks_descriptors(&error.to_string()) => Err(LoadError::Descriptors),
-            // These may pass: the next call tries again.
+            // These errors may be temporary: the next call tries again.
             Err(error @ (LoadError::Cancelled | LoadError::Compiler(_) | LoadError::Io { .. })) => {
                 Err(error)
             }
@@ -227,7 +227,7 @@ impl Runtime {
         }
     }
 
-    /// Returns the plugin if it has been loaded, without waiting.
+    /// Returns the plugin if it has been loaded. Does not wait.
     pub fn prepared(&self, plugin: &Plugin) -> Option<Result<Arc<Prepared>, LoadError>> {
         self.slot(plugin).loaded.get().cloned()
     }
@@ -291,7 +291,7 @@ impl Runtime {
         self.compiled(&bytes, compiler, is_cancelled)
     }
 
-    /// Loads the code of a component into each lane: from the cache, or compiled now.
+    /// Loads the code of a component into each lane, from the cache or by compiling it.
     fn compiled(
         &self,
         bytes: &[u8],
@@ -305,7 +305,7 @@ impl Runtime {
         let Some(cache) = &self.cache else {
             let code = compile()?;
             let load = |lane: &Lane| {
-                // SAFETY: the code was compiled here and now, by this host or its compiler.
+                // SAFETY: the code was just compiled by this host or its compiler.
                 unsafe { Component::deserialize(&lane.engine, &code) }
             };
             return self.lanes.iter().map(load).collect::<Result<_, _>>().map_err(compile_error);
@@ -324,20 +324,20 @@ impl Runtime {
 
     fn deserialize(&self, file: &Path) -> wasmtime::Result<Vec<Component>> {
         let load = |lane: &Lane| {
-            // SAFETY: the file is either one that came with the host, in the directory of its
-            // binary and as trusted as that, or one that the cache has authenticated as written
-            // by this user's host.
+            // SAFETY: the file is either part of the host's installation, in the directory of its
+            // binary and as trusted as that, or the cache has authenticated it as written by this
+            // user's host.
             unsafe { Component::deserialize_file(&lane.engine, file) }
         };
         self.lanes.iter().map(load).collect()
     }
 
-    /// The engine that compiles code: all lanes have the same settings.
+    /// The engine that compiles code; all lanes have the same settings.
     fn engine(&self) -> &Engine {
         &self.lanes[0].engine
     }
 
-    /// Whether a plugin that came with the host has compiled code that fits this machine.
+    /// Whether a built-in plugin has compiled code that fits this machine.
     pub fn has_compiled_code(&self, plugin: &Plugin) -> bool {
         plugin.compiled.as_deref().is_some_and(|compiled| self.deserialize(compiled).is_ok())
     }

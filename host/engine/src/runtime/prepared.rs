@@ -13,12 +13,12 @@ use crate::capability::test_runner::TestBackendPre;
 use cofferdam_core::policy::BackendKind;
 use cofferdam_plugin::manifest::Manifest;
 
-/// A plugin, loaded, checked and linked, once in each lane.
+/// A plugin that was loaded, checked and linked in each lane.
 pub struct Prepared {
     pub(super) lanes: Vec<LaneOfPlugin>,
 }
 
-/// A plugin in one lane: the exports that its manifest declares.
+/// A plugin in one lane, with the exports that its manifest declares.
 pub(super) struct LaneOfPlugin {
     pub(super) engine: Engine,
     tools: Option<Tools>,
@@ -28,6 +28,8 @@ pub(super) struct LaneOfPlugin {
 }
 
 impl LaneOfPlugin {
+    /// Links a plugin in a lane.
+    ///
     /// # Errors
     /// An export is missing or of another type.
     pub(super) fn new(
@@ -71,7 +73,7 @@ impl LaneOfPlugin {
 }
 
 impl Prepared {
-    /// The plugin in this thread's lane.
+    /// The plugin in the lane of this thread.
     pub(super) fn lane(&self) -> &LaneOfPlugin {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local! {

@@ -1,7 +1,7 @@
-//! The queue of the threads that run calls.
+//! The queue of calls for the threads that run them.
 //!
 //! Waking a sleeping thread takes longer than many calls. So one idle thread polls for a moment
-//! before it sleeps, and items that are added meanwhile wake no other.
+//! before it sleeps, and items that are added meanwhile wake no other thread.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use cofferdam_workspace::fair_queue::{Client, FairQueue};
 
-/// How long an idle thread polls. A client that makes one call after the other takes less time from
-/// an answer to the next call, the waking of client and server included.
-const POLLING: Duration = Duration::from_micros(250);
+/// How long an idle thread polls. A client that makes one call after another needs less time
+/// between two calls, including the waking of client and server.
+const POLL_TIME: Duration = Duration::from_micros(250);
 
-/// Items that wait for a thread, and counts of those that threads work on.
+/// Items that wait for a thread, and the number of items that threads work on.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
     added: Condvar,
-    /// How many items wait, readable without the lock.
+    /// The number of waiting items, readable without the lock.
     length: AtomicUsize,
     most: MaxRunning,
 }
@@ -102,14 +102,15 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for the next item; returns `None` when the queue is closed. [`Queue::done`] says that the
-    /// work on it has ended.
+    /// Waits for the next item. Returns `None` when the queue is closed. The caller has to call
+    /// [`Queue::done`] after the work on the item.
     pub fn next(&self) -> Option<(Client, T)> {
         let mut state = self.state();
         loop {
             if let Some(taken) = state.take(self.most) {
                 self.length.store(state.line.len(), Ordering::Release);
-                // The item may have been added without waking a thread since this one polled.
+                // Since this thread last polled, the item may have been added without waking a
+                // thread.
                 let wake = !state.line.is_empty() && !state.is_watched;
                 drop(state);
                 if wake {
@@ -136,7 +137,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says that the work on an item of a client has ended.
+    /// Marks the work on an item of a client as ended.
     pub fn done(&self, client: Client) {
         let mut state = self.state();
         state.running.remove(client);
@@ -162,10 +163,10 @@ impl<T> Queue<T> {
         self.added.notify_all();
     }
 
-    /// Polls until an item is added, for [`POLLING`] at most.
+    /// Polls until an item is added, for [`POLL_TIME`] at most.
     fn watch(&self) {
         let started = Instant::now();
-        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < POLLING {
+        while self.length.load(Ordering::Acquire) == 0 && started.elapsed() < POLL_TIME {
             thread::yield_now();
         }
     }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_taken_once_by_somebody() {
+    fn each_item_is_taken_exactly_once() {
         let queue = Arc::new(Queue::new(most(4)));
         let takers: Vec<_> = (0..4)
             .map(|_| {
@@ -207,9 +208,9 @@ mod tests {
             .collect();
         for number in 0..20_000 {
             queue.add(if number % 3 == 0 { ONE } else { OTHER }, number);
-            // Now and then all threads fall asleep.
+            // Lets all threads fall asleep from time to time.
             if number % 1_000 == 0 {
-                thread::sleep(POLLING * 20);
+                thread::sleep(POLL_TIME * 20);
             }
         }
         while queue.length.load(Ordering::Acquire) > 0 {
@@ -221,10 +222,10 @@ mod tests {
         assert_eq!(taken.into_iter().collect::<BTreeSet<_>>().len(), 20_000);
     }
 
-    /// Several items that are added while one thread polls are not left to it alone: here each item
-    /// has to wait for the others.
+    /// Several items that are added while one thread polls are distributed to several threads: here
+    /// each item has to wait for the others.
     #[test]
-    fn what_comes_together_is_done_side_by_side() {
+    fn concurrent_items_are_distributed_to_several_threads() {
         for _ in 0..200 {
             let queue = Arc::new(Queue::new(most(3)));
             let together = Arc::new(std::sync::Barrier::new(3));
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_at_its_limit_delays_no_other() {
+    fn a_client_at_its_limit_does_not_delay_others() {
         let queue = Queue::new(most(1));
         (0..3).for_each(|number| queue.add(ONE, number));
         queue.add(OTHER, 3);
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_at_its_maximum_delays_no_other() {
+    fn an_address_at_its_limit_does_not_delay_others() {
         let elsewhere = Client { address: Some([192, 0, 2, 1].into()), id: 1 };
         let queue = Queue::new(most(1));
         (0..3).for_each(|id| queue.add(Client { address: None, id }, id));
@@ -269,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_ends_who_waits() {
+    fn closing_the_queue_wakes_waiting_threads() {
         let queue = Arc::new(Queue::<()>::new(most(1)));
         let waiting = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || queue.next())
         };
-        thread::sleep(POLLING * 20);
+        thread::sleep(POLL_TIME * 20);
         queue.close();
         assert_eq!(waiting.join().unwrap(), None);
     }

@@ -1,5 +1,5 @@
-//! Sockets are not served. Some compilers, such as componentize-py, let every component import them,
-//! whether it uses them or not. Such a component gets functions that end the call.
+//! Refuses sockets. Some compilers, such as componentize-py, make every component import them, even
+//! if it does not use them. Such a component gets functions that end the call.
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
@@ -7,24 +7,24 @@ use wasmtime::{Error, Result};
 
 use crate::capability::CallState;
 
-/// The prefix of the interfaces' names.
-const PACKAGE: &str = "wasi:sockets/";
+/// The prefix of the names of socket interfaces.
+const SOCKETS_PACKAGE: &str = "wasi:sockets/";
 
-/// Resources of other packages that the interfaces use; they are linked already.
-const OTHERS: &[&str] = &["input-stream", "output-stream", "pollable"];
+/// Resources of other packages in these interfaces, which are linked already.
+const LINKED_RESOURCES: &[&str] = &["input-stream", "output-stream", "pollable"];
 
 /// The type of socket resources, which never exist.
 enum Socket {}
 
 /// Whether an import is of sockets.
 pub(super) fn is_import(name: &str) -> bool {
-    name.starts_with(PACKAGE)
+    name.starts_with(SOCKETS_PACKAGE)
 }
 
-/// Links a component. With `refuse_sockets`, it may import sockets, and a call that uses one ends.
+/// Links a component. With `refuse_sockets`, it may import sockets, but a call that uses one ends.
 ///
 /// # Errors
-/// An import is not served, or of another type.
+/// An import is not served, or has another type.
 pub(super) fn link(
     linker: &Linker<CallState>,
     component: &Component,
@@ -45,7 +45,7 @@ pub(super) fn link(
                     let message = format!("it used {interface}#{name}; there are no sockets here");
                     linked.func_new(name, move |_, _, _, _| Err(Error::msg(message.clone())))?;
                 }
-                ComponentItem::Resource(_) if !OTHERS.contains(&name) => {
+                ComponentItem::Resource(_) if !LINKED_RESOURCES.contains(&name) => {
                     linked.resource(name, ResourceType::host::<Socket>(), |_, _| Ok(()))?;
                 }
                 _ => {}

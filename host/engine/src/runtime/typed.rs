@@ -1,5 +1,5 @@
-//! Components that export plain typed functions: which function each tool is, and how one is
-//! called, with arguments and answer as JSON.
+//! Components that export plain typed functions: finds the function of each tool, and calls it with
+//! JSON arguments and a JSON result.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
-use super::value::{self, Misfit};
+use super::value::{self, TypeMismatch};
 use crate::capability::wit::tool::types::{ErrorKind, ToolError};
 use crate::capability::{CallState, PluginPre};
 use cofferdam_core::outcome::{ErrorCode, LimitCode, RefusalCode};
@@ -17,22 +17,22 @@ use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::typed::tool_name;
 use cofferdam_text::shorten;
 
-/// How much of an error value is in the message, in bytes. All of it is in the detail.
+/// How much of an error value is in the message, in bytes. The detail has all of it.
 const MAX_MESSAGE_BYTES: usize = 1_000;
 
-/// How the tools of a component are exported.
+/// How a component exports its tools.
 pub(super) enum Tools {
-    /// One function takes a tool's name and JSON.
+    /// One function that takes a tool's name and JSON.
     Json(PluginPre<CallState>),
-    /// Each tool is a function.
+    /// One typed function for each tool.
     Typed(Typed),
 }
 
 impl Tools {
-    /// The tools that a manifest declares.
+    /// Finds the tools that a manifest declares.
     ///
     /// # Errors
-    /// The component does not export them.
+    /// The component does not export one of the tools.
     pub(super) fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> Result<Self> {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
@@ -58,7 +58,7 @@ impl Tools {
     }
 }
 
-/// An exported function.
+/// A function exported by a component.
 struct Exported {
     /// The name of its tool.
     tool: String,
@@ -66,7 +66,7 @@ struct Exported {
     ty: ComponentFunc,
 }
 
-/// The exported functions that have names of tools.
+/// The exported functions whose names are names of tools.
 fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
     let component = pre.component();
     let engine = component.engine();
@@ -94,7 +94,7 @@ fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
     exported
 }
 
-/// A component that exports each tool as a function.
+/// A component that exports each tool as a typed function.
 pub(super) struct Typed {
     pre: InstancePre<CallState>,
     functions: HashMap<String, ComponentExportIndex>,
@@ -120,7 +120,7 @@ impl Typed {
         let ty = function.ty(&*store);
         let parameters = match value::arguments(&args, ty.params()) {
             Ok(parameters) => parameters,
-            Err(misfit) => return Ok(Err(unfit(&misfit))),
+            Err(mismatch) => return Ok(Err(argument_error(&mismatch))),
         };
         let types: Vec<Type> = ty.results().collect();
         let mut results = vec![Val::Bool(false); types.len()];
@@ -133,11 +133,11 @@ impl Typed {
     }
 }
 
-/// The value that a function returned, or its error if it returned a `result`.
+/// Converts the result of a function to JSON or an error.
 fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
     let named = |name: &str, value: &Val, ty: &Type| match value::to_json(value, ty) {
         Ok(value) => Ok(json!({ name: value })),
-        Err(misfit) => Err(unwritable(&misfit)),
+        Err(mismatch) => Err(result_error(&mismatch)),
     };
     match (value, ty) {
         (Val::Result(Ok(value)), Type::Result(result)) => match (value, result.ok()) {
@@ -156,15 +156,15 @@ fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
     }
 }
 
-/// An error of a function as that of its tool. Agents branch on the code: of an enumeration or a
-/// variant it is the case.
+/// Converts the error value of a function to an error of the tool. The code of an enumeration or a
+/// variant is its case, so that agents can distinguish errors.
 fn failed(error: &Val, detail: Value) -> ToolError {
     let of_case = |case: &str, value: &Val| match value {
         Val::String(text) => format!("{case}: {text}"),
         _ => format!("{case}: {}", detail["error"]["value"]),
     };
     let (code, message) = match error {
-        // The message is the whole error.
+        // The text of the error is the message.
         Val::String(text) => return failure(ErrorCode::FunctionError.as_str(), text.clone()),
         Val::Enum(case) | Val::Variant(case, None) => (case.as_str(), case.clone()),
         Val::Variant(case, Some(value)) => (case.as_str(), of_case(case, value)),
@@ -180,10 +180,10 @@ fn failure(code: &str, message: String) -> ToolError {
     ToolError { kind: ErrorKind::Failed, code: code.to_owned(), message, detail: None }
 }
 
-/// Arguments that the schema allows, and the function's types do not.
-fn unfit(misfit: &Misfit) -> ToolError {
-    let message = format!("the arguments do not fit the function: {misfit}");
-    if misfit.is_too_much {
+/// The error of arguments that fit the schema, but not the types of the function.
+fn argument_error(mismatch: &TypeMismatch) -> ToolError {
+    let message = format!("the arguments do not fit the function: {mismatch}");
+    if mismatch.is_too_much {
         return ToolError {
             kind: ErrorKind::Limit,
             ..failure(LimitCode::TransferLimit.as_str(), message)
@@ -195,10 +195,10 @@ fn unfit(misfit: &Misfit) -> ToolError {
     }
 }
 
-/// An answer that can't be written as JSON.
-fn unwritable(misfit: &Misfit) -> ToolError {
+/// The error of a result that can't be converted to JSON.
+fn result_error(mismatch: &TypeMismatch) -> ToolError {
     failure(
         ErrorCode::UnrepresentableAnswer.as_str(),
-        format!("the answer can't be written as JSON: {misfit}"),
+        format!("the answer can't be written as JSON: {mismatch}"),
     )
 }

@@ -1,43 +1,44 @@
-//! Converts values of WIT types to JSON and back. [`cofferdam_plugin::typed`] derives schemas by the
-//! same rules, so values that fit a derived schema are converted without loss in both directions.
+//! Converts values of WIT types to JSON and back. [`cofferdam_plugin::typed`] derives schemas by
+//! the same rules, so values that fit a derived schema are converted without loss in both
+//! directions.
 
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value, json};
-use wasmtime::component::{Type, Val};
+use wasmtime::component::{Type, Val, types};
 
 use cofferdam_plugin::typed::{MAX_NAME_BYTES, MAX_TYPES};
 
-/// How many values the arguments or the answer of a call may be, each byte of a list counted.
-/// wasmtime's own limit for an answer is about the same.
+/// The maximum number of values in the arguments or the result of a call, where each byte of a list
+/// counts as one. wasmtime's own limit for results is about the same.
 const MAX_VALUES: usize = 1 << 20;
 
-/// How many names may be looked at for the price of a value: the engine can't interrupt the host,
-/// and a list of a million values may be of a type with thousands of cases.
-const NAMES: usize = 8;
+/// How many names may be compared at the cost of one value: the engine can't interrupt the host,
+/// and a list of a million values may have a type with thousands of cases.
+const NAMES_PER_VALUE: usize = 8;
 
-/// The largest whole number up to which floating-point numbers have all of them.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// 2^53: up to here, floating-point numbers can represent all whole numbers.
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// A value that can't be converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Misfit {
-    /// JSON Pointer to the value.
+pub(super) struct TypeMismatch {
+    /// A JSON Pointer to the value.
     pointer: String,
     what: String,
-    /// Whether the value is too large, rather than wrong.
+    /// Whether the value is too large, rather than of another type.
     pub(super) is_too_much: bool,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", cofferdam_core::schema::place(&self.pointer), self.what)
     }
 }
 
-impl Misfit {
+impl TypeMismatch {
     fn new(what: impl Into<String>) -> Self {
         Self { pointer: String::new(), what: what.into(), is_too_much: false }
     }
@@ -46,7 +47,7 @@ impl Misfit {
         Self::new(format!("expected {what}"))
     }
 
-    /// Returns the mismatch of a value that is below another one.
+    /// Returns the mismatch with `name` added to the front of its pointer.
     fn below(mut self, name: impl fmt::Display) -> Self {
         let name = cofferdam_core::schema::escape(&name.to_string());
         self.pointer.insert_str(0, &format!("/{name}"));
@@ -54,11 +55,11 @@ impl Misfit {
     }
 }
 
-/// Checks that values of these types cost no more than their size suggests. That is true of types
+/// Checks that values of these types cost no more than their size suggests. This holds for types
 /// that a manifest was derived from; a component with its own manifest may have any types.
 ///
 /// # Errors
-/// Which types cost too much.
+/// A description of the types that cost too much.
 pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
     let mut left = MAX_TYPES;
     let mut types: Vec<Type> = types.collect();
@@ -84,7 +85,7 @@ pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
         if names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
             return Err(format!("its types have names of more than {MAX_NAME_BYTES} characters"));
         }
-        // Each type that is still to be looked at costs one as well.
+        // Each remaining type costs one as well.
         match left.checked_sub(1 + names.len()) {
             Some(rest) if rest >= types.len() => left = rest,
             _ => return Err(format!("its types come to more than {MAX_TYPES}")),
@@ -93,14 +94,14 @@ pub(super) fn check(types: impl Iterator<Item = Type>) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts an object with a field for each parameter of a function.
+/// Converts an object to the arguments of a function, one field for each parameter.
 ///
 /// # Errors
-/// See [`Misfit`].
+/// See [`TypeMismatch`].
 pub(super) fn arguments<'a>(
     args: &Value,
     parameters: impl Iterator<Item = (&'a str, Type)>,
-) -> Result<Vec<Val>, Misfit> {
+) -> Result<Vec<Val>, TypeMismatch> {
     let types: Vec<(&str, Type)> = parameters.collect();
     let values = Budget::new().fields(args, types)?;
     Ok(values.into_iter().map(|(_, value)| value).collect())
@@ -109,12 +110,15 @@ pub(super) fn arguments<'a>(
 /// Converts a value to JSON.
 ///
 /// # Errors
-/// The value has a handle or a number that is not finite, or too many values.
-pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, Misfit> {
+/// [`TypeMismatch`] if the value has a handle, a number that is not finite, or too many values.
+pub(super) fn to_json(value: &Val, ty: &Type) -> Result<Value, TypeMismatch> {
     Budget::new().json(value, ty)
 }
 
-/// How many values a call may still have.
+/// The value of a WIT `result`.
+type Either = Result<Option<Box<Val>>, Option<Box<Val>>>;
+
+/// The number of values that a call may still convert.
 struct Budget {
     left: usize,
 }
@@ -124,22 +128,23 @@ impl Budget {
         Self { left: MAX_VALUES }
     }
 
-    fn spend(&mut self, values: usize) -> Result<(), Misfit> {
-        let too_much = || Misfit {
+    fn spend(&mut self, values: usize) -> Result<(), TypeMismatch> {
+        let too_much = || TypeMismatch {
             is_too_much: true,
-            ..Misfit::new(format!("a call has at most {MAX_VALUES} values and bytes"))
+            ..TypeMismatch::new(format!("a call has at most {MAX_VALUES} values and bytes"))
         };
         self.left = self.left.checked_sub(values).ok_or_else(too_much)?;
         Ok(())
     }
 
-    /// The values of an object's fields, in the order of the types. An option may be left out.
+    /// The values of an object's fields, in the order of the types. Fields of type `option` are
+    /// optional.
     fn fields(
         &mut self,
         json: &Value,
         types: Vec<(&str, Type)>,
-    ) -> Result<Vec<(String, Val)>, Misfit> {
-        let fields = json.as_object().ok_or_else(|| Misfit::expected("an object"))?;
+    ) -> Result<Vec<(String, Val)>, TypeMismatch> {
+        let fields = json.as_object().ok_or_else(|| TypeMismatch::expected("an object"))?;
         let mut values = Vec::with_capacity(types.len());
         let mut left_out = 0;
         for (name, ty) in types {
@@ -149,8 +154,10 @@ impl Budget {
                     left_out += 1;
                     Val::Option(None)
                 }
-                (None, _) => return Err(Misfit::new("this field is missing").below(name)),
-                (Some(json), ty) => self.value(json, ty).map_err(|misfit| misfit.below(name))?,
+                (None, _) => return Err(TypeMismatch::new("this field is missing").below(name)),
+                (Some(json), ty) => {
+                    self.value(json, ty).map_err(|mismatch| mismatch.below(name))?
+                }
             };
             values.push((name.to_owned(), value));
         }
@@ -158,17 +165,17 @@ impl Budget {
         if fields.len() > values.len() - left_out
             && let Some(name) = fields.keys().find(is_unknown)
         {
-            return Err(Misfit::new("there is no such field").below(name));
+            return Err(TypeMismatch::new("there is no such field").below(name));
         }
         Ok(values)
     }
 
-    fn value(&mut self, json: &Value, ty: &Type) -> Result<Val, Misfit> {
+    fn value(&mut self, json: &Value, ty: &Type) -> Result<Val, TypeMismatch> {
         self.spend(1)?;
-        let text = || json.as_str().ok_or_else(|| Misfit::expected("a string"));
+        let text = || json.as_str().ok_or_else(|| TypeMismatch::expected("a string"));
         Ok(match ty {
             Type::Bool => {
-                Val::Bool(json.as_bool().ok_or_else(|| Misfit::expected("true or false"))?)
+                Val::Bool(json.as_bool().ok_or_else(|| TypeMismatch::expected("true or false"))?)
             }
             Type::S8 => Val::S8(integer(json)?),
             Type::U8 => Val::U8(integer(json)?),
@@ -178,38 +185,17 @@ impl Budget {
             Type::U32 => Val::U32(integer(json)?),
             Type::S64 => Val::S64(integer(json)?),
             Type::U64 => Val::U64(integer(json)?),
-            Type::Float32 => {
-                let number = number(json)? as f32;
-                if number.is_infinite() {
-                    return Err(Misfit::expected("a number that fits 32 bits"));
-                }
-                Val::Float32(number)
-            }
+            Type::Float32 => Val::Float32(number32(json)?),
             Type::Float64 => Val::Float64(number(json)?),
-            Type::Char => {
-                let mut characters = text()?.chars();
-                match (characters.next(), characters.next()) {
-                    (Some(character), None) => Val::Char(character),
-                    _ => return Err(Misfit::expected("a string of one character")),
-                }
-            }
+            Type::Char => Val::Char(character(text()?)?),
             Type::String => Val::String(text()?.to_owned()),
-            Type::List(list) if list.ty() == Type::U8 => {
-                let bytes = STANDARD
-                    .decode(text()?)
-                    .map_err(|error| Misfit::new(format!("expected bytes as base64: {error}")))?;
-                self.spend(bytes.len())?;
-                Val::List(bytes.into_iter().map(Val::U8).collect())
-            }
-            Type::List(list) => {
-                let element = list.ty();
-                Val::List(self.items(json, std::iter::repeat(element))?)
-            }
+            Type::List(list) if list.ty() == Type::U8 => Val::List(self.bytes(text()?)?),
+            Type::List(list) => Val::List(self.items(json, std::iter::repeat(list.ty()))?),
             Type::Tuple(tuple) => {
                 let count = json.as_array().map_or(0, Vec::len);
                 if count != tuple.types().len() {
                     let wanted = tuple.types().len();
-                    return Err(Misfit::expected(&format!("an array of {wanted} values")));
+                    return Err(TypeMismatch::expected(&format!("an array of {wanted} values")));
                 }
                 Val::Tuple(self.items(json, tuple.types())?)
             }
@@ -217,86 +203,99 @@ impl Budget {
                 let types = record.fields().map(|field| (field.name, field.ty)).collect();
                 Val::Record(self.fields(json, types)?)
             }
-            Type::Variant(variant) => {
-                let tag = json.get("tag").and_then(Value::as_str);
-                let tag = tag.ok_or_else(|| Misfit::expected("an object with a tag"))?;
-                self.spend(variant.cases().len() / NAMES)?;
-                let case = variant.cases().find(|case| case.name == tag);
-                let case = case.ok_or_else(|| Misfit::new("there is no such case").below("tag"))?;
-                let payload = match (case.ty, json.get("value")) {
-                    (None, None) => None,
-                    (Some(ty), Some(json)) => {
-                        let value =
-                            self.value(json, &ty).map_err(|misfit| misfit.below("value"))?;
-                        Some(Box::new(value))
-                    }
-                    (None, Some(_)) => return Err(Misfit::new(format!("'{tag}' has no value"))),
-                    (Some(_), None) => return Err(Misfit::new(format!("'{tag}' has a value"))),
-                };
-                Val::Variant(tag.to_owned(), payload)
-            }
+            Type::Variant(variant) => self.variant(json, variant)?,
             Type::Enum(names) => {
-                self.spend(names.names().len() / NAMES)?;
+                self.spend(names.names().len() / NAMES_PER_VALUE)?;
                 Val::Enum(one_of(text()?, names.names())?)
             }
             Type::Flags(flags) => {
-                let array = json.as_array().ok_or_else(|| Misfit::expected("an array"))?;
+                let array = json.as_array().ok_or_else(|| TypeMismatch::expected("an array"))?;
                 self.spend(array.len())?;
                 let name = |json: &Value| {
-                    let name = json.as_str().ok_or_else(|| Misfit::expected("a string"))?;
+                    let name = json.as_str().ok_or_else(|| TypeMismatch::expected("a string"))?;
                     one_of(name, flags.names())
                 };
                 Val::Flags(array.iter().map(name).collect::<Result<_, _>>()?)
             }
             Type::Option(_) if json.is_null() => Val::Option(None),
-            Type::Option(option) => {
-                let ty = option.ty();
-                let inner = match (&ty, json.get("some")) {
-                    (Type::Option(_), None) => {
-                        return Err(Misfit::expected("null or an object with 'some'"));
-                    }
-                    (Type::Option(_), Some(json)) => {
-                        self.value(json, &ty).map_err(|misfit| misfit.below("some"))?
-                    }
-                    _ => self.value(json, &ty)?,
-                };
-                Val::Option(Some(Box::new(inner)))
-            }
-            Type::Result(result) => {
-                let mut side = |name: &str, ty: Option<Type>| match (json.get(name), ty) {
-                    (Some(json), Some(ty)) => {
-                        let value = self.value(json, &ty).map_err(|misfit| misfit.below(name))?;
-                        Ok(Some(Some(Box::new(value))))
-                    }
-                    (Some(Value::Null), None) => Ok(Some(None)),
-                    (Some(_), None) => Err(Misfit::expected("null").below(name)),
-                    (None, _) => Ok(None),
-                };
-                match (side("ok", result.ok())?, side("err", result.err())?) {
-                    (Some(ok), None) => Val::Result(Ok(ok)),
-                    (None, Some(error)) => Val::Result(Err(error)),
-                    _ => return Err(Misfit::expected("an object with either 'ok' or 'err'")),
-                }
-            }
+            Type::Option(option) => Val::Option(Some(Box::new(self.some(json, &option.ty())?))),
+            Type::Result(result) => Val::Result(self.result(json, result)?),
             _ => return Err(no_json()),
         })
+    }
+
+    /// The bytes of a base64 text.
+    fn bytes(&mut self, text: &str) -> Result<Vec<Val>, TypeMismatch> {
+        let bytes = STANDARD
+            .decode(text)
+            .map_err(|error| TypeMismatch::new(format!("expected bytes as base64: {error}")))?;
+        self.spend(bytes.len())?;
+        Ok(bytes.into_iter().map(Val::U8).collect())
+    }
+
+    fn variant(&mut self, json: &Value, variant: &types::Variant) -> Result<Val, TypeMismatch> {
+        let tag = json.get("tag").and_then(Value::as_str);
+        let tag = tag.ok_or_else(|| TypeMismatch::expected("an object with a tag"))?;
+        self.spend(variant.cases().len() / NAMES_PER_VALUE)?;
+        let case = variant.cases().find(|case| case.name == tag);
+        let case = case.ok_or_else(|| TypeMismatch::new("there is no such case").below("tag"))?;
+        let payload = match (case.ty, json.get("value")) {
+            (None, None) => None,
+            (Some(ty), Some(json)) => {
+                let value = self.value(json, &ty).map_err(|mismatch| mismatch.below("value"))?;
+                Some(Box::new(value))
+            }
+            (None, Some(_)) => return Err(TypeMismatch::new(format!("'{tag}' has no value"))),
+            (Some(_), None) => return Err(TypeMismatch::new(format!("'{tag}' has a value"))),
+        };
+        Ok(Val::Variant(tag.to_owned(), payload))
+    }
+
+    /// The value in an option that is not `none`.
+    fn some(&mut self, json: &Value, ty: &Type) -> Result<Val, TypeMismatch> {
+        match (ty, json.get("some")) {
+            (Type::Option(_), None) => Err(TypeMismatch::expected("null or an object with 'some'")),
+            (Type::Option(_), Some(json)) => {
+                self.value(json, ty).map_err(|mismatch| mismatch.below("some"))
+            }
+            _ => self.value(json, ty),
+        }
+    }
+
+    fn result(&mut self, json: &Value, result: &types::ResultType) -> Result<Either, TypeMismatch> {
+        let mut side = |name: &str, ty: Option<Type>| match (json.get(name), ty) {
+            (Some(json), Some(ty)) => {
+                let value = self.value(json, &ty).map_err(|mismatch| mismatch.below(name))?;
+                Ok(Some(Some(Box::new(value))))
+            }
+            (Some(Value::Null), None) => Ok(Some(None)),
+            (Some(_), None) => Err(TypeMismatch::expected("null").below(name)),
+            (None, _) => Ok(None),
+        };
+        match (side("ok", result.ok())?, side("err", result.err())?) {
+            (Some(ok), None) => Ok(Ok(ok)),
+            (None, Some(error)) => Ok(Err(error)),
+            _ => Err(TypeMismatch::expected("an object with either 'ok' or 'err'")),
+        }
     }
 
     fn items(
         &mut self,
         json: &Value,
         types: impl Iterator<Item = Type>,
-    ) -> Result<Vec<Val>, Misfit> {
-        let array = json.as_array().ok_or_else(|| Misfit::expected("an array"))?;
+    ) -> Result<Vec<Val>, TypeMismatch> {
+        let array = json.as_array().ok_or_else(|| TypeMismatch::expected("an array"))?;
         array
             .iter()
             .zip(types)
             .enumerate()
-            .map(|(index, (json, ty))| self.value(json, &ty).map_err(|misfit| misfit.below(index)))
+            .map(|(index, (json, ty))| {
+                self.value(json, &ty).map_err(|mismatch| mismatch.below(index))
+            })
             .collect()
     }
 
-    fn json(&mut self, value: &Val, ty: &Type) -> Result<Value, Misfit> {
+    fn json(&mut self, value: &Val, ty: &Type) -> Result<Value, TypeMismatch> {
         self.spend(1)?;
         Ok(match (value, ty) {
             (Val::Bool(value), _) => json!(value),
@@ -308,8 +307,8 @@ impl Budget {
             (Val::U32(value), _) => json!(value),
             (Val::S64(value), _) => json!(value),
             (Val::U64(value), _) => json!(value),
-            // The shortest number that means this one, and not all the digits that its 32 bits
-            // have as 64.
+            // The shortest decimal number for this value, rather than all digits of its 64-bit
+            // equivalent.
             (Val::Float32(value), _) => {
                 float(value.to_string().parse().unwrap_or(f64::from(*value)))?
             }
@@ -325,21 +324,10 @@ impl Budget {
                 self.array(values, std::iter::repeat(list.ty()))?
             }
             (Val::Tuple(values), Type::Tuple(tuple)) => self.array(values, tuple.types())?,
-            (Val::Record(values), Type::Record(record)) => {
-                let mut fields = Map::new();
-                for ((name, value), field) in values.iter().zip(record.fields()) {
-                    let json = self.json(value, &field.ty).map_err(|misfit| misfit.below(name))?;
-                    fields.insert(name.clone(), json);
-                }
-                Value::Object(fields)
-            }
+            (Val::Record(values), Type::Record(record)) => self.record(values, record)?,
             (Val::Variant(tag, None), _) => json!({ "tag": tag }),
             (Val::Variant(tag, Some(value)), Type::Variant(variant)) => {
-                self.spend(variant.cases().len() / NAMES)?;
-                let case = variant.cases().find(|case| case.name == tag);
-                let ty = case.and_then(|case| case.ty).ok_or_else(no_json)?;
-                let json = self.json(value, &ty).map_err(|misfit| misfit.below("value"))?;
-                json!({ "tag": tag, "value": json })
+                self.payload(tag, value, variant)?
             }
             (Val::Enum(name), _) => json!(name),
             (Val::Flags(names), _) => {
@@ -365,19 +353,48 @@ impl Budget {
         })
     }
 
+    fn record(
+        &mut self,
+        values: &[(String, Val)],
+        record: &types::Record,
+    ) -> Result<Value, TypeMismatch> {
+        let mut fields = Map::new();
+        for ((name, value), field) in values.iter().zip(record.fields()) {
+            let json = self.json(value, &field.ty).map_err(|mismatch| mismatch.below(name))?;
+            fields.insert(name.clone(), json);
+        }
+        Ok(Value::Object(fields))
+    }
+
+    /// A case of a variant with a value.
+    fn payload(
+        &mut self,
+        tag: &str,
+        value: &Val,
+        variant: &types::Variant,
+    ) -> Result<Value, TypeMismatch> {
+        self.spend(variant.cases().len() / NAMES_PER_VALUE)?;
+        let case = variant.cases().find(|case| case.name == tag);
+        let ty = case.and_then(|case| case.ty).ok_or_else(no_json)?;
+        let json = self.json(value, &ty).map_err(|mismatch| mismatch.below("value"))?;
+        Ok(json!({ "tag": tag, "value": json }))
+    }
+
     fn array(
         &mut self,
         values: &[Val],
         types: impl Iterator<Item = Type>,
-    ) -> Result<Value, Misfit> {
+    ) -> Result<Value, TypeMismatch> {
         let items = values.iter().zip(types).enumerate();
         items
-            .map(|(index, (value, ty))| self.json(value, &ty).map_err(|misfit| misfit.below(index)))
+            .map(|(index, (value, ty))| {
+                self.json(value, &ty).map_err(|mismatch| mismatch.below(index))
+            })
             .collect()
     }
 
-    fn object(&mut self, name: &str, value: &Val, ty: &Type) -> Result<Value, Misfit> {
-        let json = self.json(value, ty).map_err(|misfit| misfit.below(name))?;
+    fn object(&mut self, name: &str, value: &Val, ty: &Type) -> Result<Value, TypeMismatch> {
+        let json = self.json(value, ty).map_err(|mismatch| mismatch.below(name))?;
         Ok(json!({ name: json }))
     }
 }
@@ -389,34 +406,54 @@ fn byte(value: &Val) -> Option<u8> {
     }
 }
 
-fn no_json() -> Misfit {
-    Misfit::new("a value that is a handle, or of a type that this engine does not have")
+fn no_json() -> TypeMismatch {
+    TypeMismatch::new("a value that is a handle, or of a type that this engine does not have")
 }
 
-fn float(value: f64) -> Result<Value, Misfit> {
+fn float(value: f64) -> Result<Value, TypeMismatch> {
     let number = Number::from_f64(value);
-    let none = || Misfit::new(format!("{value} is no number that JSON has"));
+    let none = || TypeMismatch::new(format!("{value} is no number that JSON has"));
     number.map(Value::Number).ok_or_else(none)
 }
 
-fn number(json: &Value) -> Result<f64, Misfit> {
-    json.as_f64().ok_or_else(|| Misfit::expected("a number"))
+fn number(json: &Value) -> Result<f64, TypeMismatch> {
+    json.as_f64().ok_or_else(|| TypeMismatch::expected("a number"))
 }
 
-/// A whole number, written in any way that means exactly it: `1`, `1.0`, `1e0`.
-fn integer<T: TryFrom<i128>>(json: &Value) -> Result<T, Misfit> {
-    let whole =
-        |number: f64| (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i128);
+fn number32(json: &Value) -> Result<f32, TypeMismatch> {
+    let number = number(json)? as f32;
+    if number.is_infinite() {
+        return Err(TypeMismatch::expected("a number that fits 32 bits"));
+    }
+    Ok(number)
+}
+
+fn character(text: &str) -> Result<char, TypeMismatch> {
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(character), None) => Ok(character),
+        _ => Err(TypeMismatch::expected("a string of one character")),
+    }
+}
+
+/// A whole number in any notation: `1`, `1.0`, `1e0`.
+fn integer<T: TryFrom<i128>>(json: &Value) -> Result<T, TypeMismatch> {
+    let whole = |number: f64| {
+        (number.fract() == 0.0 && number.abs() <= MAX_EXACT_INTEGER).then_some(number as i128)
+    };
     let number = (json.as_i64().map(i128::from))
         .or_else(|| json.as_u64().map(i128::from))
         .or_else(|| json.as_f64().and_then(whole))
-        .ok_or_else(|| Misfit::expected("an integer"))?;
-    T::try_from(number).map_err(|_| Misfit::new("the integer is out of range"))
+        .ok_or_else(|| TypeMismatch::expected("an integer"))?;
+    T::try_from(number).map_err(|_| TypeMismatch::new("the integer is out of range"))
 }
 
-fn one_of<'a>(name: &str, mut names: impl Iterator<Item = &'a str>) -> Result<String, Misfit> {
+fn one_of<'a>(
+    name: &str,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Result<String, TypeMismatch> {
     let found = names.find(|known| *known == name);
-    found.map(str::to_owned).ok_or_else(|| Misfit::new("there is no such name"))
+    found.map(str::to_owned).ok_or_else(|| TypeMismatch::new("there is no such name"))
 }
 
 #[cfg(test)]

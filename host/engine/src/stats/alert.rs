@@ -1,45 +1,45 @@
-//! S4's thresholds, and what it advises where one is passed.
+//! Alerts: the thresholds of the tool schemas, and advice when one is exceeded.
 
 use serde::Serialize;
 
 use super::{FallbackSource, HealthSummary, Scope};
 
-/// The 95th percentile above which latency is an alert, in milliseconds.
-const P95_MS: f64 = 5_000.0;
+/// The 95th percentile of latencies above which there is an alert, in milliseconds.
+const MAX_P95_MS: f64 = 5_000.0;
 
-/// One fallback in this many calls is no alert yet; more are.
-const CALLS_PER_FALLBACK: u64 = 10;
+/// There is an alert if there are fewer calls per fallback.
+const MIN_CALLS_PER_FALLBACK: u64 = 10;
 
-/// Something that is above a threshold.
+/// An alert: a value above its threshold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alert {
-    /// Which threshold.
+    /// The kind of the alert.
     pub alert: AlertKind,
-    /// What it is about: `total`, a tool, a service, or `health`.
+    /// What it concerns: `total`, a tool, a service, or `health`.
     pub scope: String,
-    /// What was measured: a rate, milliseconds, or a number of failures.
+    /// The measured value: a rate, milliseconds, or a number of failures.
     pub value: Option<f64>,
-    /// What it was measured against.
+    /// The threshold that the value exceeds.
     pub threshold: f64,
-    /// The same in words.
+    /// A description of the value and the threshold.
     pub message: String,
-    /// What to look at.
+    /// What the operator should check.
     pub advice: String,
 }
 
-/// The thresholds.
+/// The kinds of alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlertKind {
-    /// More than 10 % of the calls fell back.
+    /// More than 10 % of the calls activated a fallback.
     FallbackRate,
-    /// The 95th percentile of the latency is above 5 s.
+    /// The 95th percentile of latencies is above 5 s.
     P95Latency,
-    /// Three or more checks of the host's health failed in a row, within an hour.
+    /// Three or more health checks failed in a row within an hour.
     HealthCheckFailures,
 }
 
-/// What is above a threshold: in total first, then by tool, where that says more.
+/// All alerts: those in total first, then those of tools with other values.
 pub(super) fn alerts(
     total: &Scope,
     tools: &[Scope],
@@ -48,7 +48,7 @@ pub(super) fn alerts(
 ) -> Vec<Alert> {
     let mut alerts = Vec::new();
     alerts.extend(fallback_rate("total", total.fallbacks, total.calls, total.fallback_rate));
-    // What is about all calls has been said.
+    // A source with all calls has the same values as the total.
     let others = sources.iter().filter(|source| source.calls != total.calls);
     alerts
         .extend(others.filter_map(|of| fallback_rate(&of.source, of.fallbacks, of.calls, of.rate)));
@@ -59,7 +59,7 @@ pub(super) fn alerts(
 }
 
 fn fallback_rate(scope: &str, fallbacks: u64, calls: u64, rate: Option<f64>) -> Option<Alert> {
-    if fallbacks.saturating_mul(CALLS_PER_FALLBACK) <= calls {
+    if fallbacks.saturating_mul(MIN_CALLS_PER_FALLBACK) <= calls {
         return None;
     }
     let message = match rate {
@@ -83,11 +83,11 @@ fn fallback_rate(scope: &str, fallbacks: u64, calls: u64, rate: Option<f64>) -> 
 
 fn p95(scope: &Scope) -> Option<Alert> {
     let p95 = scope.latency_ms.p95;
-    (p95 > P95_MS).then(|| Alert {
+    (p95 > MAX_P95_MS).then(|| Alert {
         alert: AlertKind::P95Latency,
         scope: scope.name.clone(),
         value: Some(p95),
-        threshold: P95_MS,
+        threshold: MAX_P95_MS,
         message: format!("5 % of the calls took {:.3} s or longer (P95 above 5 s)", p95 / 1000.0),
         advice: "Check server load or network".to_owned(),
     })
@@ -99,7 +99,7 @@ fn health_checks(health: &HealthSummary) -> Option<Alert> {
         alert: AlertKind::HealthCheckFailures,
         scope: "health".to_owned(),
         value: Some(row.checks as f64),
-        threshold: super::health::ROW as f64,
+        threshold: super::health::MIN_ROW_FAILURES as f64,
         message: format!(
             "{} checks of the host's health failed in a row, from {} to {}",
             row.checks, row.from, row.to

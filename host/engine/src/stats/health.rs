@@ -1,4 +1,4 @@
-//! The checks of the host's health that are on record.
+//! Statistics of the host's health checks.
 
 use std::collections::VecDeque;
 
@@ -7,45 +7,45 @@ use serde::Serialize;
 
 use crate::journal::{HealthRecord, Verdict};
 
-/// So many failures in a row are an alert ...
-pub(super) const ROW: usize = 3;
+/// The number of failures in a row from which on there is an alert.
+pub(super) const MIN_ROW_FAILURES: usize = 3;
 
-/// ... if they are within this time.
-const WITHIN: SignedDuration = SignedDuration::from_hours(1);
+/// The maximum time between the first and the last of these failures.
+const MAX_ROW_DURATION: SignedDuration = SignedDuration::from_hours(1);
 
-/// Takes checks in, in the order in which they were made.
+/// Collects health checks in the order in which they were made.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     summary: HealthSummary,
-    /// The failures since the last check that did not fail; the last ones of them.
+    /// The last [`MIN_ROW_FAILURES`] failures since the last check that did not fail.
     row: VecDeque<Timestamp>,
 }
 
-/// The checks of the host's health.
+/// The results of health checks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct HealthSummary {
-    /// How many there were.
+    /// The number of health checks.
     pub checks: u64,
-    /// It was healthy.
+    /// Checks that found the host healthy.
     pub healthy: u64,
-    /// It worked in part, or slowly.
+    /// Checks that found the host degraded.
     pub degraded: u64,
-    /// It did not work.
+    /// Checks that found the host failed.
     pub failed: u64,
-    /// The last check.
+    /// The most recent health check.
     pub last: Option<HealthRecord>,
-    /// The last time that three or more checks failed in a row within an hour.
+    /// The last time that three or more checks in a row failed within an hour.
     pub failures_in_a_row: Option<Row>,
 }
 
-/// Failures without anything else in between.
+/// Consecutive failures of health checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// How many.
+    /// The number of failures.
     pub checks: u64,
-    /// When the first one of them was.
+    /// The time of the first failure.
     pub from: Timestamp,
-    /// When the last one was.
+    /// The time of the last failure.
     pub to: Timestamp,
 }
 
@@ -65,21 +65,23 @@ impl Health {
         }
         let goes_on = !self.row.is_empty();
         self.row.push_back(record.timestamp);
-        if self.row.len() > ROW {
+        if self.row.len() > MIN_ROW_FAILURES {
             self.row.pop_front();
         }
-        let Some(&from) = self.row.front().filter(|_| self.row.len() == ROW) else { return };
+        let Some(&from) = self.row.front().filter(|_| self.row.len() == MIN_ROW_FAILURES) else {
+            return;
+        };
         let to = record.timestamp;
-        if from.duration_until(to) > WITHIN {
+        if from.duration_until(to) > MAX_ROW_DURATION {
             return;
         }
         match &mut summary.failures_in_a_row {
-            // The same row, one longer.
+            // The row continues.
             Some(row) if goes_on && row.to >= from => {
                 row.checks += 1;
                 row.to = to;
             }
-            row => *row = Some(Row { checks: ROW as u64, from, to }),
+            row => *row = Some(Row { checks: MIN_ROW_FAILURES as u64, from, to }),
         }
     }
 
@@ -93,7 +95,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The row of failures after checks as `(minute, verdict)`: how many, and from when to when.
+    /// The row of failures after checks given as `(minute, verdict)`: number, first and last
+    /// minute.
     fn row(checks: &[(i64, char)]) -> Option<(u64, i64, i64)> {
         let mut health = Health::default();
         for (minute, verdict) in checks {
@@ -114,27 +117,27 @@ mod tests {
     }
 
     #[test]
-    fn three_failures_in_a_row_within_an_hour_are_an_alert() {
+    fn three_failures_within_an_hour_are_a_row() {
         for (checks, wanted) in [
             (&[][..], None),
             (&[(0, 'f'), (20, 'f')], None),
             (&[(0, 'f'), (20, 'f'), (40, 'f')], Some((3, 0, 40))),
-            // Exactly an hour is in one hour; more is not.
+            // Exactly one hour is within an hour; more is not.
             (&[(0, 'f'), (30, 'f'), (60, 'f')], Some((3, 0, 60))),
             (&[(0, 'f'), (30, 'f'), (61, 'f')], None),
             (&[(0, 'f'), (60, 'f'), (120, 'f'), (180, 'f')], None),
-            // Anything else in between ends the row.
+            // A check that did not fail ends the row.
             (&[(0, 'f'), (10, 'f'), (15, 'h'), (20, 'f')], None),
             (&[(0, 'f'), (10, 'f'), (15, 'd'), (20, 'f')], None),
             (&[(0, 'd'), (10, 'd'), (20, 'd')], None),
-            // A long row is one row, and stays on record when all is well again.
+            // A long row stays one row, and is kept when the host is healthy again.
             (&[(0, 'f'), (10, 'f'), (20, 'f'), (30, 'f'), (40, 'h')], Some((4, 0, 30))),
-            // The last of several rows counts.
+            // The last of several rows is reported.
             (
                 &[(0, 'f'), (1, 'f'), (2, 'f'), (3, 'h'), (4, 'f'), (5, 'f'), (6, 'f')],
                 Some((3, 4, 6)),
             ),
-            // A slow start does not count.
+            // An isolated failure long before is not part of the row.
             (&[(0, 'f'), (300, 'f'), (310, 'f'), (320, 'f')], Some((3, 300, 320))),
         ] {
             assert_eq!(row(checks), wanted, "{checks:?}");

@@ -1,24 +1,24 @@
-//! The figures for people with a browser: a dashboard in one file.
+//! The statistics as a dashboard in one HTML file.
 
 use cofferdam_text::chart::{self, Bar};
 use cofferdam_text::page::{self, Cell};
 use cofferdam_text::visible as inert;
 use maud::{Markup, html};
 
-use super::text::{COLUMNS, USES, cells, milliseconds, uses};
+use super::text::{PLUGIN_COLUMNS, TOOL_COLUMNS, cells, milliseconds, uses};
 use super::{Bucket, Scope, Summary};
 
-/// How many tools the chart of latencies shows: the slowest ones.
-const SLOWEST: usize = 15;
+/// The number of tools in the chart of latencies, the slowest ones.
+const MAX_CHART_TOOLS: usize = 15;
 
 impl Summary {
-    /// The figures as a web page of one file.
+    /// The statistics as an HTML page without external resources.
     pub fn to_html(&self, title: &str) -> String {
         let body = html! {
             p class="quiet" { (self.period_in_words()) }
             (self.alerts())
             h2 { "Calls" }
-            (page::table("Calls by tool", &COLUMNS, self.rows()))
+            (page::table("Calls by tool", &TOOL_COLUMNS, self.rows()))
             (self.charts())
             (self.uses())
             h2 { "More" }
@@ -54,7 +54,7 @@ impl Summary {
     fn charts(&self) -> Markup {
         let mut slowest: Vec<&Scope> = self.tools.iter().filter(|tool| tool.calls > 0).collect();
         slowest.sort_by(|a, b| b.latency_ms.p95.total_cmp(&a.latency_ms.p95));
-        slowest.truncate(SLOWEST);
+        slowest.truncate(MAX_CHART_TOOLS);
         let bars: Vec<Bar> = slowest.into_iter().map(latency_bar).collect();
         html! {
             @if !bars.is_empty() {
@@ -80,7 +80,7 @@ impl Summary {
         html! {
             @if !self.plugins.is_empty() {
                 h2 { "Plugins" }
-                (page::table("What plugins have used", &USES, self.plugins.iter().map(row).collect()))
+                (page::table("What plugins have used", &PLUGIN_COLUMNS, self.plugins.iter().map(row).collect()))
             }
         }
     }
@@ -110,7 +110,7 @@ impl super::Timeline {
         format!("{:#}", jiff::SignedDuration::from_secs(self.bucket_seconds))
     }
 
-    /// A column for each span from the first to the last, also those with nothing in them.
+    /// One column for each span from the first to the last, including empty ones.
     fn columns(&self) -> Vec<Bar> {
         let (Some(first), Some(last)) = (self.buckets.first(), self.buckets.last()) else {
             return Vec::new();

@@ -1,13 +1,13 @@
-//! The figures for people who read text: Markdown.
+//! The statistics as Markdown text.
 
 use cofferdam_text::markdown::{code_span, escape, table};
 use cofferdam_text::visible as inert;
 
-use super::text::{COLUMNS, NUMBERS, USES, cells, uses};
+use super::text::{IS_NUMBER, PLUGIN_COLUMNS, TOOL_COLUMNS, cells, uses};
 use super::{PluginUse, Scope, Summary};
 
 impl Summary {
-    /// The figures as Markdown.
+    /// The statistics as Markdown.
     pub fn to_markdown(&self, title: &str) -> String {
         let line = |text: &str| escape(&inert::line(text));
         let mut blocks = vec![format!("# {}", line(title)), line(&self.period_in_words())];
@@ -24,13 +24,13 @@ impl Summary {
             [name].into_iter().chain(cells(scope)).collect()
         };
         let rows: Vec<Vec<String>> = self.tools.iter().chain([&self.total]).map(row).collect();
-        blocks.push(table(&COLUMNS, &NUMBERS, &rows));
+        blocks.push(table(&TOOL_COLUMNS, &IS_NUMBER, &rows));
         if !self.plugins.is_empty() {
             blocks.push("## Plugins".to_owned());
             let row =
                 |plugin: &PluginUse| [line(&plugin.name)].into_iter().chain(uses(plugin)).collect();
             let rows: Vec<Vec<String>> = self.plugins.iter().map(row).collect();
-            blocks.push(table(&USES, &NUMBERS, &rows));
+            blocks.push(table(&PLUGIN_COLUMNS, &IS_NUMBER, &rows));
         }
         let facts = self.facts();
         let facts = facts.iter().map(|(about, value)| format!("- {about}: {}", line(value)));

@@ -1,16 +1,17 @@
-//! Figures about calls, made from the journal's lines or the calls of this process: how many, how
-//! long, how many errors and fallbacks, per tool and in total (S4, "Observability Metrics").
+//! Statistics of calls, computed from journal lines or the calls of this process: counts,
+//! latencies, errors and fallbacks, per tool and in total (the tool schemas, "Observability
+//! Metrics").
 //!
-//! | module | what |
+//! | module | is for |
 //! |---|---|
-//! | [`latency`] | percentiles; there is no other place that computes any |
-//! | [`timeline`] | how many calls when |
-//! | [`health`] | the checks of the host's health |
-//! | [`plugin`] | what the calls of each plugin have used |
-//! | [`alert`] | S4's thresholds and what it advises |
-//! | [`html`], [`markdown`], [`text`] | the figures for people |
+//! | [`latency`] | percentiles of latencies |
+//! | [`timeline`] | calls over time |
+//! | [`health`] | health checks of the host |
+//! | [`plugin`] | usage of each plugin |
+//! | [`alert`] | thresholds and advice |
+//! | [`html`], [`markdown`], [`text`] | output formats |
 //!
-//! Pure, except that it reads the lines that it is given. Memory is bounded, whatever they say.
+//! No I/O, except for reading the given lines. Memory is bounded for any input.
 
 mod alert;
 mod health;
@@ -44,29 +45,30 @@ use latency::Latencies;
 use plugin::Uses;
 use timeline::Times;
 
-/// How many tools, reasons and sources are told apart. Names are what agents wrote.
+/// How many tools, reasons and sources are distinguished, since agents can invent any number of
+/// names.
 const MAX_NAMES: usize = 500;
 
-/// Where everything beyond [`MAX_NAMES`] is counted.
-const OTHERS: &str = "(others)";
+/// The name under which everything beyond [`MAX_NAMES`] is counted.
+const OTHER_NAMES: &str = "(others)";
 
-/// How long a name may be, in bytes.
-const MAX_NAME: usize = 128;
+/// The maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 128;
 
-/// How many lines that can't be read are named.
+/// How many unreadable lines are listed.
 const MAX_PROBLEMS: usize = 20;
 
-/// What is looked at.
+/// Selects the entries that are counted.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only what happened then or later.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
-    /// Only calls of this tool, and what happened to it: its name, or what stands behind the dot
-    /// of a qualified name.
+    /// Only calls and events of this tool, given by its name or the part of a qualified name after
+    /// the dot.
     pub tool: Option<String>,
 }
 
-/// Takes lines in.
+/// Collects statistics from journal entries.
 #[derive(Debug, Default)]
 pub struct Stats {
     filter: Filter,
@@ -82,16 +84,16 @@ pub struct Stats {
     lines: LineCount,
 }
 
-/// From the first moment to the last.
+/// The time from the first to the last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Period {
-    /// The first.
+    /// The time of the first entry.
     pub from: Timestamp,
-    /// The last.
+    /// The time of the last entry.
     pub to: Timestamp,
 }
 
-/// The calls of one tool, or of all.
+/// Counts the calls of one tool, or of all.
 #[derive(Debug, Default)]
 struct Tally {
     outcomes: BTreeMap<Status, u64>,
@@ -99,110 +101,109 @@ struct Tally {
     fallbacks: u64,
 }
 
-/// The lines that were read.
+/// Counts the lines that were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LineCount {
-    /// Those that are not blank.
+    /// The number of lines that are not blank.
     pub read: u64,
-    /// Those of them that could not be understood.
+    /// The number of lines that could not be parsed.
     pub unreadable: u64,
-    /// The first ones of those.
+    /// The first lines that could not be parsed.
     pub problems: Vec<LineProblem>,
 }
 
-/// A line that could not be understood.
+/// A line that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LineProblem {
-    /// In which file.
+    /// The name of the file.
     pub file: String,
-    /// Which one, counted from 1.
+    /// The line number, counted from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// A description of the problem.
     pub problem: String,
 }
 
-/// All figures.
+/// All statistics of the collected entries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// When what was counted happened; none where nothing was.
+    /// The time of the counted entries; `None` if there are none.
     pub period: Option<Period>,
-    /// All calls.
+    /// The statistics of all calls.
     pub total: Scope,
-    /// By tool, in the order of their names.
+    /// Calls by tool, sorted by name.
     pub tools: Vec<Scope>,
-    /// By plugin, in the order of their names; tools without a plugin's name are left out.
+    /// Usage by plugin, sorted by name; tools without a plugin's name are omitted.
     pub plugins: Vec<PluginUse>,
-    /// The fallbacks.
+    /// Fallbacks by reason and source.
     pub fallbacks: Fallbacks,
-    /// The checks of the host's health.
+    /// Health checks of the host.
     pub health: HealthSummary,
-    /// How many commits there were.
+    /// The number of commits.
     pub commits: u64,
-    /// When the calls were.
+    /// The number of calls over time.
     pub timeline: Timeline,
-    /// What is above a threshold of S4.
+    /// Values above a threshold.
     pub alerts: Vec<Alert>,
-    /// What the figures were made from.
+    /// The lines that were read.
     pub lines: LineCount,
 }
 
-/// The figures of one tool, or of all.
+/// The statistics of one tool, or of all calls.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scope {
-    /// The tool's name as it stands in the journal, or `total`.
+    /// The tool's name in the journal, or `total`.
     pub name: String,
-    /// Calls that were made: all but those that were skipped.
+    /// The number of calls, without skipped ones.
     pub calls: u64,
-    /// Calls that did not succeed.
+    /// The number of calls that did not succeed.
     pub errors: u64,
-    /// `errors / calls`; none without calls.
+    /// `errors / calls`; `None` without calls.
     pub error_rate: Option<f64>,
-    /// Calls that were cancelled or not begun, because an earlier one failed.
+    /// The number of calls that were cancelled, or not begun because an earlier one failed.
     pub skipped: u64,
-    /// How often a fallback was activated.
+    /// The number of activated fallbacks.
     pub fallbacks: u64,
-    /// `fallbacks / calls`; none without calls.
+    /// `fallbacks / calls`; `None` without calls.
     pub fallback_rate: Option<f64>,
-    /// How long the calls took.
+    /// The latencies of the calls, in milliseconds.
     pub latency_ms: Figures,
-    /// All of them, by how they ended.
+    /// The number of calls by outcome.
     pub outcomes: BTreeMap<Status, u64>,
 }
 
-/// When tools went on without what they ask for.
+/// Fallbacks: cases in which a service was not available and callers continued without it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Fallbacks {
-    /// How often, by the reason that was given.
+    /// The number of fallbacks by reason.
     pub reasons: BTreeMap<String, u64>,
-    /// How often, by what was missed.
+    /// The number of fallbacks by service or tool.
     pub sources: Vec<FallbackSource>,
 }
 
-/// A service or a tool that was done without.
+/// The fallbacks of a service or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FallbackSource {
-    /// The tool that an event names; where it names none, the service that its reason begins
-    /// with: `context7` for `context7_timeout`.
+    /// The tool in the event; if there is none, the service at the beginning of the reason:
+    /// `context7` for `context7_timeout`.
     pub source: String,
-    /// How often.
+    /// The number of fallbacks.
     pub fallbacks: u64,
-    /// The calls of that tool, or of the tools whose names begin with that service's.
+    /// The number of calls of the tool, or of the tools whose names begin with the service's name.
     pub calls: u64,
-    /// `fallbacks / calls`; none without calls.
+    /// `fallbacks / calls`; `None` without calls.
     pub rate: Option<f64>,
 }
 
 impl Stats {
-    /// Takes in what `filter` lets through.
+    /// Statistics of the entries that `filter` selects.
     pub fn new(filter: Filter) -> Self {
         Self { filter, ..Self::default() }
     }
 
-    /// Takes in the lines of a file, one after the other; `name` is the file's for whoever looks
-    /// for a line that can't be understood.
+    /// Adds the lines of a file; `name` is the file's name in [`LineProblem`].
     ///
     /// # Errors
-    /// The file can't be read on.
+    /// I/O error if the file can't be read.
     pub fn read(&mut self, name: &str, lines: Lines<impl BufRead>) -> io::Result<()> {
         for line in lines {
             let line = line?;
@@ -222,7 +223,7 @@ impl Stats {
         }
     }
 
-    /// Takes in one entry.
+    /// Adds one entry, if the filter selects it.
     pub fn add(&mut self, entry: &Entry) {
         let time = match entry {
             Entry::Call(record) => record.timestamp,
@@ -246,7 +247,7 @@ impl Stats {
                 let outcome = record.outcome();
                 for tally in [&mut self.total, named(&mut self.tools, &record.tool)] {
                     *tally.outcomes.entry(outcome).or_default() += 1;
-                    // What was not done took no time.
+                    // Skipped calls have no latency.
                     if outcome != Status::Skipped {
                         tally.latencies.add(record.latency_ms);
                     }
@@ -271,7 +272,7 @@ impl Stats {
         }
     }
 
-    /// The figures of everything that was taken in.
+    /// The statistics of all added entries.
     pub fn summary(&self) -> Summary {
         let total = self.total.scope("total");
         let tools: Vec<Scope> = self.tools.iter().map(|(name, tally)| tally.scope(name)).collect();
@@ -323,19 +324,19 @@ impl Tally {
     }
 }
 
-/// A part of a whole.
+/// Returns `part / whole`; `None` if `whole` is 0.
 fn rate(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// What is counted under a name.
+/// The counter of a name, shortened; the shared one if there are too many names.
 fn named<'a, T: Default>(counts: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut T {
-    let name = shorten(name, MAX_NAME);
+    let name = shorten(name, MAX_NAME_BYTES);
     let is_one_more = counts.len() >= MAX_NAMES && !counts.contains_key(&name);
-    counts.entry(if is_one_more { OTHERS.to_owned() } else { name }).or_default()
+    counts.entry(if is_one_more { OTHER_NAMES.to_owned() } else { name }).or_default()
 }
 
-/// Whether `wanted` means the tool: its name, or what stands behind the dot of it.
+/// Whether `wanted` is the tool's name, or the part of it after the dot.
 fn is_tool(tool: &str, wanted: &str) -> bool {
     tool == wanted || short(tool) == wanted
 }
@@ -344,14 +345,14 @@ fn short(tool: &str) -> &str {
     tool.rsplit_once('.').map_or(tool, |(_, name)| name)
 }
 
-/// What a fallback did without.
+/// The service or the tool whose failure caused a fallback.
 fn source(event: &Event) -> &str {
     let service = || event.reason.split('_').next().unwrap_or_default();
     event.tool.as_deref().unwrap_or_else(service)
 }
 
-/// Whether a tool is the source of fallbacks or one of its tools: `context7` has
-/// `docs.context7_query_docs`.
+/// Whether fallbacks of `source` belong to a tool: it is the source itself, or has a name such as
+/// `docs.context7_query_docs` for the service `context7`.
 fn covers(source: &str, tool: &str) -> bool {
     let of_service = || short(tool).strip_prefix(source).is_some_and(|rest| rest.starts_with('_'));
     is_tool(source, tool) || is_tool(tool, source) || (!source.is_empty() && of_service())

@@ -1,4 +1,4 @@
-//! What the calls of each plugin have used.
+//! Usage of each plugin by its calls.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::latency::Latencies;
 use crate::journal::Record;
 use cofferdam_core::outcome::Status;
 
-/// Takes the calls of one plugin in.
+/// Collects the calls of one plugin.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     calls: u64,
@@ -21,33 +21,33 @@ pub(super) struct Uses {
     written: u64,
 }
 
-/// What the calls of one plugin have used.
+/// The usage of one plugin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PluginUse {
-    /// The plugin's name.
+    /// The name of the plugin.
     pub name: String,
-    /// Calls that were made: all but those that were skipped.
+    /// The number of calls, without skipped ones.
     pub calls: u64,
-    /// Calls that did not succeed.
+    /// The number of calls that did not succeed.
     pub errors: u64,
-    /// How often which limit ended a call, by the limits' stable names.
+    /// The number of calls that exceeded a limit, by the limit's code.
     pub limits: BTreeMap<String, u64>,
-    /// How long all calls took together, in milliseconds.
+    /// The sum of all latencies, in milliseconds.
     pub time_ms: f64,
-    /// The 95th percentile of it.
+    /// The 95th percentile of latencies, in milliseconds.
     pub p95_ms: f64,
     /// The linear memory of the largest instance, in bytes.
     pub peak_memory_bytes: u64,
-    /// Calls from the plugin into the host.
+    /// The number of calls from the plugin into the host.
     pub host_calls: u64,
-    /// The size of all answers, in bytes.
+    /// The total size of all responses, in bytes.
     pub answered_bytes: u64,
-    /// What was written to files, in bytes, whatever became of it.
+    /// The number of bytes written to files, committed or not.
     pub written_bytes: u64,
 }
 
 impl Uses {
-    /// Takes one call in.
+    /// Adds a call of the plugin.
     pub(super) fn add(&mut self, record: &Record) {
         let outcome = record.outcome();
         if outcome == Status::Skipped {
@@ -60,13 +60,13 @@ impl Uses {
         }
         self.latencies.add(record.latency_ms);
         self.peak_memory = self.peak_memory.max(record.memory_bytes);
-        // What somebody else wrote may say anything.
+        // Lines of other programs may contain any numbers.
         self.host_calls = self.host_calls.saturating_add(record.host_calls);
         self.answered = self.answered.saturating_add(record.output_bytes as u64);
         self.written = self.written.saturating_add(record.written_bytes);
     }
 
-    /// What was taken in.
+    /// The usage by all added calls.
     pub(super) fn of(&self, name: &str) -> PluginUse {
         PluginUse {
             name: name.to_owned(),

@@ -3,8 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-/// The three lines of S4's "Log Format for MCP Calls".
-const SOURCE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}
+/// The three lines in the tool schemas, "Log Format for MCP Calls".
+const LOG_EXAMPLE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}
 {"timestamp": "2026-02-08T10:30:05Z", "tool": "context7_query_docs", "library_id": "/encode/httpx", "latency_ms": 456, "status": "success"}
 {"timestamp": "2026-02-08T10:30:10Z", "event": "fallback_activated", "reason": "context7_timeout"}
 "#;
@@ -33,7 +33,7 @@ fn fallback(reason: &str, tool: Option<&str>) -> String {
     event.to_string() + "\n"
 }
 
-/// The alerts as `kind scope`.
+/// The alerts, each as `kind scope`.
 fn alerts(text: &str) -> Vec<String> {
     let alerts = summary(text).alerts;
     let word = |alert: &Alert| {
@@ -43,8 +43,8 @@ fn alerts(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_lines_of_the_source_give_its_metrics() {
-    let summary = summary(SOURCE);
+fn the_example_log_gives_the_documented_metrics() {
+    let summary = summary(LOG_EXAMPLE);
     let Scope { calls, errors, error_rate, fallbacks, fallback_rate, latency_ms, .. } =
         &summary.total;
     assert_eq!((*calls, *errors, *error_rate), (2, 0, Some(0.0)));
@@ -70,7 +70,7 @@ fn the_lines_of_the_source_give_its_metrics() {
 }
 
 #[test]
-fn a_fallback_rate_of_exactly_a_tenth_is_no_alert() {
+fn a_fallback_rate_at_the_threshold_is_not_an_alert() {
     let text = |calls: usize, fallbacks: usize| {
         call("context7_query_docs", 1.0, "success").repeat(calls)
             + &fallback("context7_timeout", None).repeat(fallbacks)
@@ -85,20 +85,20 @@ fn a_fallback_rate_of_exactly_a_tenth_is_no_alert() {
 }
 
 #[test]
-fn a_p95_of_exactly_five_seconds_is_no_alert() {
+fn a_p95_at_the_threshold_is_not_an_alert() {
     let text = |slow: usize, latency: f64| {
         call("a", 1.0, "success").repeat(100 - slow) + &call("a", latency, "success").repeat(slow)
     };
     assert_eq!(alerts(&text(6, 5000.0)), [""; 0]);
     assert_eq!(alerts(&text(6, 5000.001)), ["p95-latency total"]);
-    // Five slow ones of a hundred are above the 95th percentile.
+    // Five slow calls out of a hundred are above the 95th percentile.
     assert_eq!(alerts(&text(5, 9000.0)), [""; 0]);
     let advice = &summary(&text(6, 5001.0)).alerts[0].advice;
     assert_eq!(advice, "Check server load or network");
 }
 
 #[test]
-fn a_tool_and_a_service_have_alerts_of_their_own() {
+fn tools_and_services_have_their_own_alerts() {
     let slow =
         call("grep.grep", 1.0, "success").repeat(100) + &call("tests.run_tests", 6000.0, "success");
     assert_eq!(alerts(&slow), ["p95-latency tests.run_tests"]);
@@ -123,7 +123,7 @@ fn a_tool_and_a_service_have_alerts_of_their_own() {
 }
 
 #[test]
-fn calls_are_counted_by_how_they_ended() {
+fn calls_are_counted_by_outcome() {
     let ours = |outcome: &str, status: &str| {
         json!({
             "timestamp": "2026-02-08T10:30:00.5Z", "tool": "files.read", "latency_ms": 0.25,
@@ -149,8 +149,8 @@ fn calls_are_counted_by_how_they_ended() {
 }
 
 #[test]
-fn what_can_not_be_read_is_named_and_the_rest_counts() {
-    let torn = &SOURCE[..SOURCE.len() - 20];
+fn unreadable_lines_are_listed_and_skipped() {
+    let torn = &LOG_EXAMPLE[..LOG_EXAMPLE.len() - 20];
     let text = format!("nonsense\n\n{{\"level\":\"info\"}}\n{torn}");
     let summary = summary(&text);
     let lines = &summary.lines;
@@ -164,8 +164,8 @@ fn what_can_not_be_read_is_named_and_the_rest_counts() {
 }
 
 #[test]
-fn a_filter_leaves_the_rest_out() {
-    let text = SOURCE.to_owned()
+fn filters_select_by_time_and_tool() {
+    let text = LOG_EXAMPLE.to_owned()
         + &call("docs.context7_query_docs", 3.0, "success").replace("10:30", "12:00")
         + &call("grep.grep", 3.0, "success").replace("10:30", "12:00");
     let of = |since: Option<&str>, tool: Option<&str>| {
@@ -184,19 +184,19 @@ fn a_filter_leaves_the_rest_out() {
 }
 
 #[test]
-fn names_beyond_any_use_are_counted_together() {
+fn names_beyond_the_limit_are_counted_together() {
     let text: String = (0..2000)
         .map(|n| call(&format!("tool-{n:04}-{}", "x".repeat(500)), 1.0, "error"))
         .collect();
     let summary = summary(&text);
     assert_eq!((summary.tools.len(), summary.total.calls), (MAX_NAMES + 1, 2000));
     let others = &summary.tools[0];
-    assert_eq!((others.name.as_str(), others.calls), (OTHERS, 1500));
-    assert!(summary.tools.iter().all(|tool| tool.name.len() <= MAX_NAME + 3));
+    assert_eq!((others.name.as_str(), others.calls), (OTHER_NAMES, 1500));
+    assert!(summary.tools.iter().all(|tool| tool.name.len() <= MAX_NAME_BYTES + 3));
 }
 
 #[test]
-fn health_checks_are_alerts_when_they_fail_in_a_row() {
+fn consecutive_failed_health_checks_are_an_alert() {
     let check = |minute: u32, verdict: &str| {
         json!({"timestamp": format!("2026-02-08T10:{minute:02}:00Z"), "event": "health_check",
             "verdict": verdict, "latency_ms": 12_000, "failed": ["call"]})
@@ -212,7 +212,7 @@ fn health_checks_are_alerts_when_they_fail_in_a_row() {
 }
 
 #[test]
-fn what_plugins_use_is_summed_up() {
+fn usage_is_summed_by_plugin() {
     let ours = |tool: &str, outcome: &str, code: Option<&str>, used: [u64; 4]| {
         let status = if outcome == "executed" { "success" } else { "error" };
         let mut line = json!({
@@ -231,9 +231,9 @@ fn what_plugins_use_is_summed_up() {
         ours("files.read", "limit", Some("MemoryLimit"), [0, 256 << 20, u64::MAX, 0]),
         ours("files.read", "skipped", Some("Skipped"), [0, 0, 0, 0]),
         ours("grep.grep", "denied", Some("NotGranted"), [0, 0, 0, 0]),
-        // There is no such plugin.
+        // This plugin does not exist.
         ours("nothing.of_ours", "error", Some("UnknownTool"), [0, 0, 0, 0]),
-        // Nor does somebody else's log name any.
+        // Lines of other programs name no plugin.
         call("context7_query_docs", 1.0, "success"),
     ];
     let summary = summary(&text.concat());
@@ -256,13 +256,13 @@ fn what_plugins_use_is_summed_up() {
         assert!(text.contains("files: MemoryLimit 1"), "{text}");
         assert!(text.contains("memory MiB"), "{text}");
     }
-    assert!(!self::summary(SOURCE).to_html("T").contains("Plugins"));
+    assert!(!self::summary(LOG_EXAMPLE).to_html("T").contains("Plugins"));
 }
 
 #[test]
-fn everything_is_shown_and_nothing_acts() {
+fn all_formats_are_complete_and_escaped() {
     let hostile = "<script>alert(1)</script>|\u{1b}[2J\u{202e}`*";
-    let text = SOURCE.to_owned()
+    let text = LOG_EXAMPLE.to_owned()
         + &call(hostile, 6000.0, "error")
         + &fallback(hostile, Some(hostile))
         + "{\"tool\": \"<img>\"}\n";

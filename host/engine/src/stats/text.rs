@@ -1,4 +1,4 @@
-//! The figures for people at a terminal.
+//! The statistics as plain text for a terminal.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{PluginUse, Scope, Summary};
 use cofferdam_text::escape_control;
 
 /// The columns of the table of tools.
-pub(super) const COLUMNS: [&str; 10] = [
+pub(super) const TOOL_COLUMNS: [&str; 10] = [
     "tool",
     "calls",
     "errors",
@@ -19,12 +19,12 @@ pub(super) const COLUMNS: [&str; 10] = [
     "max ms",
 ];
 
-/// Which of them hold numbers.
-pub(super) const NUMBERS: [bool; 10] =
+/// Whether each column has numbers.
+pub(super) const IS_NUMBER: [bool; 10] =
     [false, true, true, true, true, true, true, true, true, true];
 
 /// The columns of the table of plugins.
-pub(super) const USES: [&str; 10] = [
+pub(super) const PLUGIN_COLUMNS: [&str; 10] = [
     "plugin",
     "calls",
     "errors",
@@ -37,11 +37,11 @@ pub(super) const USES: [&str; 10] = [
     "writes KiB",
 ];
 
-/// How wide a name is at least.
-const NAME: usize = 28;
+/// The minimum width of the column of names.
+const MIN_NAME_WIDTH: usize = 28;
 
 impl Summary {
-    /// The figures as plain text.
+    /// The statistics as plain text.
     pub fn to_text(&self) -> String {
         // Writing to a String does not fail.
         let mut text = String::new();
@@ -49,13 +49,13 @@ impl Summary {
         for alert in &self.alerts {
             let _ = writeln!(text, "ALERT {}: {}. {}.", alert.scope, alert.message, alert.advice);
         }
-        let [first, columns @ ..] = COLUMNS;
+        let [first, columns @ ..] = TOOL_COLUMNS;
         let _ = writeln!(text, "\n{}", row(first, columns));
         for scope in self.tools.iter().chain([&self.total]) {
             let _ = writeln!(text, "{}", row(&scope.name, cells(scope)));
         }
         if !self.plugins.is_empty() {
-            let [first, columns @ ..] = USES;
+            let [first, columns @ ..] = PLUGIN_COLUMNS;
             let _ = writeln!(text, "\n{}", row(first, columns));
             for plugin in &self.plugins {
                 let _ = writeln!(text, "{}", row(&plugin.name, uses(plugin)));
@@ -71,7 +71,7 @@ impl Summary {
         escape_control(&text)
     }
 
-    /// When all this was.
+    /// The period of the statistics, in words.
     pub(super) fn period_in_words(&self) -> String {
         match self.period {
             None => "nothing is on record".to_owned(),
@@ -79,7 +79,7 @@ impl Summary {
         }
     }
 
-    /// Everything besides tables, as names and values.
+    /// The values that are not in tables, with their names.
     pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
         let total = &self.total;
@@ -129,7 +129,7 @@ impl Summary {
     }
 }
 
-/// The cells of a scope's row, without its name.
+/// The cells of a tool's row, without its name.
 pub(super) fn cells(scope: &Scope) -> [String; 9] {
     let latency = &scope.latency_ms;
     [
@@ -162,16 +162,16 @@ pub(super) fn uses(plugin: &PluginUse) -> [String; 9] {
 }
 
 fn row(name: &str, cells: [impl AsRef<str>; 9]) -> String {
-    // However wide a cell is, it stands apart from the one before.
+    // A space separates cells of any width.
     let cells = cells.each_ref().map(|cell| format!(" {:>11}", cell.as_ref()));
-    format!("{name:<NAME$}{}", cells.concat())
+    format!("{name:<MIN_NAME_WIDTH$}{}", cells.concat())
 }
 
 fn percent(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.1} %", rate * 100.0))
 }
 
-/// Milliseconds with as many digits as are of use.
+/// Formats milliseconds with an appropriate number of digits.
 pub(super) fn milliseconds(value: f64) -> String {
     let digits = if value < 10.0 { 2 } else { usize::from(value < 1_000.0) };
     format!("{value:.digits$}")

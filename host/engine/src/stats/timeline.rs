@@ -1,5 +1,5 @@
-//! When calls were: counted in spans of time that grow with the whole, so that there are never
-//! more than a chart can show.
+//! Calls over time, counted in spans whose length grows with the period, so that there are never
+//! too many for a chart.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use serde::Serialize;
 
 use cofferdam_core::outcome::Status;
 
-/// How many spans there are at most, from the first to the last.
+/// The maximum number of spans from the first to the last.
 const MAX_BUCKETS: i64 = 96;
 
-/// How long a span can be, in seconds; longer ones double.
-const SPANS: [i64; 10] = [1, 10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 604_800];
+/// The possible lengths of a span in seconds; longer ones are doubled.
+const SPAN_SECONDS: [i64; 10] = [1, 10, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 604_800];
 
-/// Counts calls by time.
+/// Counts calls in spans of time.
 #[derive(Debug)]
 pub(super) struct Times {
     seconds: i64,
     buckets: BTreeMap<i64, Bucket>,
 }
 
-/// How many calls when.
+/// Calls over time, in spans of equal length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// How long each span is, in seconds.
+    /// The length of each span, in seconds.
     pub bucket_seconds: i64,
-    /// The spans with anything in them, in their order.
+    /// The spans that are not empty, in order of time.
     pub buckets: Vec<Bucket>,
 }
 
-/// One span of time.
+/// The calls in one span of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// When it begins.
+    /// The begin of the span.
     pub start: Timestamp,
-    /// Calls that were made.
+    /// The number of calls.
     pub calls: u64,
-    /// Those of them that did not succeed.
+    /// The number of calls that did not succeed.
     pub errors: u64,
-    /// Fallbacks.
+    /// The number of fallbacks.
     pub fallbacks: u64,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self { seconds: SPANS[0], buckets: BTreeMap::new() }
+        Self { seconds: SPAN_SECONDS[0], buckets: BTreeMap::new() }
     }
 }
 
@@ -62,7 +62,7 @@ impl Times {
 
     pub(super) fn timeline(&self) -> Timeline {
         let bucket = |(number, bucket): (&i64, &Bucket)| {
-            // A number came from a time; the span's beginning may be before the first there is.
+            // The span of a valid time may begin before the first valid time.
             let start = Timestamp::from_second(number * self.seconds).unwrap_or(Timestamp::MIN);
             Bucket { start, ..*bucket }
         };
@@ -85,7 +85,7 @@ impl Times {
     }
 
     fn widen(&mut self) {
-        let wider = SPANS.into_iter().find(|seconds| *seconds > self.seconds);
+        let wider = SPAN_SECONDS.into_iter().find(|seconds| *seconds > self.seconds);
         let wider = wider.unwrap_or(self.seconds * 2);
         for (number, Bucket { calls, errors, fallbacks, .. }) in std::mem::take(&mut self.buckets) {
             let bucket = self.buckets.entry((number * self.seconds).div_euclid(wider)).or_default();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_grow_and_nothing_is_lost() {
+    fn spans_grow_without_losing_calls() {
         for (last, seconds) in
             [(0, 1), (95, 1), (96, 10), (3_600, 60), (86_400, 3_600), (60_000_000, 1_209_600)]
         {
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn any_time_fits() {
+    fn extreme_times_are_accepted() {
         let ends = [Timestamp::MIN, Timestamp::MAX].map(Timestamp::as_second);
         let timeline = timeline(ends);
         assert_eq!(timeline.buckets.len(), 2, "{timeline:?}");
     }
 
     #[test]
-    fn errors_and_fallbacks_have_their_time() {
+    fn errors_and_fallbacks_are_counted_by_time() {
         let mut times = Times::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         times.call(at(10), Status::Error);

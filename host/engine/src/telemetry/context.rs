@@ -1,35 +1,36 @@
-//! Which span of somebody else's a call is part of.
+//! The trace context of a caller, which the span of a call belongs to.
 //!
 //! Source: W3C Trace Context, level 1, <https://www.w3.org/TR/trace-context/>.
 
 use std::str::FromStr;
 
-/// The longest `tracestate` that is passed on, in bytes (section 3.3.1.5).
-const STATE: usize = 512;
+/// The maximum length of a `tracestate` that is passed on, in bytes (section 3.3.1.5).
+const MAX_STATE_BYTES: usize = 512;
 
-/// A span of the caller's.
+/// The caller's span, of which a call is a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// Its trace.
+    /// The id of the trace.
     pub(super) trace: [u8; 16],
-    /// The span.
+    /// The id of the caller's span.
     pub(super) span: [u8; 8],
-    /// Whether the caller records it. Otherwise nothing that belongs to it is recorded here.
+    /// Whether the caller records the trace. Otherwise spans that belong to it are not recorded
+    /// here.
     pub(super) sampled: bool,
-    /// What tracing systems add (`tracestate`); it is passed on as it is.
+    /// The vendor-specific `tracestate`, passed on unchanged.
     pub(super) state: Option<String>,
 }
 
-/// No `traceparent`.
+/// The error that a text is not a valid `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoParent;
 
 impl Parent {
-    /// The same with a `tracestate`, unless that is too long or no text of that kind.
+    /// Adds a `tracestate`, unless it is too long or not valid.
     #[must_use]
     pub fn with_state(mut self, state: Option<&str>) -> Self {
         let is_plain = |state: &&str| {
-            state.len() <= STATE && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
+            state.len() <= MAX_STATE_BYTES && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         };
         self.state = state.filter(is_plain).map(str::to_owned);
         self
@@ -39,7 +40,7 @@ impl Parent {
 impl FromStr for Parent {
     type Err = NoParent;
 
-    /// Reads a `traceparent`. A later version may have more at its end.
+    /// Parses a `traceparent`. Later versions may have additional fields at the end.
     fn from_str(text: &str) -> Result<Self, NoParent> {
         let parts: Vec<&str> = text.split('-').collect();
         let [version, trace, span, flags, rest @ ..] = parts.as_slice() else {
@@ -57,7 +58,7 @@ impl FromStr for Parent {
     }
 }
 
-/// Bytes that are written as lower-case hexadecimal digits.
+/// Parses lower-case hexadecimal digits.
 fn hex<const N: usize>(text: &str) -> Result<[u8; N], NoParent> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
@@ -79,11 +80,11 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The example of section 3.2.2.
+    /// The example in section 3.2.2.
     const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_parent_is_read_as_the_recommendation_says() {
+    fn traceparent_is_parsed_by_the_specification() {
         let parent: Parent = EXAMPLE.parse().unwrap();
         assert_eq!((parent.trace[0], parent.trace[15]), (0x4b, 0x36));
         assert_eq!(parent.span, [0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]);
@@ -92,14 +93,14 @@ mod tests {
             let text = EXAMPLE.replace("-01", &format!("-{flags}"));
             assert_eq!(text.parse::<Parent>().unwrap().sampled, sampled, "{flags}");
         }
-        // Of a later version, what is known is read.
+        // The known fields of later versions are parsed.
         let later = EXAMPLE.replacen("00", "01", 1);
         assert_eq!(later.parse(), Ok(parent.clone()));
         assert_eq!(format!("{later}-what-comes").parse(), Ok(parent));
     }
 
     #[test]
-    fn what_is_no_parent_is_left_out() {
+    fn invalid_traceparents_are_rejected() {
         for text in [
             String::new(),
             "-".to_owned(),
@@ -120,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_passed_on_within_its_bounds() {
+    fn tracestate_is_limited() {
         let with = |state: &str| EXAMPLE.parse::<Parent>().unwrap().with_state(Some(state)).state;
         assert_eq!(with("rojo=1,congo=2").as_deref(), Some("rojo=1,congo=2"));
-        for state in [&*"x".repeat(STATE + 1), "a\nb", "é"] {
+        for state in [&*"x".repeat(MAX_STATE_BYTES + 1), "a\nb", "é"] {
             assert_eq!(with(state), None);
         }
     }

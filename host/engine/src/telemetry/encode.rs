@@ -1,4 +1,4 @@
-//! Spans and figures as OTLP has them in JSON.
+//! Encodes spans and metrics as OTLP in JSON.
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>: 64-bit integers are
 //! text, ids are hexadecimal, kinds are numbers.
@@ -8,15 +8,15 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::Span;
-use super::metrics::{BOUNDS, Metrics};
+use super::metrics::{DURATION_BOUNDS_SECONDS, Histogram, Metrics};
 
-/// A span's status when the call failed.
-const FAILED: u32 = 2;
+/// The status code of a span whose call failed.
+const STATUS_ERROR: u32 = 2;
 
-/// Figures that grow from the beginning on.
+/// The temporality of metrics that count from the start of the process.
 const CUMULATIVE: u32 = 2;
 
-/// What telemetry is about.
+/// The resource of all telemetry, with its attributes.
 pub(super) fn resource(attributes: &[(String, String)]) -> Value {
     let attribute = |(name, value): &(String, String)| attribute(name, value.as_str().into());
     json!({"attributes": attributes.iter().map(attribute).collect::<Vec<_>>()})
@@ -39,14 +39,14 @@ fn span(span: &Span) -> Value {
     let mut document = json!({
         "traceId": hex(&span.trace),
         "spanId": hex(&span.id),
-        // Sampled.
+        // The span is sampled.
         "flags": 1,
         "name": span.name,
         "kind": span.kind as u32,
         "startTimeUnixNano": span.start.to_string(),
         "endTimeUnixNano": span.end.to_string(),
         "attributes": attributes.collect::<Vec<_>>(),
-        "status": if span.failed { json!({"code": FAILED}) } else { json!({}) },
+        "status": if span.failed { json!({"code": STATUS_ERROR}) } else { json!({}) },
     });
     if let Some(parent) = &span.parent {
         document["parentSpanId"] = hex(parent).into();
@@ -57,8 +57,8 @@ fn span(span: &Span) -> Value {
     document
 }
 
-/// The document of a request to `/v1/metrics`: figures from `start` to `now`, in nanoseconds of
-/// Unix time, of a host that runs `workers` calls at a time.
+/// The document of a request to `/v1/metrics`: metrics from `start` to `now`, in nanoseconds of Unix
+/// time, of a host that runs up to `workers` calls at a time.
 pub(super) fn metrics(
     resource: &Value,
     metrics: &Metrics,
@@ -66,52 +66,12 @@ pub(super) fn metrics(
     start: u128,
     now: u128,
 ) -> Value {
-    let point = |more: Value| -> Value {
-        let mut point = json!({
-            "startTimeUnixNano": start.to_string(),
-            "timeUnixNano": now.to_string(),
-        });
-        if let (Value::Object(point), Value::Object(more)) = (&mut point, more) {
-            point.extend(more);
-        }
-        point
-    };
-    let durations: Vec<Value> = metrics
-        .durations()
-        .into_iter()
-        .map(|((tool, outcome), it)| {
-            let buckets = it.buckets.iter().map(u64::to_string).collect::<Vec<_>>();
-            point(json!({
-                "attributes": [
-                    attribute("gen_ai.tool.name", tool.into()),
-                    attribute("cofferdam.outcome", outcome.into()),
-                ],
-                "count": it.count.to_string(),
-                "sum": it.sum,
-                "min": it.min,
-                "max": it.max,
-                "bucketCounts": buckets,
-                "explicitBounds": BOUNDS,
-            }))
-        })
-        .collect();
+    let period = Period { start, now };
     let held = metrics.held();
-    let number = |number: usize| json!([point(json!({"asInt": number.to_string()}))]);
-    let gauge = |name: &str, description: &str, value: usize| {
-        json!({
-            "name": name,
-            "description": description,
-            "unit": "{call}",
-            "gauge": {"dataPoints": number(value)},
-        })
-    };
+    let waiting = held.saturating_sub(workers);
     let mut all = vec![
-        gauge("cofferdam.calls.running", "Calls that a worker runs.", held.min(workers)),
-        gauge(
-            "cofferdam.calls.waiting",
-            "Calls that wait for a free worker.",
-            held.saturating_sub(workers),
-        ),
+        period.gauge("cofferdam.calls.running", "Calls that a worker runs.", held.min(workers)),
+        period.gauge("cofferdam.calls.waiting", "Calls that wait for a free worker.", waiting),
         json!({
             "name": "cofferdam.calls.busy",
             "description": "Calls that were not taken, since too many waited.",
@@ -119,11 +79,16 @@ pub(super) fn metrics(
             "sum": {
                 "aggregationTemporality": CUMULATIVE,
                 "isMonotonic": true,
-                "dataPoints": number(metrics.busy()),
+                "dataPoints": period.number(metrics.busy()),
             },
         }),
     ];
-    // A histogram without a point is not allowed.
+    let durations: Vec<Value> = metrics
+        .durations()
+        .into_iter()
+        .map(|((tool, outcome), histogram)| period.histogram(tool, outcome, &histogram))
+        .collect();
+    // A histogram without a data point is not allowed.
     if !durations.is_empty() {
         all.push(json!({
             "name": "cofferdam.call.duration",
@@ -136,6 +101,56 @@ pub(super) fn metrics(
         "resource": resource,
         "scopeMetrics": [{"scope": scope(), "metrics": all}],
     }]})
+}
+
+/// The period of metrics, in nanoseconds of Unix time.
+struct Period {
+    start: u128,
+    now: u128,
+}
+
+impl Period {
+    /// A data point with the fields of the object `fields`.
+    fn point(&self, fields: Value) -> Value {
+        let mut point = json!({
+            "startTimeUnixNano": self.start.to_string(),
+            "timeUnixNano": self.now.to_string(),
+        });
+        if let (Value::Object(point), Value::Object(fields)) = (&mut point, fields) {
+            point.extend(fields);
+        }
+        point
+    }
+
+    /// The data points of a single number.
+    fn number(&self, number: usize) -> Value {
+        json!([self.point(json!({"asInt": number.to_string()}))])
+    }
+
+    fn gauge(&self, name: &str, description: &str, value: usize) -> Value {
+        json!({
+            "name": name,
+            "description": description,
+            "unit": "{call}",
+            "gauge": {"dataPoints": self.number(value)},
+        })
+    }
+
+    fn histogram(&self, tool: String, outcome: &str, histogram: &Histogram) -> Value {
+        let buckets = histogram.buckets.iter().map(u64::to_string).collect::<Vec<_>>();
+        self.point(json!({
+            "attributes": [
+                attribute("gen_ai.tool.name", tool.into()),
+                attribute("cofferdam.outcome", outcome.into()),
+            ],
+            "count": histogram.count.to_string(),
+            "sum": histogram.sum,
+            "min": histogram.min,
+            "max": histogram.max,
+            "bucketCounts": buckets,
+            "explicitBounds": DURATION_BOUNDS_SECONDS,
+        }))
+    }
 }
 
 /// An attribute with a text, a number or a boolean as its value.

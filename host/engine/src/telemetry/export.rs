@@ -1,4 +1,4 @@
-//! Sending telemetry, beside everything else: what can't be sent in time is left out.
+//! Sends telemetry in the background, and drops what can't be sent in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use super::settings::{Settings, Target};
 use super::{Span, encode, now};
 use cofferdam_plugin::http::{Client, ClientError, Request};
 
-/// How many spans are sent at once.
-const BATCH: usize = 512;
+/// The maximum number of spans per request.
+const MAX_BATCH_SPANS: usize = 512;
 
-/// What of an answer is read, in bytes.
-const ANSWER: u64 = 64 << 10;
+/// How much of a response is read, in bytes.
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
-/// What sends.
+/// The background task that sends telemetry.
 pub(super) struct Exporter {
     pub settings: Settings,
     pub spans: mpsc::Receiver<Span>,
@@ -30,7 +30,7 @@ pub(super) struct Exporter {
     pub end: CancellationToken,
 }
 
-/// What is under way, and whether the last request of each kind failed.
+/// The connection state, and whether the last request of each kind failed.
 struct Sender {
     client: Client,
     resource: Value,
@@ -38,7 +38,7 @@ struct Sender {
 }
 
 impl Exporter {
-    /// Sends until it is ended, and then what is left.
+    /// Sends telemetry until it is stopped, then sends the rest.
     pub(super) async fn run(mut self) {
         let start = now();
         let mut sender = Sender {
@@ -54,7 +54,7 @@ impl Exporter {
                 () = self.end.cancelled() => break,
                 Some(span) = self.spans.recv() => {
                     batch.push(span);
-                    if batch.len() < BATCH {
+                    if batch.len() < MAX_BATCH_SPANS {
                         continue;
                     }
                     self.send_spans(&mut sender, &mut batch).await;
@@ -72,7 +72,7 @@ impl Exporter {
 
     async fn send_spans(&self, sender: &mut Sender, batch: &mut Vec<Span>) {
         let Some(target) = &self.settings.traces else { return batch.clear() };
-        for spans in batch.chunks(BATCH) {
+        for spans in batch.chunks(MAX_BATCH_SPANS) {
             sender.send(target, &encode::traces(&sender.resource, spans)).await;
         }
         batch.clear();
@@ -93,7 +93,7 @@ fn ticks(every: Duration) -> tokio::time::Interval {
 }
 
 impl Sender {
-    /// Sends a document. What does not arrive is not sent again; only the first failure is logged.
+    /// Sends a document, without retries. Logs only the first of several failures in a row.
     async fn send(&mut self, target: &Target, document: &Value) {
         let mut headers = target.headers.clone();
         headers.push((header::CONTENT_TYPE, "application/json".to_owned()));
@@ -104,14 +104,15 @@ impl Sender {
             body: Bytes::from(document.to_string()),
             named: true,
         };
-        // Only the origin of the address is shown: the rest may prove who sends.
+        // Logs only the origin of the address: the rest may contain a secret.
         let origin = &target.address.origin;
-        let failed = match timeout(target.timeout, self.client.send(request, ANSWER)).await {
-            Ok(Ok(answer)) if answer.status.is_success() => None,
-            Ok(Ok(answer)) => Some(format!("{origin} answered {}", answer.status)),
-            Ok(Err(ClientError::Unreachable(why))) => Some(why),
-            Ok(Err(_)) | Err(_) => Some(format!("{origin} did not answer in time")),
-        };
+        let failed =
+            match timeout(target.timeout, self.client.send(request, MAX_RESPONSE_BYTES)).await {
+                Ok(Ok(answer)) if answer.status.is_success() => None,
+                Ok(Ok(answer)) => Some(format!("{origin} answered {}", answer.status)),
+                Ok(Err(ClientError::Unreachable(why))) => Some(why),
+                Ok(Err(_)) | Err(_) => Some(format!("{origin} did not answer in time")),
+            };
         let before = std::mem::replace(&mut self.failed, failed.is_some());
         match failed {
             Some(why) if !before => {

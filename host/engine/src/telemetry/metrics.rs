@@ -1,4 +1,4 @@
-//! Figures of the calls of this process, as they grow.
+//! Cumulative metrics of the calls in this process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,39 +8,39 @@ use cofferdam_core::outcome::Status;
 
 /// The upper bounds of the buckets of a duration, in seconds. Source: OpenTelemetry's semantic
 /// conventions for MCP, `mcp.server.operation.duration`.
-pub(super) const BOUNDS: [f64; 14] =
+pub(super) const DURATION_BOUNDS_SECONDS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// How many tools are told apart; all others are one.
-const TOOLS: usize = 2_000;
+/// How many tools are distinguished; all others are counted together.
+const MAX_TOOLS: usize = 2_000;
 
-/// What stands for the name of a tool that does not exist. Source: the conventions for
-/// `error.type`, which have it for values that are not to be told apart.
-pub(super) const OTHER: &str = "_OTHER";
+/// The name of tools that do not exist. Source: the conventions for `error.type`, which define it
+/// for values that are not distinguished.
+pub(super) const OTHER_TOOL: &str = "_OTHER";
 
-/// The figures.
+/// The metrics of a process.
 #[derive(Default)]
 pub(super) struct Metrics {
     durations: Mutex<BTreeMap<(String, Outcome), Histogram>>,
-    /// Calls that a server has taken, and that have not ended.
+    /// The number of accepted calls that have not ended.
     held: AtomicUsize,
-    /// Calls that a server has not taken, since it had too many.
+    /// The number of calls that were rejected because there were too many.
     busy: AtomicUsize,
 }
 
-/// How a call ended, in the order of its words.
+/// The outcome of a call, sorted by its name.
 type Outcome = &'static str;
 
-/// How long calls took.
+/// A histogram of durations in seconds.
 #[derive(Clone, Default)]
 pub(super) struct Histogram {
     pub count: u64,
     pub sum: f64,
     pub min: f64,
     pub max: f64,
-    /// How many were at most as long as each bound, and longer than the one before it; the last:
-    /// longer than all bounds.
-    pub buckets: [u64; BOUNDS.len() + 1],
+    /// The number of durations up to each bound and above the previous one; the last bucket is for
+    /// durations above all bounds.
+    pub buckets: [u64; DURATION_BOUNDS_SECONDS.len() + 1],
 }
 
 impl Histogram {
@@ -51,22 +51,22 @@ impl Histogram {
         };
         self.count += 1;
         self.sum += seconds;
-        self.buckets[BOUNDS.partition_point(|bound| *bound < seconds)] += 1;
+        self.buckets[DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds)] += 1;
     }
 }
 
 impl Metrics {
-    /// A call that ended.
+    /// Counts a call that ended.
     pub(super) fn ended(&self, tool: &str, status: Status, seconds: f64) {
         let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (tool.to_owned(), status.as_str());
-        if durations.len() >= TOOLS && !durations.contains_key(&key) {
-            OTHER.clone_into(&mut key.0);
+        if durations.len() >= MAX_TOOLS && !durations.contains_key(&key) {
+            OTHER_TOOL.clone_into(&mut key.0);
         }
         durations.entry(key).or_default().add(seconds);
     }
 
-    /// What calls took so far, by tool and outcome.
+    /// The durations by tool and outcome.
     pub(super) fn durations(&self) -> BTreeMap<(String, Outcome), Histogram> {
         self.durations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_counts_in_the_bucket_whose_bound_it_does_not_exceed() {
+    fn durations_are_counted_in_buckets_with_inclusive_bounds() {
         let metrics = Metrics::default();
         for seconds in [0.0, 0.01, 0.011, 300.0, 300.5] {
             metrics.ended("a.b", Status::Executed, seconds);
@@ -105,7 +105,7 @@ mod tests {
         metrics.ended("a.b", Status::Limit, 1.0);
         let durations = metrics.durations();
         let executed = &durations[&("a.b".to_owned(), "executed")];
-        let mut buckets = [0; BOUNDS.len() + 1];
+        let mut buckets = [0; DURATION_BOUNDS_SECONDS.len() + 1];
         (buckets[0], buckets[1], buckets[13], buckets[14]) = (2, 1, 1, 1);
         assert_eq!(executed.buckets, buckets);
         assert_eq!((executed.count, executed.min, executed.max), (5, 0.0, 300.5));
@@ -114,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_apart_up_to_a_bound() {
+    fn the_number_of_distinguished_tools_is_limited() {
         let metrics = Metrics::default();
-        for number in 0..TOOLS + 10 {
+        for number in 0..MAX_TOOLS + 10 {
             metrics.ended(&format!("a.{number}"), Status::Executed, 1.0);
         }
         let durations = metrics.durations();
-        assert_eq!(durations.len(), TOOLS + 1);
-        assert_eq!(durations[&(OTHER.to_owned(), "executed")].count, 10);
+        assert_eq!(durations.len(), MAX_TOOLS + 1);
+        assert_eq!(durations[&(OTHER_TOOL.to_owned(), "executed")].count, 10);
     }
 }

@@ -1,14 +1,13 @@
-//! Telemetry for the operator's own systems: a span for each call, and figures of all of them, sent
-//! as OpenTelemetry's protocol (OTLP over HTTP, in JSON) says. It is off unless the settings name
-//! where it goes; then it costs a call no more than a few allocations, and nothing that it waits
-//! for holds up anything else.
+//! Telemetry for the operator's systems: a span for each call, and metrics, sent with
+//! OpenTelemetry's protocol (OTLP over HTTP, in JSON). It is off unless the environment names a
+//! target. When it is on, it costs a call only a few allocations, and calls never wait for it.
 //!
-//! Names come from OpenTelemetry's semantic conventions for MCP and generative AI,
-//! <https://github.com/open-telemetry/semantic-conventions-genai>. Neither arguments nor answers,
-//! nor messages of failures, which may quote them, are sent.
+//! Names follow OpenTelemetry's semantic conventions for MCP and generative AI,
+//! <https://github.com/open-telemetry/semantic-conventions-genai>. Arguments, results, and messages
+//! of failures, which may quote them, are not sent.
 //!
-//! With OpenTelemetry's own libraries, everybody who builds this would build the engine again with
-//! other features (`anyhow`, by way of `prost-derive`).
+//! OpenTelemetry's own libraries are not used: they would enable other features of the engine's
+//! dependencies (`anyhow`, by way of `prost-derive`), so everything would be built twice.
 
 mod context;
 mod encode;
@@ -30,37 +29,37 @@ pub use context::{NoParent, Parent};
 pub use settings::{Settings, SettingsError};
 
 use self::export::Exporter;
-use self::metrics::{Metrics, OTHER};
+use self::metrics::{Metrics, OTHER_TOOL};
 use crate::journal::Record;
 use cofferdam_core::outcome::Status;
 
-/// How many spans may wait to be sent; what comes then is left out.
-const WAITING: usize = 2_048;
+/// The maximum number of spans that wait to be sent; further ones are dropped.
+const MAX_WAITING_SPANS: usize = 2_048;
 
-/// How long sending what is left may take when the process ends.
-const LAST: Duration = Duration::from_secs(2);
+/// How long sending the rest may take when the process ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The span that it is part of; `None`: the process' own, if any.
+    /// The span that it belongs to; `None`: the span of the process, if any.
     pub parent: Option<Parent>,
-    /// The request of an MCP client that asked for it.
+    /// The request of an MCP client that caused the call.
     pub request: Option<McpRequest>,
 }
 
 /// A request of an MCP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpRequest {
-    /// Its number or name.
+    /// The id of the request, a number or a string.
     pub id: String,
     /// The revision of the protocol.
     pub revision: Option<String>,
-    /// Whether it came over HTTP, and not through a pipe.
+    /// Whether it came over HTTP, rather than a pipe.
     pub http: bool,
 }
 
-/// What is known of a call that ended.
+/// The span of a call that ended.
 struct Span {
     trace: [u8; 16],
     id: [u8; 8],
@@ -68,21 +67,21 @@ struct Span {
     state: Option<String>,
     name: String,
     kind: Kind,
-    /// In nanoseconds of Unix time.
+    /// The start, in nanoseconds of Unix time.
     start: u128,
     end: u128,
     attributes: Vec<(&'static str, Value)>,
     failed: bool,
 }
 
-/// What role this process has in a span. Source: OTLP's `SpanKind`.
+/// The role of this process in a span. Source: OTLP's `SpanKind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Internal = 1,
     Server = 2,
 }
 
-/// What takes telemetry.
+/// Collects telemetry, and sends it in the background.
 pub struct Telemetry {
     spans: Option<mpsc::Sender<Span>>,
     metrics: Arc<Metrics>,
@@ -92,7 +91,7 @@ pub struct Telemetry {
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A call that a server has taken, until it is dropped.
+/// A call that a server has accepted, until it is dropped.
 pub struct Held(Arc<Telemetry>);
 
 impl Drop for Held {
@@ -108,9 +107,10 @@ impl Drop for Telemetry {
 }
 
 impl Telemetry {
-    /// Sends telemetry of a host that runs `workers` calls at a time, within a tokio runtime.
+    /// Starts sending telemetry of a host that runs up to `workers` calls at a time. Requires a
+    /// tokio runtime.
     pub fn start(mut settings: Settings, workers: usize) -> Arc<Self> {
-        let (spans, received) = mpsc::channel(WAITING);
+        let (spans, received) = mpsc::channel(MAX_WAITING_SPANS);
         let metrics: Arc<Metrics> = Arc::default();
         let end = CancellationToken::new();
         let telemetry = Self {
@@ -127,34 +127,34 @@ impl Telemetry {
         Arc::new(telemetry)
     }
 
-    /// Sends what is left, as far as that works within two seconds.
+    /// Sends the rest, for two seconds at most.
     pub async fn stop(&self) {
         self.end.cancel();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut task) = task else { return };
-        if tokio::time::timeout(LAST, &mut task).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
             task.abort();
             tracing::warn!("the last telemetry was not sent in time");
         }
     }
 
-    /// A call that a server takes.
+    /// Counts a call that a server accepted, until the returned guard is dropped.
     pub fn hold(self: &Arc<Self>) -> Held {
         self.metrics.hold();
         Held(Arc::clone(self))
     }
 
-    /// A call that a server does not take, since it has too many.
+    /// Counts a call that a server rejected because there were too many.
     pub fn busy(&self) {
         self.metrics.refused();
     }
 
-    /// A call that ended now; `tool` is its tool's qualified name, where there is such a tool.
+    /// Records a call that ended now; `tool` is its tool's qualified name, if the tool exists.
     pub fn ended(&self, record: &Record, tool: Option<&str>, origin: &Origin) {
-        let tool = tool.unwrap_or(OTHER);
+        let tool = tool.unwrap_or(OTHER_TOOL);
         self.metrics.ended(tool, record.outcome(), record.latency_ms / 1000.0);
         let parent = origin.parent.as_ref().or(self.parent.as_ref());
-        // Whoever does not record a trace does not want parts of it.
+        // If the caller does not record its trace, parts of it are not recorded either.
         let (Some(spans), true) = (&self.spans, parent.is_none_or(|parent| parent.sampled)) else {
             return;
         };
@@ -209,7 +209,7 @@ fn span(record: &Record, tool: &str, parent: Option<&Parent>, origin: &Origin) -
     }
 }
 
-/// The time, in nanoseconds of Unix time.
+/// The current time in nanoseconds of Unix time.
 fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }

@@ -1,4 +1,4 @@
-//! Where telemetry goes, by the environment variables that every OpenTelemetry SDK knows.
+//! The settings of telemetry, from the standard environment variables of OpenTelemetry SDKs.
 //!
 //! Source: <https://opentelemetry.io/docs/specs/otel/protocol/exporter/> and
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>.
@@ -14,31 +14,31 @@ use percent_encoding::percent_decode_str;
 use super::Parent;
 use cofferdam_plugin::source::Address;
 
-/// Where telemetry goes, and how often. Nothing where it goes nowhere.
+/// Where telemetry is sent, and how often. At least one signal has a target.
 pub struct Settings {
     pub(super) traces: Option<Target>,
     pub(super) metrics: Option<Target>,
-    /// Authorities that are trusted besides those of browsers.
+    /// A file with trusted certificate authorities, in addition to those of browsers.
     pub(super) ca_file: Option<PathBuf>,
-    /// What the telemetry is about: this service.
+    /// The attributes of the resource that describes this service.
     pub(super) resource: Vec<(String, String)>,
-    /// The span that the process is part of.
+    /// The span that the process belongs to.
     pub(super) parent: Option<Parent>,
     /// How long spans are collected before they are sent.
     pub(super) delay: Duration,
-    /// How often metrics are sent.
+    /// The interval of sending metrics.
     pub(super) interval: Duration,
 }
 
-/// Where one kind of it goes.
+/// The target of one signal.
 pub(super) struct Target {
     pub(super) address: Address,
-    /// What proves who sends it, so nothing that is ever shown.
+    /// Headers that may contain secrets, and are never shown.
     pub(super) headers: Vec<(HeaderName, String)>,
     pub(super) timeout: Duration,
 }
 
-/// A variable whose value makes no sense.
+/// The error that a variable has an invalid value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {why}")]
 pub struct SettingsError {
@@ -46,14 +46,14 @@ pub struct SettingsError {
     why: String,
 }
 
-/// The variables of a process; those that are empty count as not set.
+/// Environment variables, in which empty values count as not set.
 struct Variables<'a>(&'a HashMap<String, String>);
 
 impl Settings {
-    /// What a process' variables say; `None`: telemetry is off, as it is without any of them.
+    /// Reads the settings from variables. Returns `None` if telemetry is off, which is the default.
     ///
     /// # Errors
-    /// A variable whose value makes no sense. It never tells a value that may be a secret.
+    /// [`SettingsError`] if a value is invalid. It does not contain values that may be secret.
     pub fn from_variables(
         variables: &HashMap<String, String>,
     ) -> Result<Option<Self>, SettingsError> {
@@ -99,7 +99,7 @@ impl<'a> Variables<'a> {
         self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
-    /// Where one signal goes.
+    /// The target of one signal.
     fn target(&self, signal: &str) -> Result<Option<Target>, SettingsError> {
         let wrong = |variable: &str, why: String| SettingsError { variable: variable.into(), why };
         let exporter = format!("OTEL_{signal}_EXPORTER");
@@ -133,7 +133,7 @@ impl<'a> Variables<'a> {
         let address = Address::from_str(&format!("{address}{path}")).map_err(no_address)?;
         let protocol = either("PROTOCOL");
         match self.get(&protocol) {
-            // A collector takes both at one address.
+            // Collectors accept both encodings at the same address.
             None | Some("http/json" | "http/protobuf") => {}
             Some(_) => {
                 let why = "only OTLP over HTTP is spoken here (http/json)".to_owned();
@@ -155,7 +155,7 @@ impl<'a> Variables<'a> {
         }))
     }
 
-    /// `name=value,name=value`, each value with `%XX` for what is special.
+    /// Parses `name=value,name=value`, with special characters in values as `%XX`.
     fn pairs(&self, name: &str) -> Result<Vec<(String, String)>, SettingsError> {
         let wrong = || SettingsError {
             variable: name.to_owned(),
@@ -173,7 +173,7 @@ impl<'a> Variables<'a> {
             .collect()
     }
 
-    /// A number of milliseconds.
+    /// Parses a number of milliseconds.
     fn time(&self, name: &str, default: u64) -> Result<Duration, SettingsError> {
         let number = self.get(name).map_or(Ok(default), str::parse);
         match number {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_made_as_the_specification_says() {
+    fn addresses_are_derived_by_the_specification() {
         const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let both = |base: &str| ["traces", "metrics"].map(|it| Some(format!("{base}/v1/{it}")));
         for (base, wanted) in [
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said_without_a_secret() {
+    fn errors_do_not_contain_secrets() {
         for (variable, value) in [
             ("OTEL_EXPORTER_OTLP_HEADERS", "a-secret"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a b=a-secret"),
@@ -263,7 +263,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"),
-            // Only this machine is reached without TLS.
+            // Without TLS, only this machine can be reached.
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://collector.example:4318"),
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://me:a-secret@localhost:4318"),
             ("OTEL_METRICS_EXPORTER", "prometheus"),

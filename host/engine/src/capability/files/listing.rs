@@ -7,14 +7,14 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types;
 
 use cofferdam_workspace::Listed;
 
-/// The rest of a listing.
+/// The remaining entries of a listing.
 pub(super) struct Listing {
     /// Device and inode of the directory.
     directory: (u64, u64),
     entries: vec::IntoIter<(types::DirectoryEntry, Option<u64>)>,
 }
 
-/// The entry of a directory that was handed over last.
+/// The entry of a directory that was returned last.
 pub(super) struct Latest {
     directory: (u64, u64),
     name: String,
@@ -22,9 +22,9 @@ pub(super) struct Latest {
 }
 
 impl Listing {
-    /// The entries of the directory at `place`. WASI's names are UTF-8, and the libraries of most
-    /// languages end a listing at the first error: a name that is not UTF-8 is left out, with a
-    /// warning.
+    /// The entries of the directory at `place`. Names that are not UTF-8 are left out, with a
+    /// warning: WASI's names are UTF-8, and the libraries of most languages end a listing at the
+    /// first error.
     pub(super) fn new(place: &str, directory: (u64, u64), entries: Vec<Listed>) -> Self {
         let entry = |Listed { name, kind, inode }: Listed| match name.into_string() {
             Ok(name) => Some((types::DirectoryEntry { type_: descriptor_type(kind), name }, inode)),

@@ -1,5 +1,5 @@
-//! The files of one call: what it may do with them, and the trees that it sees. Paths of a plugin
-//! are resolved and checked here; [`cofferdam_workspace`] implements the operations.
+//! The files of one call: its permissions, and the trees that it sees. Paths of a plugin are
+//! resolved and checked here; [`cofferdam_workspace`] implements the operations.
 
 mod listing;
 mod permissions;
@@ -23,7 +23,7 @@ use listing::Latest;
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
 
-/// What one call may do with files, and its open descriptors.
+/// The file permissions of one call, and its open descriptors.
 pub(crate) struct FileState {
     workspace: Arc<Workspace>,
     tree: Arc<Overlay>,
@@ -42,7 +42,7 @@ pub(crate) struct FileState {
 /// An open file or directory.
 #[derive(Clone)]
 struct Open {
-    /// The workspace, or the call's own `/tmp`.
+    /// The workspace, or the private `/tmp` of the call.
     tree: Arc<Overlay>,
     place: String,
     is_directory: bool,
@@ -54,11 +54,11 @@ struct Open {
 /// How a call accesses a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Read the metadata; also of a directory above the scope.
+    /// Read the metadata. Allowed for directories above the scope as well.
     Look,
     Read,
     Change,
-    /// Make a directory, which may be above the scope.
+    /// Create a directory, which may be above the scope.
     Lead,
 }
 
@@ -110,17 +110,17 @@ impl FileState {
         &self.workspace
     }
 
-    /// The workspace with the changes so far.
+    /// The workspace with the staged changes.
     pub(super) fn tree(&self) -> &Arc<Overlay> {
         &self.tree
     }
 
-    /// The paths that it may read.
+    /// The paths that the call may read.
     pub(super) fn sight(&self) -> &Scope {
         &self.sight
     }
 
-    /// Counts what is written.
+    /// Counts written bytes and created files.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota
     }
@@ -133,21 +133,21 @@ impl FileState {
         self.allow(&self.tree, place, place, Access::Change)
     }
 
-    /// What was written, in bytes.
+    /// Written bytes so far.
     pub(crate) fn written(&self) -> u64 {
         self.quota.taken()
     }
 
-    /// The limit of writing that the call has exceeded.
+    /// The write limit that the call has exceeded.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
         self.quota.exceeded()
     }
 
-    /// Runs `act` at the place that a path in one of the call's trees stands for, if the call may
-    /// access it. Returns the place as well.
+    /// Resolves a path in one of the call's trees, and runs `act` there if the call may access it.
+    /// Returns the resolved place as well.
     ///
     /// # Errors
-    /// [`Refused`], and those of `act`.
+    /// [`Refused`], and the errors of `act`.
     pub(super) fn at<T>(
         &self,
         tree: &Overlay,
@@ -156,8 +156,8 @@ impl FileState {
         act: impl Fn(&Overlay, &str) -> io::Result<T>,
     ) -> io::Result<(String, T)> {
         let PathAt { base, path, follow } = at;
-        // Most paths mean what their names say: an operation at a place fails if a link is on the
-        // way, and only then the links have to be resolved.
+        // Most paths contain no links. Operations fail on a link, and only then links have to be
+        // resolved.
         if let Some(place) = by_names(base, path)?
             && self.allow(tree, path, &place, access).is_ok()
         {
@@ -223,9 +223,9 @@ impl FileState {
         }
     }
 
-    /// Checks whether a new link at `place` may point to `target`: not out of the workspace or the
-    /// scope, and not to what is protected. Its names are taken as they are: what is opened
-    /// through the link later is decided on then.
+    /// Checks whether a new link at `place` may point to `target`: it must not lead out of the
+    /// workspace or the scope, nor to protected files. Links in `target` are not resolved; access
+    /// through the new link is checked later.
     fn allow_target(&self, tree: &Overlay, place: &str, target: &str) -> io::Result<()> {
         self.allow(tree, target, &link_target(place, target)?, Access::Change)
     }

@@ -1,4 +1,4 @@
-//! `cofferdam:host/files`: what `wasi:filesystem` does not have: the executable bit, and the reason
+//! `cofferdam:host/files`: what `wasi:filesystem` lacks, which is the executable bit and the reason
 //! of a refusal.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! `wasi:filesystem` on the trees of a call. Operations with a path are checked and implemented
-//! here, those on open files by wasmtime-wasi.
+//! here; operations on open files are forwarded to wasmtime-wasi.
 //!
-//! Hard links can't be made: a write to one name must not change another one.
+//! Hard links can't be created: writing to one name must not change another.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -28,7 +28,7 @@ use cofferdam_core::policy::{Files, is_own};
 use cofferdam_workspace::path::{Ending, ending};
 use cofferdam_workspace::{Opening, Overlay, Refused};
 
-/// The names of the trees as a plugin sees them.
+/// The directory names of the trees for a plugin.
 const WORKSPACE: &str = "/workspace";
 const PRIVATE: &str = "/tmp";
 
@@ -43,7 +43,7 @@ impl HasData for FilesData {
     type Data<'a> = FilesView<'a>;
 }
 
-/// The files of one call, with wasmtime-wasi's own implementation beneath.
+/// The files of one call, and wasmtime-wasi's implementation for open files.
 struct FilesView<'a> {
     state: &'a mut FileState,
     wasi: WasiFilesystemCtxView<'a>,
@@ -65,7 +65,8 @@ impl<'a> FilesView<'a> {
         }
     }
 
-    /// Runs `act` at a path beneath an open directory, if the call may access it.
+    /// Resolves a path relative to an open directory, and runs `act` there if the call may access
+    /// it.
     fn at<T>(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -78,7 +79,7 @@ impl<'a> FilesView<'a> {
         self.noted(done)
     }
 
-    /// The metadata of a path beneath an open directory.
+    /// The metadata of a path relative to an open directory.
     fn look(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -94,7 +95,7 @@ impl<'a> FilesView<'a> {
         self.state.noted(done).map_err(fs_error)
     }
 
-    /// Notes if the disk or the quota was full.
+    /// Notes if the disk is full or the quota is exceeded.
     fn written<T>(&self, done: FsResult<T>) -> FsResult<T> {
         let code = done.as_ref().err().and_then(FsError::downcast_ref);
         if matches!(code, Some(ErrorCode::InsufficientSpace | ErrorCode::Quota)) {
@@ -136,7 +137,7 @@ impl<'a> FilesView<'a> {
         Ok(fd)
     }
 
-    /// The call's own `/tmp`, and its opened top directory.
+    /// The private `/tmp` of the call, and its open top directory.
     fn private(&mut self) -> io::Result<(Arc<Overlay>, (std::fs::File, Stat))> {
         let private = match &self.state.private {
             Some(private) => Arc::clone(private),
@@ -186,7 +187,7 @@ fn fs_error(error: io::Error) -> FsError {
         Some(Errno::ROFS) => ErrorCode::ReadOnly.into(),
         Some(Errno::ILSEQ) => ErrorCode::IllegalByteSequence.into(),
         Some(Errno::XDEV) => ErrorCode::CrossDevice.into(),
-        // The host lacks descriptors: the call ends, rather than seeing a broken file.
+        // The host ran out of descriptors: the call ends, rather than reporting a broken file.
         Some(Errno::MFILE | Errno::NFILE) => FsError::trap(error),
         _ => error.into(),
     }
@@ -196,7 +197,7 @@ fn object(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Identifies an object without revealing its device and inode.
+/// Hashes device and inode, which plugins must not see.
 fn hash((device, inode): (u64, u64)) -> types::MetadataHashValue {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -379,7 +380,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let times = timestamps(accessed, modified)?;
         let open = self.state.open.get(&fd.rep()).cloned().ok_or(ErrorCode::BadDescriptor)?;
         if open.is_writable {
-            // It is staged, and may have been renamed or removed.
+            // The file is staged, and may have been renamed or removed.
             return Ok(rustix::fs::futimens(self.file(&fd)?, &times).map_err(io::Error::from)?);
         }
         let quota = Arc::clone(&self.state.quota);
@@ -388,7 +389,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let set = self.state.at(&tree, PathAt::new(path, false), Access::Change, |tree, place| {
             match tree.stat(place) {
                 Ok(stat) if object(&stat) == opened => tree.set_times(place, &times, &quota),
-                // What was opened has no name any more.
+                // The open file was removed.
                 _ => Ok(()),
             }
         });
@@ -440,7 +441,7 @@ impl types::HostDescriptor for FilesView<'_> {
             exclusive: create.contains(types::OpenFlags::CREATE | types::OpenFlags::EXCLUSIVE),
             truncate: create.contains(types::OpenFlags::TRUNCATE),
         };
-        // With `exclusive`, a link is not followed: it exists.
+        // With `exclusive`, a link is not followed, since it exists.
         let follow = follow && !opening.exclusive;
         let quota = Arc::clone(&self.state.quota);
         let (place, file) =
@@ -488,7 +489,7 @@ impl types::HostDescriptor for FilesView<'_> {
     fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         let (_, target) =
             self.at(&fd, PathAt::new(&path, false), Access::Read, Overlay::read_link)?;
-        // A plugin must not learn where things outside are.
+        // A plugin must not learn paths outside of the workspace.
         if target.starts_with('/') { Err(ErrorCode::NotPermitted.into()) } else { Ok(target) }
     }
 

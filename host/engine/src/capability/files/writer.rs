@@ -9,8 +9,8 @@ use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamError, St
 
 use cofferdam_workspace::{Quota, is_full};
 
-/// Counts a write of `length` bytes at `offset`: the bytes themselves, and the hole that it leaves
-/// behind the end of the file.
+/// Counts a write of `length` bytes at `offset`, and the hole between the end of the file and
+/// `offset`.
 ///
 /// # Errors
 /// `EDQUOT` if the quota is exceeded.
@@ -44,7 +44,7 @@ impl Counted {
         Self { stream, file, offset, quota }
     }
 
-    /// Notes if the disk or the quota was full.
+    /// Notes if the disk is full or the quota is exceeded.
     fn noted<T>(&self, done: StreamResult<T>) -> StreamResult<T> {
         if let Err(StreamError::LastOperationFailed(error)) = &done
             && error.downcast_ref::<io::Error>().is_some_and(is_full)

@@ -15,17 +15,17 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::cache::Collected;
 
-/// The bounds of a response's body.
+/// The limits of a response's body.
 pub(super) struct Bounds {
     /// How many bytes the call has received so far.
     pub received: Arc<AtomicU64>,
-    /// How many bytes it may receive.
+    /// The maximum number of bytes that the call may receive.
     pub most: u64,
     /// The deadline of the whole body.
     pub ended_by: Instant,
     /// How long it may pause between parts.
     pub between: Option<Duration>,
-    /// Held until the body is dropped.
+    /// The permit of the request, held until the body is dropped.
     #[expect(dead_code, reason = "only held")]
     pub place: OwnedSemaphorePermit,
 }
@@ -104,7 +104,7 @@ impl Body for Bounded {
     }
 }
 
-/// The body of a request, of which a call sends `most` bytes in all.
+/// Wraps the body of a request so that a call sends `most` bytes in total.
 pub(super) fn request(body: WasiBody, sent: &Arc<AtomicU64>, most: u64) -> WasiBody {
     Counted { body, sent: Arc::clone(sent), most }.boxed_unsync()
 }
@@ -142,7 +142,7 @@ impl Body for Counted {
     }
 }
 
-/// Adds `bytes`; returns whether the total is too large.
+/// Adds `more` to the counter. Returns whether the total is larger than `most`.
 fn exceeds(counter: &AtomicU64, more: usize, most: u64) -> bool {
     let more = more as u64;
     counter.fetch_add(more, Ordering::Relaxed).saturating_add(more) > most

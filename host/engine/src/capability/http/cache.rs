@@ -1,9 +1,9 @@
-//! Cached responses, so that a plugin without a state of its own need not repeat a request.
+//! Cached responses, so that plugins, which keep no state, need not repeat requests.
 //!
-//! A plugin says how old an answer may be by the request header `Cache-Control: max-stale=SECONDS`
-//! (RFC 9111, section 5.2.1.2). Then a whole answer with the status 200 is kept, for this plugin
-//! in this workspace, and given again to exactly the same request, the operator's headers
-//! included. An answer with `no-store` is not kept.
+//! A plugin accepts cached responses by the request header `Cache-Control: max-stale=SECONDS` (RFC
+//! 9111, section 5.2.1.2), up to this age. A complete response with status 200 and without
+//! `no-store` is cached for this plugin in this workspace, and returned for an identical request,
+//! including the operator's headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Place {
         Some(Self { workspace: Arc::clone(workspace), plugin: plugin.to_owned(), name, oldest })
     }
 
-    /// The cached response, if it is young enough.
+    /// The cached response, unless it is too old.
     pub fn find(&self) -> Option<Response<Bytes>> {
         let kept = self
             .workspace
@@ -120,7 +120,7 @@ fn max_stale(headers: &HeaderMap) -> Option<Duration> {
     oldest
 }
 
-/// Headers as JSON on one line, before the body.
+/// Encodes headers as JSON on one line, to precede the body.
 fn encode(headers: &HeaderMap) -> Vec<u8> {
     let headers: Vec<(&str, &str)> = headers
         .iter()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_says_how_old_an_answer_may_be() {
+    fn max_stale_is_parsed() {
         for (value, wanted) in [
             ("max-stale=60", Some(60)),
             ("Max-Stale=60", Some(60)),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_request_has_the_same_place() {
+    fn only_identical_requests_share_a_cache_entry() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap());
         let origin: Origin = "https://a.example".parse().unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_not_be_kept_is_not() {
+    fn no_store_and_errors_are_not_cached() {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap());
         let origin: Origin = "https://a.example".parse().unwrap();

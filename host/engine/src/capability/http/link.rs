@@ -1,4 +1,4 @@
-//! Links `wasi:http`.
+//! Links `wasi:http` into a linker.
 
 use wasmtime::Result;
 use wasmtime::component::Linker;

@@ -1,17 +1,17 @@
-//! `wasi:http` for granted origins. The interface is wasmtime-wasi-http's; what is sent where is
-//! decided here, over connections of [`cofferdam_plugin::http`].
+//! `wasi:http` for granted origins. The interface is wasmtime-wasi-http's; requests are checked
+//! here, and sent over connections of [`cofferdam_plugin::http`].
 //!
 //! | module | is for |
 //! |---|---|
 //! | [`link`] | serving the interface |
 //! | [`send`] | the requests of one call |
-//! | [`service`] | what the requests of all calls share |
-//! | [`request`] | what a plugin's request becomes: which origin, which headers |
+//! | [`service`] | state shared by all requests |
+//! | [`request`] | the origin and the headers of a request |
 //! | [`body`] | bodies, limited in size and time |
 //! | [`cache`] | cached responses |
 //!
-//! Redirects are not followed, cookies and connections are not kept, and proxies of the environment
-//! are not used. Each request has a connection of its own, to an address that was checked before.
+//! Redirects are not followed, cookies are not stored, connections are not reused, and proxies of
+//! the environment are not used. Each request opens a connection to an address that was checked.
 
 mod body;
 mod cache;

@@ -48,7 +48,7 @@ impl Outgoing {
             );
             return Err(Refused::new(Error::HttpRequestDenied, why));
         };
-        // CONNECT makes a tunnel; TRACE returns the request, with headers that the plugin must not
+        // CONNECT creates a tunnel; TRACE returns the request with headers that the plugin must not
         // see.
         if head.method == Method::CONNECT || head.method == Method::TRACE {
             let why = format!("the method {} is never sent", head.method);
@@ -78,7 +78,7 @@ impl Outgoing {
         })
     }
 
-    /// Where its response is cached, if the plugin accepts a cached one.
+    /// The cache entry of its response, if the plugin accepts a cached one.
     pub fn kept(&self, workspace: &Arc<Workspace>, plugin: &str) -> Option<Place> {
         let request = (&self.method, &self.target, &self.headers);
         Place::of(workspace, plugin, &self.settings.origin, request)
@@ -96,7 +96,7 @@ impl Outgoing {
     }
 }
 
-/// Whether a plugin can't set this header: it is about the connection, or names the origin.
+/// Whether a plugin can't set this header, because it concerns the connection or the origin.
 pub(super) fn is_transport(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 8] = [
         header::CONNECTION,
@@ -115,7 +115,7 @@ pub(super) fn is_transport(name: &HeaderName) -> bool {
         )
 }
 
-/// The origin of a request, parsed as strictly as a grant is.
+/// Parses the origin of a request as strictly as a grant's.
 fn origin(uri: &Uri) -> Result<Origin, Refused> {
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -139,7 +139,7 @@ fn target(uri: &Uri) -> Result<Uri, Refused> {
     target.parse().map_err(|error| Refused::new(Error::HttpRequestUriInvalid, error))
 }
 
-/// A header that the operator adds, with the values of variables in it.
+/// Returns a header that the operator adds, with variables replaced by their values.
 fn operators_header(
     name: &str,
     value: &str,
@@ -177,7 +177,7 @@ mod tests {
     use crate::call::PluginGrant;
     use cofferdam_core::policy::{Capabilities, Scope, Settings};
 
-    /// A plugin that may ask two origins, of which one gets a secret.
+    /// A plugin with a grant for two origins, of which one gets a secret.
     fn permissions() -> Permissions {
         let toml = "[grants.p]\nhttp = ['https://plain.example', { origin = \
                     'https://secret.example:8443', headers = { Authorization = 'Bearer ${KEY}' }, \
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_requested_and_granted_is_asked() {
+    fn only_granted_origins_are_allowed() {
         for uri in [
             "https://other.example/",
             "https://ungranted.example/",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_for_a_path_of_its_origin() {
+    fn request_targets_are_in_origin_form() {
         for (uri, wanted) in [
             ("https://plain.example", "/"),
             ("https://plain.example/", "/"),
@@ -249,14 +249,14 @@ mod tests {
             ("https://plain.example//evil.example/x", "//evil.example/x"),
         ] {
             let sent = outgoing("GET", uri, &[]).ok().unwrap();
-            // Never in the form for proxies.
+            // Never in absolute form, which is for proxies.
             assert_eq!(sent.target.to_string(), wanted);
             assert!(sent.target.scheme().is_none() && sent.target.authority().is_none(), "{uri}");
         }
     }
 
     #[test]
-    fn tunnels_and_echoes_are_not_made() {
+    fn connect_and_trace_are_denied() {
         for method in ["CONNECT", "TRACE"] {
             let refused = outgoing(method, "https://plain.example/", &[]).err().unwrap();
             assert!(matches!(refused.error, Error::HttpRequestMethodInvalid), "{method}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_says_where_a_request_goes_and_who_asks() {
+    fn the_host_sets_transport_and_operator_headers() {
         let theirs = [
             ("host", "evil.example"),
             ("connection", "upgrade"),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_there_is_said() {
+    fn an_unset_secret_variable_is_named() {
         let refused = outgoing("GET", "https://unset.example/", &[]).err().unwrap();
         assert!(matches!(refused.error, Error::ConfigurationError));
         assert!(refused.why.contains("needs the variable UNSET"), "{}", refused.why);

@@ -27,16 +27,16 @@ use crate::capability::messages::Messages;
 use cofferdam_core::policy::Origin;
 use cofferdam_plugin::http::{CONNECT_TIMEOUT, MAX_RESPONSE_HEAD_BYTES, Reach, http1};
 
-/// How many requests of a call are under way at a time, including unread responses.
+/// How many requests of a call may be open, including unread responses.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// The size of all responses of a call together, in bytes.
+/// The maximum size of all responses of a call together, in bytes.
 const MAX_RECEIVED_BYTES: u64 = 64 << 20;
 
-/// The size of the bodies of all requests of a call together, in bytes.
+/// The maximum size of the bodies of all requests of a call together, in bytes.
 const MAX_SENT_BYTES: u64 = 16 << 20;
 
-/// The size of the headers of a request, as wasmtime counts it: in bytes of memory.
+/// The maximum size of the headers of a request in memory, as counted by wasmtime, in bytes.
 const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// The requests of one call.
@@ -67,7 +67,7 @@ impl HttpState {
         Self { wasi, requests }
     }
 
-    /// What serves `wasi:http`.
+    /// The implementation of `wasi:http` for this call.
     pub(super) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
         WasiHttpCtxView { hooks: &mut self.requests, table, ctx: &mut self.wasi }
     }
@@ -109,7 +109,7 @@ impl WasiHttpHooks for Requests {
     }
 }
 
-/// A request that is allowed and about to be sent.
+/// A request that was checked and is ready to be sent.
 struct Sending {
     services: Arc<Services>,
     usage: Arc<CallUsage>,
@@ -125,7 +125,7 @@ struct Sending {
 }
 
 impl Requests {
-    /// Checks a request, before anything is sent or looked up.
+    /// Checks a request, before anything is sent or resolved.
     fn begin(
         &self,
         request: hyper::Request<WasiBody>,
@@ -146,7 +146,7 @@ impl Requests {
             Some(timeout) => latest.min(now + timeout),
             None => latest,
         };
-        // A plugin's own timeouts can only shorten.
+        // The timeouts of a plugin can only be shorter.
         let by = |wish: Option<Duration>| match wish.and_then(|wish| now.checked_add(wish)) {
             Some(wish) => ended_by.min(wish),
             None => ended_by,
@@ -201,7 +201,7 @@ impl Sending {
         let broken = |error| broken(origin, &error);
         let handshake = http1().handshake(TokioIo::new(stream));
         let (mut sender, connection) = handshake.await.map_err(broken)?;
-        // It ends with its response.
+        // The task ends with the response.
         let connection = spawn(connection);
         let request = self.outgoing.request(self.body)?;
         let answer = timeout_at(self.answered_by.into(), sender.send_request(request)).await;

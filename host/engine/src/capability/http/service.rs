@@ -1,4 +1,4 @@
-//! What the requests of all calls share, and why a request is not sent.
+//! The state that the requests of all calls share, and the reasons for not sending a request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,24 +7,24 @@ use wasmtime_wasi_http::Error;
 
 use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector};
 
-/// What the requests of all calls share: the operator's variables and certificates.
+/// The state that the requests of all calls share: the operator's variables, and certificates.
 pub struct Http {
     pub(super) environment: HashMap<String, String>,
     pub(super) connector: Connector,
 }
 
 impl Http {
-    /// Requests whose secrets come from `environment`.
+    /// Takes the secrets of requests from `environment`.
     pub fn new(environment: HashMap<String, String>) -> Self {
         Self { environment, connector: Connector::default() }
     }
 }
 
-/// Why a request is not sent.
+/// The reason why a request is not sent.
 pub(super) struct Refused {
     /// The error that the plugin gets.
     pub(super) error: Error,
-    /// The reason that the operator reads.
+    /// The reason that is logged for the operator.
     pub(super) why: String,
 }
 

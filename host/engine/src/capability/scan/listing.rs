@@ -1,4 +1,4 @@
-//! Lists the files that a query selects: walks the tree with ripgrep's own crate for ignore rules.
+//! Lists the files that a query selects, with ripgrep's crate for ignore rules (`ignore`).
 
 use std::borrow::Cow;
 use std::io;
@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
 use super::merged::{Problem, Walk};
-use super::rules::{MAX_FILES, MAX_NESTING, Rules, nests_too_deeply};
+use super::rules::{MAX_ALTERNATIVES, MAX_FILES, Rules, nests_too_deeply};
 use super::tree::Found;
 use crate::call::Control;
 use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
@@ -22,8 +22,8 @@ use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
 
-/// How long a glob may be, in bytes.
-const MAX_GLOB: usize = 4096;
+/// The maximum length of a glob, in bytes.
+const MAX_GLOB_BYTES: usize = 4096;
 
 /// Lists the files that a query selects, in path order.
 pub(super) fn list(
@@ -40,7 +40,7 @@ pub(super) fn list(
     if !matches!(kind, FileType::Directory | FileType::RegularFile) {
         return Err(Error::NotFound(format!("{} is no directory and no regular file", query.root)));
     }
-    // A link may lead out of the scope: with a scope, links are not followed.
+    // A link may lead out of the scope, so links are not followed if there is one.
     let follow = query.follow_links && files.sight().is_everything();
     let mut found = if files.tree().is_changed() {
         walk_merged(files, control, query, &root, follow)?
@@ -57,7 +57,7 @@ pub(super) fn list(
     Ok(found.into_iter().map(|path| Found { path }).collect())
 }
 
-/// Walks the disk and the staged changes as one tree.
+/// Walks the disk and the staged changes as one tree, in one thread.
 fn walk_merged(
     files: &FileState,
     control: &Control,
@@ -80,8 +80,8 @@ fn walk_disk(
     follow: bool,
 ) -> Result<Vec<PathBuf>, Error> {
     let workspace = files.workspace();
-    // Nothing of what the walk opens is handed to the plugin: contents and sizes are read
-    // beneath the workspace's handle, so a directory swapped for a link meanwhile gives nothing.
+    // Files opened by the walk are not passed to the plugin: contents and sizes are read beneath
+    // the workspace's handle, so replacing a directory by a link reveals nothing.
     let start = workspace.path().join(root);
     let found = Mutex::new(Vec::new());
     let mut walker = walker(query, &start, follow)?;
@@ -109,7 +109,7 @@ fn walk_disk(
     }
 }
 
-/// A walk of the disk, as its threads share it.
+/// The state of a walk of the disk, shared by its threads.
 struct DiskWalk<'a> {
     files: &'a FileState,
     control: &'a Control,
@@ -117,7 +117,7 @@ struct DiskWalk<'a> {
     follow: bool,
     /// How many files were found so far.
     count: AtomicUsize,
-    /// Whether the host has no file descriptor left for it.
+    /// Whether the host ran out of file descriptors.
     is_short: AtomicBool,
 }
 
@@ -138,7 +138,7 @@ impl DiskWalk<'_> {
         let Some(path) = relative(self.files.workspace(), &entry) else {
             return WalkState::Continue;
         };
-        // With links on the way, its place differs from its path.
+        // If there are links in the path, the place differs from it.
         let place = place(self.files, &path, self.follow);
         let Some(place) = place.filter(|place| !is_own(place)) else {
             return WalkState::Skip;
@@ -149,7 +149,7 @@ impl DiskWalk<'_> {
         {
             paths.push(path);
             let count = self.count.fetch_add(1, Ordering::Relaxed);
-            // Checking the clock for every file would cost as much as listing it.
+            // Checking the deadline for each file would cost as much as listing it.
             if count > MAX_FILES || (count.is_multiple_of(1024) && self.control.stop().is_some()) {
                 return WalkState::Quit;
             }
@@ -201,11 +201,11 @@ fn walker(query: &Query, start: &Path, follow: bool) -> Result<WalkBuilder, Erro
     Ok(walker)
 }
 
-/// Refuses a glob that would use too much stack to compile.
+/// Refuses a glob whose compilation would use too much stack.
 fn check(glob: &str) -> Result<(), Error> {
-    if glob.len() > MAX_GLOB || nests_too_deeply(glob.as_bytes()) {
+    if glob.len() > MAX_GLOB_BYTES || nests_too_deeply(glob.as_bytes()) {
         return Err(Error::Invalid(format!(
-            "a glob of {} bytes; at most {MAX_GLOB}, with at most {MAX_NESTING} times '{{'",
+            "a glob of {} bytes; at most {MAX_GLOB_BYTES}, with at most {MAX_ALTERNATIVES} times '{{'",
             glob.len()
         )));
     }
@@ -217,7 +217,7 @@ fn literal(glob: &str) -> Cow<'_, str> {
     if glob.starts_with('!') { Cow::Owned(format!("\\{glob}")) } else { Cow::Borrowed(glob) }
 }
 
-/// The files that one thread found, added to the others when it is dropped.
+/// The files that one thread found. Dropping it adds them to the result.
 struct Batch<'a> {
     paths: Vec<PathBuf>,
     found: &'a Mutex<Vec<PathBuf>>,
@@ -233,7 +233,7 @@ fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
 }
 
-/// The place that a path of the walk stands for; `None` if it leaves the workspace.
+/// The resolved place of a path of the walk; `None` if it leaves the workspace.
 fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, str>> {
     if !follow || path.as_os_str().is_empty() {
         return Some(path.to_string_lossy());

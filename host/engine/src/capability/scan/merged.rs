@@ -1,6 +1,6 @@
-//! The walk of a tree with staged changes: the disk and the changes as one tree. It follows the rules
-//! of ripgrep's crate, which walks the disk alone: globs first, then
-//! ignore files from the deepest directory up, then types, then a leading dot.
+//! Walks the disk and staged changes as one tree. The rules are those of ripgrep's crate, which can
+//! only walk the disk: globs, then ignore files from the deepest directory up, then types, then
+//! hidden files.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use cofferdam_core::policy::is_own;
 use cofferdam_workspace::path::join;
 use cofferdam_workspace::{Listed, Overlay};
 
-/// A repository's ignore rules that are not shared, relative to its top.
-const EXCLUDE: &str = ".git/info/exclude";
+/// A repository's local ignore rules, relative to its top.
+const EXCLUDE_FILE: &str = ".git/info/exclude";
 
 /// A walk and what it found so far.
 pub(super) struct Walk<'a> {
@@ -31,22 +31,21 @@ pub(super) struct Walk<'a> {
     follow: bool,
     globs: &'a Override,
     types: &'a Types,
-    /// The rules of the directories that the walk is in, the deepest ones last; of each by
-    /// [`IGNORE_FILES`], and what its repository excludes.
+    /// The rules of the current directory and its parents, the deepest last. Each has one entry for
+    /// each name in [`IGNORE_FILES`], and one for the exclude file of its repository.
     rules: Vec<Vec<Gitignore>>,
     found: Vec<PathBuf>,
 }
 
-/// A directory that the walk is in.
+/// A directory that is being walked.
 struct Open {
     path: String,
-    /// Its resolved place.
+    /// The resolved place of the directory.
     place: String,
-    /// The remaining entries.
     entries: std::vec::IntoIter<Listed>,
 }
 
-/// A file of rules that can't be used, which ends a walk.
+/// The problem of an ignore file, which ends a walk.
 pub(super) struct Problem(pub(super) String);
 
 impl<'a> Walk<'a> {
@@ -64,7 +63,7 @@ impl<'a> Walk<'a> {
 
     /// The files at and below `root`, in no order.
     pub(super) fn from(mut self, root: &str) -> Result<Vec<PathBuf>, Problem> {
-        // The rules of the directories above apply as well.
+        // The rules of parent directories apply as well.
         if !root.is_empty() {
             let above = root.match_indices('/').map(|(end, _)| &root[..end]);
             for directory in std::iter::once("").chain(above) {
@@ -75,7 +74,7 @@ impl<'a> Walk<'a> {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                 self.walk(root)?;
             }
-            // The root is a file.
+            // The root itself is a file.
             Ok(_) => self.found.push(root.into()),
             Err(_) => {}
         }
@@ -120,14 +119,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Enters a directory, if it can be read.
+    /// Opens a directory and reads its rules. Returns `None` if it can't be read.
     fn open(&mut self, path: String, place: String) -> Result<Option<Open>, Problem> {
         let Ok(entries) = self.tree.list(&place) else { return Ok(None) };
         self.enter(&path, &place)?;
         Ok(Some(Open { path, place, entries: entries.into_iter() }))
     }
 
-    /// The resolved place and type of an entry; a link that stays inside is followed.
+    /// The resolved place and type of an entry. Follows a link that stays in the workspace.
     fn entry(&self, place: String, kind: FileType) -> Option<(String, FileType)> {
         if kind != FileType::Symlink {
             return Some((place, kind));
@@ -165,8 +164,8 @@ impl<'a> Walk<'a> {
         !is_wanted && !self.query.hidden && name.starts_with('.')
     }
 
-    /// The decision of the ignore files: of each kind, the deepest one takes precedence, and among
-    /// the kinds the first one.
+    /// The decision of the ignore files. The first kind with a decision takes precedence, and
+    /// within a kind the deepest directory.
     fn ignored(&self, full: &Path, is_directory: bool) -> Option<bool> {
         (0..=IGNORE_FILES.len()).find_map(|kind| {
             self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(
@@ -185,7 +184,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let full = self.files.workspace().path().join(path);
-        let names = IGNORE_FILES.iter().rev().chain([&EXCLUDE]);
+        let names = IGNORE_FILES.iter().rev().chain([&EXCLUDE_FILE]);
         let rules = names.map(|name| self.read(&full, &join(place, name)));
         let rules = rules.collect::<Result<_, _>>()?;
         self.rules.push(rules);
@@ -196,12 +195,12 @@ impl<'a> Walk<'a> {
         let Ok((opened, stat)) = self.tree.open_read(file) else { return Ok(Gitignore::empty()) };
         let wrong = |what: &str| Err(Problem(format!("{file} {what}")));
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return wrong(rules::NO_FILE);
+            return wrong(rules::NOT_A_FILE);
         }
         let mut text = Vec::new();
         let read = opened.take(rules::MAX_FILE_BYTES + 1).read_to_end(&mut text);
         if read.is_err() || rules::is_unusable(&text) {
-            return wrong(rules::TOO_MUCH);
+            return wrong(rules::TOO_COMPLEX);
         }
         let mut builder = GitignoreBuilder::new(directory);
         for line in String::from_utf8_lossy(&text).lines() {

@@ -1,5 +1,5 @@
-//! Reads the files of a listing with several threads and hands them over in the listing's
-//! order. The threads run ahead of the plugin by a bounded number of runs of files.
+//! Reads the files of a listing with several threads, and returns them in the order of the listing.
+//! The threads may be ahead of the plugin by a limited number of runs of files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,14 +20,15 @@ const FILES_PER_RUN: usize = 24;
 /// How many runs a thread may be ahead of the plugin.
 const MAX_RUNS_AHEAD: usize = 4;
 
-/// The size up to which files are read ahead, in bytes. Each larger file is read on demand, into a
+/// The maximum size of files that are read ahead, in bytes. A larger file is read on demand, into a
 /// batch of its own.
 const LARGE_FILE_BYTES: usize = 4 << 20;
 
 /// How much of a run is read ahead, in bytes; the rest is read on demand.
 const MAX_RUN_BYTES: usize = 8 << 20;
 
-/// The largest file that is read at all, in bytes. It has to fit into a plugin's memory.
+/// The maximum size of files that are read at all, in bytes: files have to fit into a plugin's
+/// memory.
 const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// The smallest size of a batch, in bytes, except for the last one.
@@ -36,22 +37,22 @@ const MIN_BATCH_BYTES: usize = 4 << 10;
 /// The smallest buffer of one read, in bytes.
 const MIN_READ_BYTES: usize = 64 << 10;
 
-/// A listed tree, and the threads that read it once the plugin asks for contents.
+/// A listing, and the threads that read its files once the plugin asks for contents.
 pub struct Scanner {
     pub(super) files: Arc<Vec<Found>>,
     pub(super) reader: Option<Reader>,
-    /// Which files were handed over with their contents.
+    /// Whether each file was returned with its contents.
     pub(super) given: Vec<bool>,
 }
 
 /// Files with their contents.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The files' numbers in the listing.
+    /// The files' indices in the listing.
     pub(super) ids: Vec<u32>,
-    /// Where each file ends in `data`, in bytes.
+    /// The end of each file in `data`, in bytes.
     pub(super) ends: Vec<u32>,
-    /// The contents, one after the other.
+    /// The contents of all files.
     pub(super) data: Vec<u8>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Batch {
 pub(super) struct Reader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Batches of the run that is being handed over, the next one last.
+    /// Remaining batches of the current run, the next one last.
     current: Vec<Piece>,
     next_run: usize,
 }
@@ -171,7 +172,8 @@ impl Shared {
         None
     }
 
-    /// Appends a file to `data`. Returns false, and appends nothing, if it has more than `most` bytes.
+    /// Appends a file to `data`. Returns false and appends nothing if it has more than `most`
+    /// bytes.
     fn read(&self, id: usize, most: usize, data: &mut Vec<u8>) -> io::Result<bool> {
         let start = data.len();
         let read = self.read_into(id, most, data);
@@ -193,7 +195,7 @@ impl Shared {
             if data.len() - start > most {
                 return Ok(false);
             }
-            // A read of a regular file fills the buffer, except at the end of the file.
+            // A read of a regular file fills the buffer unless it reaches the end of the file.
             if length < room {
                 return Ok(true);
             }
@@ -248,7 +250,7 @@ impl Reader {
             return None;
         }
         if self.threads.is_empty() {
-            // No thread could be started: read here.
+            // No thread was started: read on this one.
             self.next_run += 1;
             return Some(self.shared.read_run(self.next_run - 1));
         }
@@ -273,7 +275,7 @@ impl Reader {
         }
     }
 
-    /// How many files could not be read so far.
+    /// The number of files that could not be read so far.
     pub(super) fn unreadable(&self) -> u32 {
         self.shared.unreadable.load(Ordering::Relaxed)
     }

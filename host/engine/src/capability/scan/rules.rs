@@ -1,6 +1,6 @@
-//! Files with ignore rules, checked before the walk compiles them. They come from the workspace and
-//! are not trusted: the compiler of globs uses stack for each nested alternative, and opening a FIFO
-//! or a device would block.
+//! Checks ignore files before the walk compiles them. They come from the workspace and are not
+//! trusted: the glob compiler uses stack for each nested alternative, and opening a FIFO or a
+//! device would block.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,28 +10,28 @@ use ignore::DirEntry;
 
 use cofferdam_workspace::Workspace;
 
-/// How many files a listing may hold: about 200 MB of paths.
+/// The maximum number of files of a listing: about 200 MB of paths.
 pub(super) const MAX_FILES: usize = 1_000_000;
 
-/// How many alternatives in braces a glob may have: nested ones use stack.
-pub(super) const MAX_NESTING: usize = 200;
+/// The maximum number of alternatives in braces of a glob: nested ones use stack.
+pub(super) const MAX_ALTERNATIVES: usize = 200;
 
-/// The names that a walk looks for; a later one takes precedence.
+/// The names of ignore files; a later one takes precedence.
 pub(super) const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
 
-/// How large such a file may be, in bytes.
+/// The maximum size of an ignore file, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The problem with one that is not a file.
-pub(super) const NO_FILE: &str = "is no regular file; remove it, or scan without ignore files";
+/// The error message for an ignore file that is not a regular file.
+pub(super) const NOT_A_FILE: &str = "is no regular file; remove it, or scan without ignore files";
 
-/// The problem with one that can't be compiled.
-pub(super) const TOO_MUCH: &str = "is too large, or nests too deeply; scan without ignore files";
+/// The error message for an ignore file that can't be compiled.
+pub(super) const TOO_COMPLEX: &str = "is too large, or nests too deeply; scan without ignore files";
 
-/// The size up to which a file can't nest too deeply, in bytes.
+/// The maximum size of an ignore file that can't nest too deeply, in bytes.
 const HARMLESS_BYTES: u64 = 512;
 
-/// Checks the rules of the directories of a walk.
+/// Checks the ignore files of the directories of a walk.
 #[derive(Clone)]
 pub(super) struct Rules {
     workspace: Arc<Workspace>,
@@ -43,7 +43,7 @@ impl Rules {
         Self { workspace: Arc::clone(workspace), problem: Arc::default() }
     }
 
-    /// Checks the directory where a walk starts, and those above it.
+    /// Checks the start directory of a walk and its parents.
     pub(super) fn look_above(&self, start: &Path) {
         for directory in
             start.ancestors().take_while(|path| path.starts_with(self.workspace.path()))
@@ -52,13 +52,13 @@ impl Rules {
         }
     }
 
-    /// Whether the walk may go into an entry.
+    /// Whether the walk may enter a directory.
     pub(super) fn allow(&self, entry: &DirEntry) -> bool {
         let goes_in = entry.file_type().is_some_and(|kind| kind.is_dir());
         !goes_in || self.look_in(entry.path())
     }
 
-    /// The first file of rules that can't be used, and why.
+    /// The first ignore file that can't be used, and the problem.
     pub(super) fn problem(&self) -> Option<String> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -72,9 +72,9 @@ impl Rules {
         is_fine
     }
 
-    /// The problem with one file of rules; `None` if there is none or it has none.
+    /// The problem of one ignore file; `None` if it does not exist or has no problem.
     fn look_at(&self, path: &Path) -> Option<String> {
-        // Most directories have none, and this is the cheapest way to check.
+        // Most directories have no ignore files, and this is the cheapest check.
         let stat = rustix::fs::lstat(path).ok()?;
         let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
         if is_file && stat.st_size.unsigned_abs() <= HARMLESS_BYTES {
@@ -86,20 +86,20 @@ impl Rules {
             return wrong("is no file of the workspace's; remove it, or scan without ignore files");
         };
         if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return wrong(NO_FILE);
+            return wrong(NOT_A_FILE);
         }
         let mut text = Vec::new();
         let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text);
-        if read.is_err() || is_unusable(&text) { wrong(TOO_MUCH) } else { None }
+        if read.is_err() || is_unusable(&text) { wrong(TOO_COMPLEX) } else { None }
     }
 }
 
-/// Whether compiling a glob could take more stack than there is.
+/// Whether compiling a glob could exceed the stack.
 pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
-    glob.iter().filter(|byte| **byte == b'{').count() > MAX_NESTING
+    glob.iter().filter(|byte| **byte == b'{').count() > MAX_ALTERNATIVES
 }
 
-/// Whether the text of such a file would take too much to compile.
+/// Whether an ignore file is too large or contains a glob that nests too deeply.
 pub(super) fn is_unusable(text: &[u8]) -> bool {
     text.len() as u64 > MAX_FILE_BYTES || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
 }

@@ -1,4 +1,4 @@
-//! The tree that is scanned, the disk's or what a transaction has made of it, and its files.
+//! The tree that is scanned: the files on disk with the staged changes.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,16 +23,16 @@ impl Tree {
         Self { workspace: Arc::clone(files.workspace()), overlay: Arc::clone(files.tree()) }
     }
 
-    /// Opens a file, following links that stay inside. Never blocks.
+    /// Opens a file, following links that stay in the workspace. Never blocks.
     pub(super) fn open(&self, path: &Path) -> io::Result<std::fs::File> {
         if !self.overlay.is_changed() {
-            // Names that are not UTF-8 can be opened here.
+            // Names that are not UTF-8 can be opened this way only.
             return Ok(self.workspace.open_read(path)?.into_std());
         }
         Ok(self.overlay.open_read(&self.place(path)?)?.0)
     }
 
-    /// Size in bytes and last change in milliseconds since the epoch.
+    /// The size in bytes, and the modification time in milliseconds since the epoch.
     pub(super) fn describe(&self, path: &Path) -> io::Result<(u64, u64)> {
         if !self.overlay.is_changed() {
             let metadata = self.workspace.metadata(path)?;
@@ -55,7 +55,7 @@ impl Tree {
 
 /// One file of a listing.
 pub(super) struct Found {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub(super) path: PathBuf,
 }
 

@@ -1,33 +1,33 @@
-//! The names that a Python module binds at its top level. It reads statements, not programs: it
-//! knows strings, comments, brackets and indentation, and what `def`, `class`, `import`, `from`
-//! and assignments bind.
+//! The names that a Python module binds at its top level. Parses statements only roughly: strings,
+//! comments, brackets, indentation, and the names bound by `def`, `class`, `import`, `from` and
+//! assignments.
 //!
 //! Source: The Python Language Reference, "Lexical analysis" and "Naming and binding".
 
 use std::collections::BTreeSet;
 
-/// What a module binds.
+/// The names that a module binds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// By definitions and assignments.
+    /// Names bound by definitions and assignments.
     pub defined: BTreeSet<String>,
-    /// By imports.
+    /// Names bound by imports.
     pub imported: BTreeSet<String>,
-    /// Whether it imports whatever another module has.
+    /// Whether it has an import of the form `from module import *`.
     pub imports_everything: bool,
 }
 
-/// A statement without comments, its strings empty.
+/// A statement without comments and without the contents of its strings.
 #[derive(Debug, Default)]
 struct Statement {
     indent: usize,
     text: String,
 }
 
-/// The names that a module binds, also within `if`, `try` and the like at its top level.
+/// Returns the names that a module binds at its top level, also within `if`, `try` and the like.
 pub(super) fn names(text: &str) -> Names {
     let mut names = Names::default();
-    // The indentation of the definition whose body is passed over.
+    // The indentation of the definition whose body is being skipped.
     let mut body: Option<usize> = None;
     for Statement { indent, text } in statements(text) {
         if body.is_some_and(|above| indent > above) {
@@ -53,7 +53,7 @@ pub(super) fn names(text: &str) -> Names {
                     names.imported.extend(leading_name(alias.unwrap_or(name)));
                 }
             }
-            // A type alias; `type` alone is an ordinary name.
+            // A type alias. Without a name and `=`, `type` is an ordinary identifier.
             "type" if rest.contains('=') && leading_name(rest).is_some() => {
                 names.defined.extend(leading_name(rest));
             }
@@ -63,14 +63,14 @@ pub(super) fn names(text: &str) -> Names {
     names
 }
 
-/// `a as b` in its parts.
+/// Splits `a as b`.
 fn renamed(item: &str) -> (&str, Option<&str>) {
     let mut words = item.split_whitespace();
     let name = words.next().unwrap_or_default();
     (name, words.nth(1))
 }
 
-/// The identifier that a text begins with.
+/// The identifier at the beginning of a text.
 fn leading_name(text: &str) -> Option<String> {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
@@ -83,7 +83,7 @@ fn targets(text: &str) -> Vec<String> {
     const KEYWORDS: [&str; 5] = ["else", "except", "finally", "lambda", "try"];
     let mut sides = assigned(text);
     if sides.len() == 1 {
-        // `name: type`, and no statement such as `else:`.
+        // Matches `name: type`, and no statements such as `else:`.
         let Some((name, kind)) = text.split_once(':') else { return Vec::new() };
         let is_annotation = !kind.trim().is_empty() && !KEYWORDS.contains(&name.trim());
         return if is_annotation { whole_name(name).into_iter().collect() } else { Vec::new() };
@@ -96,7 +96,7 @@ fn targets(text: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The parts of a statement between the signs of assignment outside of brackets.
+/// Splits a statement at its assignment operators outside of brackets.
 fn assigned(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
@@ -118,13 +118,13 @@ fn assigned(text: &str) -> Vec<&str> {
     parts
 }
 
-/// A text that is one identifier, perhaps in brackets or starred.
+/// Returns the identifier if the text is one, ignoring brackets and a star.
 fn whole_name(text: &str) -> Option<String> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || "()[]*".contains(c));
     leading_name(text).filter(|name| name == text)
 }
 
-/// The statements of a text, a line or several each.
+/// Splits a text into statements.
 fn statements(text: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     let mut now = Statement::default();
@@ -173,7 +173,8 @@ fn statements(text: &str) -> Vec<Statement> {
     statements
 }
 
-/// The length of the string that a text begins with; all of it where it does not end.
+/// The length of the string literal at the beginning of a text; all of the text if it is not
+/// closed.
 fn string(text: &str) -> usize {
     let quote = &text[..1];
     let triple = quote.repeat(3);
@@ -195,9 +196,7 @@ fn string(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_module_binds() {
-        let module = r#"
+    const MODULE: &str = r#"
 """Docs.
 def not_this(): pass
 """
@@ -239,34 +238,23 @@ assert a == b, c != d
 match value:
     case 1: pass
 "#;
-        let found = names(module);
-        let defined = [
-            "Alias",
-            "FOUR",
-            "NINE",
-            "Seven",
-            "TEN",
-            "eleven",
-            "five",
-            "fourteen",
-            "long",
-            "nineteen",
-            "six",
-            "text",
-            "thirteen",
-            "twelve",
-            "twentyone",
-        ];
-        assert_eq!(found.defined.iter().collect::<Vec<_>>(), defined);
-        let imported =
-            ["annotations", "c", "d", "nineteen", "one", "os", "second", "three", "twenty"];
-        assert_eq!(found.imported.iter().collect::<Vec<_>>(), imported);
+
+    #[test]
+    fn bound_names_are_found() {
+        let found = names(MODULE);
+        let words = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            words(&found.defined),
+            "Alias FOUR NINE Seven TEN eleven five fourteen long nineteen six text thirteen twelve \
+             twentyone"
+        );
+        assert_eq!(words(&found.imported), "annotations c d nineteen one os second three twenty");
         assert!(!found.imports_everything);
         assert!(names("from a import *").imports_everything);
     }
 
     #[test]
-    fn any_text_has_an_end() {
+    fn malformed_text_ends() {
         for text in ["\"\"\"", "'\\", "(((", "\\", "x = '\n", "é = 'ß\\ß'", "\u{feff}a = 1", "a;;b"]
         {
             names(text);

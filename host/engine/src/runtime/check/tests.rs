@@ -15,7 +15,7 @@ fn manifest(requests: serde_json::Value, tools: bool, backend: Option<&str>) -> 
     Manifest::parse(manifest.to_string().as_bytes()).unwrap()
 }
 
-/// A component with these instance imports, each empty.
+/// A component with these instance imports, each of an empty instance.
 fn importing(imports: &[&str]) -> Vec<u8> {
     use wasm_encoder::{
         Component, ComponentImportSection, ComponentTypeRef, ComponentTypeSection, InstanceType,
@@ -42,7 +42,7 @@ fn found(imports: &[&str], manifest: Option<&Manifest>) -> Vec<(Severity, String
 }
 
 #[test]
-fn every_import_that_is_refused_is_found() {
+fn all_refused_imports_are_found() {
     let manifest = manifest(json!({"files": "read"}), false, Some("builder"));
     let imports = [
         "wasi:sockets/tcp@0.2.6",
@@ -80,7 +80,7 @@ fn every_import_that_is_refused_is_found() {
 }
 
 #[test]
-fn requests_without_a_use_are_warned_of() {
+fn unused_requests_are_warnings() {
     let manifest = manifest(
         json!({"files": "write", "scan": true, "process": ["git"], "backends": ["linter"], "http": ["https://a.example"]}),
         true,
@@ -100,7 +100,7 @@ fn requests_without_a_use_are_warned_of() {
 }
 
 #[test]
-fn without_a_manifest_only_what_the_host_lacks_is_found() {
+fn without_a_manifest_only_unknown_imports_are_found() {
     let found = found(&["wasi:sockets/tcp@0.2.6", "cofferdam:host/scan@0.1.0"], None);
     assert_eq!(found.iter().filter(|(_, text, _)| text.contains("import wasi:sockets")).count(), 1);
     assert!(
@@ -110,14 +110,14 @@ fn without_a_manifest_only_what_the_host_lacks_is_found() {
 }
 
 #[test]
-fn what_the_engine_does_not_take_is_found() {
+fn invalid_components_are_found() {
     let runtime = Runtime::new(1, None).unwrap();
     let mut bytes = importing(&[]);
     bytes.extend([0xff, 0x01, 0x00]);
-    // A broken section is found by whoever looks for the manifest.
+    // Reading the manifest reports a broken section.
     assert!(runtime.check("x.wasm", &bytes, None).is_empty());
     let mut bytes = importing(&[]);
-    // A core module inside with a 64-bit memory.
+    // A core module with a 64-bit memory.
     let module = b"\0asm\x01\0\0\0\x05\x03\x01\x04\x01";
     bytes.extend([1, module.len() as u8]);
     bytes.extend(module);

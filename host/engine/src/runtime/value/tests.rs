@@ -24,18 +24,17 @@ const TYPES: &str = r#"
   (type $bytes (list u8))
 "#;
 
-/// A component with a function that takes and answers the type, and that type as the engine has
-/// it.
+/// A component with a function that takes and returns a type, and the type in the engine.
 fn of(ty: &str) -> (Vec<u8>, Type) {
     let function = format!("(import \"i\" (func $f (param \"it\" {ty}) (result {ty})))");
     let text = format!("(component {TYPES} {function} (export \"f\" (func $f)))");
     let bytes = wat::parse_str(text).unwrap_or_else(|error| panic!("{ty}: {error}"));
-    // The engine does not take imports that are exported as they are.
+    // The engine does not accept imports that are exported unchanged.
     let text = format!("(component {TYPES} {function})");
     (bytes, parameters(&text).remove(0))
 }
 
-/// The types of the parameters of the function `i` that a component imports.
+/// The types of the parameters of the imported function `i`.
 fn parameters(text: &str) -> Vec<Type> {
     let engine = Engine::new(&Config::new()).unwrap();
     let component = Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
@@ -44,14 +43,13 @@ fn parameters(text: &str) -> Vec<Type> {
     function.params().map(|(_, ty)| ty).collect()
 }
 
-fn from_json(json: &Value, ty: &Type) -> Result<Val, Misfit> {
+fn from_json(json: &Value, ty: &Type) -> Result<Val, TypeMismatch> {
     Budget::new().value(json, ty)
 }
 
-/// Every value of a type comes back as it was, and fits the schema that is derived from the type.
 #[test]
-fn values_come_back_as_they_were() {
-    let rows: &[(&str, &[Value])] = &[
+fn simple_values_are_converted_without_loss() {
+    assert_converted_without_loss(&[
         ("bool", &[json!(true), json!(false)]),
         ("s8", &[json!(-128), json!(127)]),
         ("u8", &[json!(0), json!(255)]),
@@ -76,6 +74,12 @@ fn values_come_back_as_they_were() {
         ),
         ("$color", &[json!("red"), json!("green")]),
         ("$style", &[json!([]), json!(["bold"]), json!(["bold", "wide", "tall"])]),
+    ]);
+}
+
+#[test]
+fn compound_values_are_converted_without_loss() {
+    assert_converted_without_loss(&[
         ("(list string)", &[json!([]), json!(["a", "b"])]),
         ("$bytes", &[json!(""), json!("AP8="), json!("aGVsbG8=")]),
         ("(list (list u8))", &[json!([]), json!(["", "AA=="])]),
@@ -98,10 +102,15 @@ fn values_come_back_as_they_were() {
             "(tuple $point $shape $style (option $point))",
             &[json!([{"x": 1, "label": "é"}, {"tag": "dot"}, ["tall"], {"x": 2, "label": null}])],
         ),
-    ];
+    ]);
+}
+
+/// Asserts that values are the same after conversion from JSON and back, and fit the schema that is
+/// derived from their type.
+fn assert_converted_without_loss(rows: &[(&str, &[Value])]) {
     for (name, values) in rows {
         let (bytes, ty) = of(name);
-        // The outermost result of a function is not a value, but how it ends.
+        // The outermost result of a function is how it ends, not a value.
         let is_result = name.starts_with("(result");
         let tool = typed::derive(&bytes, "x").unwrap().manifest.tools.remove(0);
         let input = Schema::compile(tool.input).unwrap();
@@ -121,7 +130,7 @@ fn values_come_back_as_they_were() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_the_schema_and_here() {
+fn the_schema_and_the_conversion_refuse_other_values() {
     let rows: &[(&str, &[Value])] = &[
         ("bool", &[json!(1), json!("true"), json!(null)]),
         ("s8", &[json!(128), json!(-129), json!(1.5), json!("1")]),
@@ -166,7 +175,7 @@ fn what_does_not_fit_is_refused_by_the_schema_and_here() {
             assert!(from_json(json, &ty).is_err(), "{name}: {json}");
         }
     }
-    // What only the conversion sees.
+    // Only the conversion detects these.
     let (_, bytes) = of("$bytes");
     for text in ["A", "AA", "AB==", "A===", "AA==\n", "-_8="] {
         let error = from_json(&json!(text), &bytes).unwrap_err().to_string();
@@ -175,7 +184,7 @@ fn what_does_not_fit_is_refused_by_the_schema_and_here() {
 }
 
 #[test]
-fn whole_numbers_are_whole_however_they_are_written() {
+fn integers_are_accepted_in_any_notation() {
     let (_, ty) = of("u64");
     for (text, wanted) in [
         ("1", Some(1)),
@@ -192,19 +201,19 @@ fn whole_numbers_are_whole_however_they_are_written() {
 }
 
 #[test]
-fn a_place_is_named_and_too_much_is_a_limit() {
+fn errors_have_a_pointer_and_values_a_limit() {
     let (_, ty) = of("(list $shape)");
     let wrong = json!([{"tag": "dot"}, {"tag": "path", "value": [{"x": 1}, {"x": "1"}]}]);
-    let misfit = from_json(&wrong, &ty).unwrap_err();
-    assert_eq!(misfit.to_string(), "/1/value/1/x: expected an integer");
-    assert!(!misfit.is_too_much);
+    let mismatch = from_json(&wrong, &ty).unwrap_err();
+    assert_eq!(mismatch.to_string(), "/1/value/1/x: expected an integer");
+    assert!(!mismatch.is_too_much);
     let (_, bytes) = of("$bytes");
     let large = json!(STANDARD.encode(vec![0; MAX_VALUES + 1]));
     assert!(from_json(&large, &bytes).unwrap_err().is_too_much);
     let bytes_of = |count| Val::List(vec![Val::U8(0); count]);
     assert!(to_json(&bytes_of(MAX_VALUES), &bytes).unwrap_err().is_too_much);
     assert!(to_json(&bytes_of(MAX_VALUES - 1), &bytes).is_ok());
-    // Looking names up costs as well.
+    // Comparing names has a cost as well.
     let cases: String = (0..8_000).map(|n| format!("(case \"c{n}\" u8)")).collect();
     let names: String = (0..8_000).map(|n| format!(" \"n{n}\"")).collect();
     let text = format!(
@@ -233,23 +242,23 @@ fn a_place_is_named_and_too_much_is_a_limit() {
 }
 
 #[test]
-fn what_json_does_not_have_is_said() {
+fn values_without_json_are_refused() {
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let (_, ty) = of("(list f64)");
-        let misfit =
+        let mismatch =
             to_json(&Val::List(vec![Val::Float64(0.0), Val::Float64(value)]), &ty).unwrap_err();
         assert!(
-            misfit.to_string().starts_with("/1: ")
-                && misfit.to_string().contains("no number that JSON has")
+            mismatch.to_string().starts_with("/1: ")
+                && mismatch.to_string().contains("no number that JSON has")
         );
         let (_, ty) = of("f32");
         assert!(to_json(&Val::Float32(value as f32), &ty).is_err());
     }
 }
 
-/// Names are copied for each value, and types are written out: neither may be large.
+/// Names are copied for each value, and types are expanded: both are limited.
 #[test]
-fn types_that_cost_more_than_they_look_like_are_refused() {
+fn expensive_types_are_refused() {
     let long = "x".repeat(MAX_NAME_BYTES + 1);
     let doubled: String =
         (1..12).map(|n| format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1)).collect();

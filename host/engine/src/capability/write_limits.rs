@@ -1,5 +1,5 @@
-//! How much a program may write, and where: the directories that the sandbox watches, and the
-//! failures of calls that exceed these limits.
+//! The write limits of a program: the directories that the sandbox watches, and the failures of
+//! calls that exceed the limits.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode};
 use cofferdam_core::policy::Limits;
 use cofferdam_workspace::{CACHE_ENTRIES, Cache, NativeView};
 
-/// The directories that a run writes to, in the order in which the sandbox watches them.
-pub(super) struct Room<'a> {
+/// The directories that a run may write to, in the order in which the sandbox watches them.
+pub(super) struct WriteLimits<'a> {
     pub(super) bounded: Vec<Bounded>,
     places: Vec<Place>,
     limits: &'a Limits,
@@ -25,25 +25,30 @@ enum Place {
     Temporary,
 }
 
-impl<'a> Room<'a> {
+impl<'a> WriteLimits<'a> {
     pub(super) fn new(
         view: &NativeView,
         cache: Option<&Cache<'_>>,
         limits: &'a Limits,
         plugin: &'a str,
     ) -> Self {
-        let mut room = Self { bounded: Vec::new(), places: Vec::new(), limits, plugin };
+        let mut write_limits = Self { bounded: Vec::new(), places: Vec::new(), limits, plugin };
         if let Some((directory, bytes, entries)) = view.written() {
             let most = bytes.saturating_add(limits.write as u64);
-            // An overlayfs makes the directories on the way as well. What is kept is counted again.
+            // An overlayfs creates parent directories as well. Kept files are counted again.
             let names = entries.saturating_add(limits.files as u64).saturating_mul(2);
-            room.add(Place::Changes, directory, (most, names), (bytes, entries));
+            write_limits.add(Place::Changes, directory, (most, names), (bytes, entries));
         }
         if let Some(cache) = cache {
             let held = (cache.usage().bytes, cache.usage().entries);
-            room.add(Place::Cache, cache.path(), (limits.cache as u64, CACHE_ENTRIES), held);
+            write_limits.add(
+                Place::Cache,
+                cache.path(),
+                (limits.cache as u64, CACHE_ENTRIES),
+                held,
+            );
         }
-        room
+        write_limits
     }
 
     fn add(&mut self, place: Place, directory: &Path, most: (u64, u64), held: (u64, u64)) {
@@ -84,7 +89,7 @@ impl<'a> Room<'a> {
             }
             _ => return None,
         };
-        Some(Stop::Room(code, format!("{message}; nothing is kept of what it changed")))
+        Some(Stop::Storage(code, format!("{message}; nothing is kept of what it changed")))
     }
 
     fn too_much(

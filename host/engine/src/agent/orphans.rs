@@ -1,12 +1,13 @@
-//! Ends what an agent started and what has left its process group since: what was started in a
-//! session of its own, and the agents of agents. They are known by a mark in the environment that
-//! they began with, as build servers do. A program that begins with another environment is not
-//! found; an agent is not confined.
+//! Kills orphans: processes that an agent started and that have left its process group, such as
+//! those in a new session and the agents of agents. They are found by a mark in their initial
+//! environment, as build servers do. A process that was started with another environment is not
+//! found: agents are not confined.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::kill;
 
-/// Other systems show nobody's environment: there, the process group is all that is ended.
+/// Does nothing: other systems don't show the environment of processes, so only the process group
+/// is killed.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn kill(_mark: &str) {}
 
@@ -19,12 +20,12 @@ mod linux {
     use memchr::memmem;
     use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-    /// How often what is killed may have started something else meanwhile.
-    const ROUNDS: usize = 100;
+    /// How often to look for processes that were started while others were killed.
+    const MAX_ROUNDS: usize = 100;
 
     /// Kills every process whose environment holds `mark`.
     pub fn kill(mark: &str) {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if processes().filter(|process| kill_marked(*process, mark)).count() == 0 {
                 return;
             }
@@ -38,9 +39,9 @@ mod linux {
         entries.filter_map(number).filter_map(Pid::from_raw).filter(|pid| *pid != getpid())
     }
 
-    /// Whether it has the mark, and was killed.
+    /// Kills a process if its environment contains `mark`. Returns whether it was killed.
     fn kill_marked(process: Pid, mark: &str) -> bool {
-        // Held before it is looked at, so that its number can't mean another process by then.
+        // Opened before its environment is read, so that the id can't be reused in between.
         let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else { return false };
         let environment = fs::read(format!("/proc/{process}/environ"));
         environment.is_ok_and(|text| memmem::find(&text, mark.as_bytes()).is_some())
