@@ -1,5 +1,5 @@
-//! Asking the person at the terminal what a plugin is granted. Without a terminal nothing is
-//! granted by itself: the grants have to be given on the command line.
+//! Asks the user at the terminal which capabilities a plugin is granted. Without a terminal nothing
+//! is granted by default: the grants have to be given on the command line.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -11,8 +11,8 @@ use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::lock::Candidate;
 use cofferdam_text::escape_control;
 
-/// What the person grants of what a plugin asks for. `again` is the command that they would repeat
-/// with the options for it.
+/// Returns what the user grants of the capabilities that a plugin requests. `again` is the command
+/// that a message tells the user to repeat with `--grant` or `--deny`.
 pub fn grants(
     candidate: &Candidate,
     asked: &Capabilities,
@@ -59,7 +59,7 @@ pub fn grants(
     Ok(granted.into_iter().collect())
 }
 
-/// What was named, of what a plugin asks for.
+/// Returns the capabilities of `asked` that the options name.
 pub fn chosen(
     plugin: &str,
     requests: &Capabilities,
@@ -96,8 +96,8 @@ fn say(text: &str) {
     eprint!("{}", escape_control(text));
 }
 
-/// Whether the person says yes. Nothing, and anything else, is no; `q` and the end of what they
-/// say end the command.
+/// Asks a yes/no question; only `y` and `yes` are yes. `q` or the end of standard input ends the
+/// command.
 fn yes(question: &str) -> Result<bool, CliError> {
     say(question);
     let mut line = String::new();

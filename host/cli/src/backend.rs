@@ -1,5 +1,4 @@
-//! `cofferdam backend`: the linters, test runners and builders there are, and how two linters
-//! differ.
+//! `cofferdam backend`: lists the linters, test runners and builders, and compares two linters.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -62,7 +61,7 @@ fn list(host: &Host, output: &Output) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// One linter's findings and times.
+/// The findings of one linter and how long it took.
 struct Run {
     report: Report,
     first_ms: f64,
@@ -110,7 +109,7 @@ fn compare(host: &Host, names: [&String; 2], path: &str, output: &Output) -> Res
     Ok(exit::OK)
 }
 
-/// Runs a linter twice: the first time may have to load it.
+/// Runs a linter twice, so that the second time is measured without loading the plugin.
 fn run(host: &Host, name: &str, path: &str) -> Result<Run, CliError> {
     let lint = || {
         let request = Request {
@@ -131,8 +130,9 @@ fn run(host: &Host, name: &str, path: &str) -> Result<Run, CliError> {
     Ok(Run { report, first_ms, again_ms })
 }
 
-/// The findings on lines on which the other report has none, and how many lines both have.
-/// Linters name and place the same thing differently, so lines are what can be compared.
+/// Returns the findings on lines where the other report has none, and the number of lines where
+/// both have some. Linters name and place the same problem differently, so only lines can be
+/// compared.
 fn apart<'a>(report: &'a Report, other: &Report) -> (Vec<&'a Finding>, usize) {
     let lines = |report: &Report| -> BTreeSet<(String, u32)> {
         report.findings.iter().map(|finding| (finding.path.clone(), finding.line)).collect()

@@ -1,4 +1,4 @@
-//! `cofferdam beads`
+//! `cofferdam beads`: lists beads and shows one with its history.
 
 use cofferdam_beads_format::bead::DIRECTORY;
 use cofferdam_beads_format::{Bead, Event, Id, id};
@@ -51,7 +51,7 @@ fn list(
     Ok(if broken.is_empty() { exit::OK } else { exit::ERROR })
 }
 
-/// Whether a bead is of those that are asked for.
+/// Whether the filter includes this bead.
 fn shows(filter: &ListBeads, bead: &Bead) -> bool {
     (filter.status.is_empty() || filter.status.contains(&bead.status()))
         && (filter.kind.is_empty() || filter.kind.contains(&bead.kind))
@@ -65,7 +65,7 @@ fn table(beads: &[(Id, Bead)]) -> String {
     };
     let (ids, projects) = (width(|(id, _)| id.as_str()), width(|(_, bead)| project(bead)));
     let line = |(id, bead): &(Id, Bead)| {
-        // A title is one line here, whatever is in it.
+        // A table row is one line, even if the title has line breaks.
         let title = bead.title.split_whitespace().collect::<Vec<_>>().join(" ");
         format!(
             "{:ids$}  P{}  {:9}  {:8}  {:projects$}  {title}\n",

@@ -1,4 +1,4 @@
-//! `cofferdam cache`: the compiled code of plugins that did not come with the host.
+//! `cofferdam cache`: the compiled code of plugins that are not built in.
 
 use serde_json::{Value, json};
 

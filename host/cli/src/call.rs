@@ -1,4 +1,4 @@
-//! `cofferdam call`
+//! `cofferdam call`: makes one call and prints the tool's answer.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! Where settings come from: the user's `cofferdam.toml` and the workspace's own, and the contracts
-//! in the directories that they name.
+//! Loads the settings: the user's `cofferdam.toml`, the workspace's own, and the contracts in the
+//! directories that they name.
 //!
-//! An agent can edit the workspace, so the workspace's file counts only after a person has
-//! accepted exactly this text. What was accepted is remembered outside of the workspace. Once
-//! a file was accepted, another text, or none, is refused instead of being ignored: it may
-//! have narrowed what is allowed.
+//! An agent can edit the workspace, so the workspace's file is used only after the user has
+//! accepted exactly this text. The digest of the accepted text is stored outside of the workspace.
+//! Once a file was accepted, a changed or removed file is an error instead of being ignored: the
+//! accepted one may have narrowed what is allowed.
 #![expect(clippy::disallowed_methods, reason = "the user's settings are named by paths")]
 
 mod contracts;
@@ -30,65 +30,56 @@ pub const FILE: &str = "cofferdam.toml";
 pub enum ConfigError {
     /// A file can't be read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A file is malformed.
     #[error("{}: {source}", path.display())]
     Malformed {
-        /// Which file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The TOML error, with its line.
         source: toml::de::Error,
     },
-    /// A setting makes no sense; a file is not a contract, or names no directory of contracts.
+    /// A setting is invalid; a file is not a contract, or names a directory that has no contracts.
     #[error("{}: {message}", path.display())]
     Invalid {
-        /// Which file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The problem, with its line.
         message: String,
     },
-    /// The workspace's file is not the accepted one any more.
+    /// The workspace's file is no longer the accepted one.
     #[error("{} {change} since it was accepted; look at it and run `cofferdam policy accept`, or use --trust-workspace for this run", path.display())]
     Changed {
-        /// Which file.
         path: PathBuf,
         /// `has changed` or `was removed`.
         change: &'static str,
     },
 }
 
-/// The settings of a workspace, and whether its own file was left out.
+/// The settings that apply to a workspace, by layer.
 #[derive(Debug)]
 pub struct Layers {
     /// The user's settings, then the workspace's.
     pub settings: Vec<Settings>,
-    /// The files that they stand in, in the same order.
+    /// The files that `settings` were read from, in the same order.
     pub files: Vec<SettingsFile>,
-    /// There is a file in the workspace that nobody has accepted, so it does not count.
+    /// Whether the workspace has a file that is ignored because the user has not accepted it.
     pub unaccepted: bool,
 }
 
-/// A file of settings, as it was read.
+/// A settings file and the text that was read from it.
 #[derive(Debug)]
 pub struct SettingsFile {
-    /// Where it is.
     pub path: PathBuf,
-    /// What it says.
     pub text: String,
 }
 
-/// Reads the settings that hold for a workspace.
+/// Reads the settings that apply to a workspace.
 ///
-/// `user` is the user's own file; `accepted` the directory where acceptances are remembered;
-/// `trust` takes the workspace's file as it is.
+/// `user` is the user's own file; `accepted` the directory in which acceptances are stored; `trust`
+/// uses the workspace's file without comparing it.
 ///
 /// # Errors
-/// See [`ConfigError`].
+/// `Io` if a file can't be read; `Malformed` or `Invalid` if its contents are wrong; `Changed` if
+/// the workspace's file is not the accepted one.
 pub fn load(
     workspace: &Workspace,
     user: Option<&Path>,
@@ -128,11 +119,11 @@ pub fn load(
     Ok(Layers { settings, files, unaccepted })
 }
 
-/// Remembers that a person has accepted the workspace's file as it is now. Without a file the
-/// memory is dropped: the workspace has no settings of its own any more.
+/// Stores the workspace's current file as accepted. If there is no file, the stored acceptance is
+/// removed: the workspace then has no settings of its own.
 ///
 /// # Errors
-/// A file that is malformed, or a memory that can't be written.
+/// `Malformed` or `Invalid` if the file can't be used; `Io` if the acceptance can't be written.
 pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>, ConfigError> {
     let memory = memory(accepted, workspace);
     let error = |source| ConfigError::Io { path: memory.clone(), source };
@@ -217,11 +208,11 @@ mod tests {
 
         fs::write(root.join(FILE), "[grant]\n").unwrap();
         assert!(accept(&workspace, &accepted).unwrap_err().to_string().contains("line 1"));
-        // What every later command would refuse is not accepted.
+        // A file that every later command would refuse is not accepted.
         fs::write(root.join(FILE), "[limits]\ncall-ms = 0\n").unwrap();
         let error = accept(&workspace, &accepted).unwrap_err().to_string();
         assert!(error.contains("cofferdam.toml: limits.call-ms: 0 is too little"), "{error}");
-        // The role may be another layer's.
+        // The role may be defined in another layer.
         fs::write(root.join(FILE), "[agents.a]\ncommand = ['x']\nrole = 'mine'\n").unwrap();
         accept(&workspace, &accepted).unwrap();
     }

@@ -1,4 +1,4 @@
-//! `cofferdam contract`: agents' output contracts, and their responses read by them.
+//! `cofferdam contract`: agents' output contracts, and parsing responses by them.
 
 use std::path::{Path, PathBuf};
 
@@ -30,8 +30,8 @@ fn unknown(error: &dyn std::fmt::Display) -> CliError {
     CliError::usage(error.to_string()).with_hint("`cofferdam contract list` lists them")
 }
 
-/// The built-in contracts, and those in `directories`. A later one replaces an earlier one for
-/// the same agent.
+/// Returns the built-in contracts and those in `directories`. A later one replaces an earlier one
+/// for the same agent.
 fn contracts(directories: &[PathBuf]) -> Result<Contracts, CliError> {
     let mut contracts = Contracts::built_in().map_err(CliError::host)?;
     for directory in directories {
@@ -111,7 +111,7 @@ fn check(contracts: &Contracts, names: &[String], output: &Output) -> Result<u8,
         let problems = if file.is_file() {
             match config::contract(file) {
                 Ok(contract) => contract.check(),
-                // The file is named anyway.
+                // The output names the file already.
                 Err(ConfigError::Invalid { message, .. }) => vec![message],
                 Err(error) => vec![error.to_string()],
             }

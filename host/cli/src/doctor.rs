@@ -1,4 +1,4 @@
-//! `cofferdam doctor`: what this machine offers, found out by trying.
+//! `cofferdam doctor`: tries what the host needs on this machine and reports what works.
 
 use std::path::PathBuf;
 
@@ -69,12 +69,12 @@ fn engine() -> Finding {
     finding("engine", result, Verdict::Broken)
 }
 
-/// The built-in plugins, all of them loaded.
+/// All built-in plugins, loaded.
 struct Loaded {
     folder: PathBuf,
     count: usize,
     compiled_here: usize,
-    /// Kept so that what is loaded shows in the process' memory.
+    /// Kept alive so that the loaded code counts in the process' memory.
     _runtime: Runtime,
 }
 
@@ -105,7 +105,7 @@ fn plugins(loaded: Result<Loaded, String>) -> Finding {
     finding("built-in plugins", result, Verdict::Warning)
 }
 
-/// What this process holds in memory, in KiB, where the system says so.
+/// The resident memory of this process in KiB, if the system reports it.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -139,7 +139,7 @@ fn workspace(global: &Global) -> Finding {
     finding("workspace", result, Verdict::Warning)
 }
 
-/// Whether what is kept in the workspace counts, and what was set aside.
+/// Whether the files in `.cofferdam` are authentic, and which ones were set aside.
 fn kept(global: &Global) -> Finding {
     let look = || -> Result<String, String> {
         let workspace = setup::workspace(global).map_err(|error| error.to_string())?;
@@ -183,7 +183,7 @@ fn settings(global: &Global) -> Finding {
     finding("settings", result, Verdict::Warning)
 }
 
-/// Which kinds of sandbox native programs can be started in here.
+/// Which kinds of sandbox for native programs work on this machine.
 fn sandbox() -> Finding {
     let result = Helper::current().probe().map_err(|error| error.to_string()).and_then(|probe| {
         let tier = |name: &str, tier: &Result<(), String>| match tier {

@@ -1,4 +1,4 @@
-//! Why a command did not do its work.
+//! The error that ends a command: its exit status, its place and its hints.
 
 use std::error::Error;
 use std::fmt;
@@ -13,27 +13,27 @@ use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
 use cofferdam_workspace::HistoryError;
 
-/// The kinds of errors, which decide the exit status.
+/// The kind of an error, which decides the exit status.
 #[derive(Debug, Clone, Copy)]
 enum ErrorKind {
-    /// The arguments, a file or an envelope is wrong; nothing was run.
+    /// Invalid arguments, files or envelopes; nothing was run.
     Usage,
     /// A call or a request failed.
     Call,
-    /// The policy, or the user, does not allow it.
+    /// The policy or the user does not allow it.
     Denied,
-    /// The host or its system failed.
+    /// The host or the operating system failed.
     Host,
 }
 
-/// Why a command did not do its work.
+/// The error that ends a command.
 #[derive(Debug)]
 pub struct CliError {
     kind: ErrorKind,
     /// The file, option or name that the error is about.
     place: Option<String>,
     source: Box<dyn Error + Send + Sync>,
-    /// What the user can do.
+    /// What the user can do about it.
     hints: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl CliError {
         Self { kind, place: None, source: source.into(), hints: Vec::new() }
     }
 
-    /// Wrong arguments, settings or files.
+    /// Invalid arguments, settings or files.
     pub fn usage(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Usage, source)
     }
@@ -52,28 +52,27 @@ impl CliError {
         Self::new(ErrorKind::Call, source)
     }
 
-    /// Something that is not allowed.
+    /// An action that is not allowed.
     pub fn denied(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Denied, source)
     }
 
-    /// A failure of the host or its system.
+    /// A failure of the host or the operating system.
     pub fn host(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(ErrorKind::Host, source)
     }
 
-    /// Adds what the error is about.
+    /// Sets the file, option or name that the error is about.
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self { place: Some(place.to_string()), ..self }
     }
 
-    /// Adds what the user can do.
+    /// Adds a hint: what the user can do about the error.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The exit status.
     pub fn status(&self) -> u8 {
         match self.kind {
             ErrorKind::Usage => exit::REFUSED,
@@ -83,7 +82,7 @@ impl CliError {
         }
     }
 
-    /// The refusal, if the host refused an envelope or a call.
+    /// The refusal, if the error is that of an envelope or a call that was refused.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.source.downcast_ref()
     }

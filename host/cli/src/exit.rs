@@ -1,4 +1,4 @@
-//! Exit statuses. They are part of the interface.
+//! Exit statuses, which are part of the command's interface.
 
 use cofferdam_core::outcome::{Outcome, Status};
 use cofferdam_engine::pipeline::round::{Round, State};
@@ -11,28 +11,28 @@ pub const ERROR: u8 = 1;
 pub const REFUSED: u8 = 2;
 /// A call was denied by the policy.
 pub const DENIED: u8 = 3;
-/// A call reached a limit, or its plugin crashed.
+/// A call exceeded a limit, or its plugin crashed.
 pub const STOPPED: u8 = 4;
 /// The host itself failed.
 pub const HOST: u8 = 5;
 
-/// `stats --check`: there is an alert.
+/// `stats --check`: there is at least one alert.
 pub const ALERT: u8 = 1;
 
-/// `health`: everything works, in less than 3 s (S4, "Health Check").
+/// `health`: all probes succeeded within 3 s (the tool schemas, "Health Check").
 pub const HEALTHY: u8 = 0;
-/// `health`: slower than that, or a part does not work.
+/// `health`: a probe took longer than 3 s or failed.
 pub const DEGRADED: u8 = 1;
-/// `health`: slower than 10 s, or no tool can be called.
+/// `health`: a probe took longer than 10 s, or no tool can be called.
 pub const FAILED: u8 = 2;
 
-/// The status of a run: that of its gravest outcome.
+/// The exit status of a run: that of its most serious outcome.
 pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> u8 {
     outcomes.map(|outcome| of_status(outcome.status())).max().unwrap_or(OK)
 }
 
-/// The status of a round of a pipeline: 0 where it is APPLIED, 2 where it is BLOCKED, so that
-/// nothing was executed; where it FAILED, that of its gravest outcome, and at least 1.
+/// The exit status of a pipeline round: 0 if it is APPLIED; 2 if it is BLOCKED, so that nothing was
+/// executed; if it FAILED, that of its most serious outcome, and at least 1.
 pub fn of_round(round: &Round) -> u8 {
     match round.state {
         State::Applied => OK,

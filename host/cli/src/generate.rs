@@ -1,4 +1,4 @@
-//! What is generated from the definitions in the code: schemas, completions, manual pages and
+//! Generates documents from the definitions in the code: schemas, completions, manual pages, and
 //! the references of the command line, of codes and of system calls.
 
 use std::fmt::Write as _;

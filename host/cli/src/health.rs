@@ -1,4 +1,4 @@
-//! `cofferdam health`: whether tools can be called here, found out by calling one.
+//! `cofferdam health`: tries whether tools can be called on this machine.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -16,11 +16,11 @@ use cofferdam_engine::host::{Config, Helper, Host, RunOptions};
 use cofferdam_engine::journal::{Entry, Journal, Verdict};
 use cofferdam_engine::runtime::{BackendError, LoadError};
 
-/// The tool that is called, and its arguments: it reads, works in every workspace, and its work
-/// does not grow with the tree.
+/// The probe's tool and its arguments: a call that only reads, works in every workspace, and takes
+/// the same time for a tree of any size.
 const CALL: (&str, &str) = ("files.read_tree", r#"{"path": ".", "max_depth": 1, "limit": 1}"#);
 
-/// How long a probe is waited for: a little longer than until it has failed.
+/// How long the command waits for a probe: a little longer than the time after which it has failed.
 const PATIENCE: Duration = TOO_SLOW.saturating_add(Duration::from_millis(500));
 
 pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
@@ -55,11 +55,12 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     })
 }
 
-/// Probes and what they found.
+/// Probes and their results.
 struct Probes(Vec<Probe>);
 
 impl Probes {
-    /// Tries something, in a thread of its own: what does not answer is not waited for.
+    /// Runs a probe in a thread of its own; the result of a thread that takes too long is not
+    /// waited for.
     fn run<T: Send + 'static>(
         &mut self,
         name: impl Into<String>,
@@ -69,7 +70,7 @@ impl Probes {
         let (sender, answer) = mpsc::channel();
         let started = Instant::now();
         thread::spawn(move || {
-            // Nobody waits for it any more.
+            // The receiver may have timed out.
             let _ = sender.send(probe());
         });
         let answer = answer
@@ -90,7 +91,7 @@ fn open_config(global: &Global) -> Result<Config, CliError> {
     setup::config(global, &global.workspace, layers.settings)
 }
 
-/// A host and the runtime that it waits in.
+/// A host and its Tokio runtime.
 type Opened = Arc<(Host, tokio::runtime::Runtime)>;
 
 fn open(config: Config) -> Result<(String, Opened), String> {
@@ -138,7 +139,7 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
     }
 }
 
-/// Loads all plugins. One that waits for a grant is as it should be.
+/// Loads all plugins. One that only lacks a grant is not a failure.
 fn load_plugins(host: &Host) -> Result<String, String> {
     let failures = host.load_plugins();
     let (waiting, broken): (Vec<_>, Vec<_>) =
@@ -156,8 +157,8 @@ fn load_plugins(host: &Host) -> Result<String, String> {
     Ok(format!("{loaded}; off until they are granted what they ask for: {}", waiting.join(", ")))
 }
 
-/// The backends that the settings name. What is chosen without settings may well be missing: not
-/// every machine has every language's programs.
+/// The backends that the settings name. A default backend is not probed: its programs may not be
+/// installed on every machine.
 fn configured(settings: &[Settings]) -> Vec<(BackendKind, String)> {
     let mut names = Vec::new();
     for settings in settings {

@@ -1,4 +1,4 @@
-//! `cofferdam inbox`
+//! `cofferdam inbox`: shows the messages that agents sent each other.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ fn text(id: MessageId, message: &Message) -> String {
     let summary = message.summary.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = format!("{id}  to {recipient}: {summary}\n");
     for line in message.content.lines() {
-        // Writing to a String does not fail.
+        // Writing to a String can't fail.
         let _ = writeln!(text, "  | {line}");
     }
     text

@@ -1,6 +1,6 @@
-//! Taking plugins in: what was got is looked at, compared with what the person has accepted before,
-//! and, if they want it, kept and pinned in the workspace's lock. Nothing of a plugin is run or
-//! compiled here, and nobody is asked: a [`Plan`] says what has to be asked.
+//! Installs plugins: a fetched plugin is checked, compared with what the user accepted before, and
+//! stored and pinned in the workspace's lock file. No plugin code is run or compiled here, and the
+//! user is not asked here: a [`Plan`] says which questions are open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,95 +21,88 @@ use cofferdam_plugin::source::Source;
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
 use cofferdam_workspace::Workspace;
 
-/// A plugin that is not taken in.
+/// Why a plugin is not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The lock can't be read.
+    /// The lock file is malformed.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The lock can't be read from the disk, or written there.
+    /// The lock file can't be read or written.
     #[error("{file}: {source}", file = lock::FILE)]
-    LockFile {
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The store can't be used.
+    LockFile { source: std::io::Error },
+    /// The store of plugins can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The person's settings can't be changed.
+    /// The user's settings can't be changed.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// It can't be got.
+    /// The plugin can't be downloaded or read.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// It is not a plugin.
+    /// The file is not a plugin.
     #[error("{from}: {source}")]
     Pack {
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
-        /// What is wrong with it.
         source: Box<PackError>,
     },
-    /// The lock has no plugin of that name.
+    /// The lock file has no plugin of this name.
     #[error("{file} names no plugin '{0}'", file = lock::FILE)]
     Unknown(String),
-    /// It would stand in for a plugin that came with the host.
+    /// The plugin has the name of a built-in plugin.
     #[error("{from}: it calls itself '{name}', and that is a plugin that came with the host")]
     BuiltIn {
-        /// The name.
         name: String,
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
     },
-    /// It has another name than the lock says.
+    /// The plugin's name is not the one in the lock file.
     #[error("{from}: it calls itself '{found}', and not '{wanted}'")]
     OtherName {
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
-        /// What it calls itself.
+        /// The name in the plugin's manifest.
         found: String,
-        /// What the lock says.
+        /// The name in the lock file.
         wanted: String,
     },
-    /// It is not what was asked for.
+    /// The file does not have the requested digest.
     #[error("{from}: it is {found}, and {wanted} was asked for; somebody has changed it, or it is another version{}", if *locked { "; `cofferdam plugin update` takes that" } else { "" })]
     OtherDigest {
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
-        /// What came.
+        /// The digest of the fetched file.
         found: Digest,
-        /// What should have come.
+        /// The digest that was requested.
         wanted: Digest,
-        /// Whether the lock asked for it, and not the person.
+        /// Whether the lock file requested the digest, and not the user.
         locked: bool,
     },
-    /// A signature was asked for, and there is none.
+    /// A signature is required, and there is none.
     #[error(
         "{from}: there is no signature by {signer}; it would be {}, or in the registry beside it",
         beside(from)
     )]
     NoSignature {
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
-        /// Whose signature it should have.
+        /// The required signer.
         signer: Signer,
     },
-    /// The signature says nothing, or something else.
+    /// The signature is malformed, or by another key.
     #[error("{from}: {source}{}", if *pinned { "; a person who trusts another key names it: --key KEY --accept-signer" } else { "" })]
     Signature {
-        /// Where it comes from.
+        /// The plugin's source.
         from: String,
-        /// What is wrong with it.
         source: SignatureError,
-        /// Whether the key was pinned, and not named by the person.
+        /// Whether the key was pinned by an earlier installation, and not named by the user.
         pinned: bool,
     },
-    /// It is not the plugin that was accepted under that name.
+    /// The plugin is not the one that the user accepted under this name.
     #[error("'{name}' is refused: {change}; a person who wants it nevertheless says {}", change.option())]
     TrustChange {
-        /// The plugin.
         name: String,
-        /// What is different.
+        /// The difference that the user has to accept.
         change: Box<TrustChange>,
     },
 }
@@ -118,38 +111,37 @@ fn beside(from: &str) -> String {
     format!("{from}{}", cofferdam_plugin::signature::SUFFIX)
 }
 
-/// What a person says about a plugin that they want.
+/// The user's options about a plugin to be installed.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// Whose signature it has to have.
+    /// The signer that the plugin must have.
     pub key: Option<Signer>,
-    /// What it has to be.
+    /// The digest that the file must have.
     pub digest: Option<Digest>,
-    /// Another signer than before is accepted, or none.
+    /// Whether another signer than before, or none, is accepted.
     pub accept_signer: bool,
-    /// Another source than before is accepted.
+    /// Whether another source than before is accepted.
     pub accept_source: bool,
 }
 
-/// A plugin that can be taken in, and what there is to know before.
+/// A plugin that can be installed, and what the user has to decide before.
 #[derive(Debug)]
 pub struct Plan {
-    /// The plugin.
     pub candidate: Candidate,
-    /// What it asks for and nobody has decided about: everything, for a plugin that is new here.
+    /// The requested capabilities that the user has not decided about yet: all of them if the
+    /// plugin is new to this user.
     pub ask: Capabilities,
     /// Whether a plugin of the same name and signer was accepted before.
     pub is_known: bool,
-    /// Whether what it was granted stays, as that of a known plugin does unless somebody says
-    /// otherwise.
+    /// Whether the existing grants stay. This is the default for a known plugin.
     pub keeps_grants: bool,
-    /// It has a signature, and nobody has said whose it should be.
+    /// Whether there is a signature that was not checked, because no signer is pinned or named.
     pub unchecked_signature: bool,
-    /// How it differs from the one that is installed; none, where none is.
+    /// How it differs from the installed version; `None` if none is installed.
     pub changes: Option<Changes>,
 }
 
-/// How two versions of a plugin differ.
+/// The differences between two versions of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// The version before and after.
@@ -158,34 +150,31 @@ pub struct Changes {
     pub digest: [Digest; 2],
     /// Who signed it before and after.
     pub signer: [Option<Signer>; 2],
-    /// New tools.
     pub tools_added: Vec<String>,
-    /// Tools that no longer exist.
     pub tools_removed: Vec<String>,
-    /// Tools whose manifest differs: what they say to models, take, answer or do.
+    /// Tools whose manifest differs: description, schemas or effect.
     pub tools_changed: Vec<String>,
-    /// What it asks for now.
+    /// Requests that only the new version has.
     pub requests_added: Vec<String>,
-    /// What it does not ask for any more.
+    /// Requests that only the old version has.
     pub requests_removed: Vec<String>,
 }
 
-/// Takes plugins in for a workspace.
+/// Installs plugins into a workspace.
 pub struct Installer<'a> {
-    /// The workspace.
     pub workspace: &'a Workspace,
-    /// The person's store.
+    /// The user's store of plugins.
     pub store: &'a Store,
-    /// What gets them.
+    /// Downloads and reads plugins.
     pub distribution: &'a Distribution,
-    /// The names of the plugins that came with the host.
+    /// The names of the built-in plugins.
     pub built_in: BTreeSet<String>,
 }
 
-/// The lock of a workspace; an empty one, where there is none.
+/// Reads the lock file of a workspace; returns an empty lock if there is none.
 ///
 /// # Errors
-/// One that can't be read.
+/// `LockFile` if the file can't be read; `Lock` if it is malformed.
 pub fn lock(workspace: &Workspace) -> Result<Lock, InstallError> {
     let text = workspace.read_text(lock::FILE);
     match text.map_err(|source| InstallError::LockFile { source })? {
@@ -194,10 +183,12 @@ pub fn lock(workspace: &Workspace) -> Result<Lock, InstallError> {
     }
 }
 
-/// Removes a plugin from the lock of a workspace. The store keeps it, for other workspaces.
+/// Removes a plugin from the lock file of a workspace. The store keeps its file for other
+/// workspaces.
 ///
 /// # Errors
-/// See [`InstallError`].
+/// `Unknown` if the lock file does not name the plugin; `Lock` or `LockFile` if the lock file can't
+/// be read or written.
 pub fn remove(workspace: &Workspace, name: &str) -> Result<Locked, InstallError> {
     let mut locked = lock(workspace)?;
     let removed =
@@ -206,10 +197,11 @@ pub fn remove(workspace: &Workspace, name: &str) -> Result<Locked, InstallError>
     Ok(removed)
 }
 
-/// Forgets a plugin: what was accepted of it, and its files. Answers whether there was any.
+/// Deletes a plugin from the user's store: its acceptance, and its files unless another plugin uses
+/// them. Returns whether it was in the store.
 ///
 /// # Errors
-/// See [`InstallError`].
+/// `Store` if the store can't be read or written.
 pub fn forget(store: &Store, name: &str) -> Result<bool, InstallError> {
     let _lock = store.lock()?;
     let mut accepted = store.acceptances()?;
@@ -226,10 +218,11 @@ pub fn forget(store: &Store, name: &str) -> Result<bool, InstallError> {
     Ok(true)
 }
 
-/// The installed plugins that a workspace's lock names.
+/// Returns the installed plugins that a workspace's lock file names.
 ///
 /// # Errors
-/// A lock that can't be read, or that names what is not what the person has accepted.
+/// `Lock` or `LockFile` if the lock file can't be read; `Store` if it names a plugin that the user
+/// has not accepted or whose file is gone.
 pub fn pinned(workspace: &Workspace, store: &Path) -> Result<Resolved, InstallError> {
     let lock = lock(workspace)?;
     if lock.plugins.is_empty() {
@@ -245,20 +238,21 @@ fn write(workspace: &Workspace, lock: &Lock) -> Result<(), InstallError> {
 }
 
 impl Installer<'_> {
-    /// Gets a plugin and looks at it.
+    /// Fetches a plugin and checks it.
     ///
     /// # Errors
-    /// See [`InstallError`].
+    /// `Fetch` if it can't be fetched; otherwise any check that fails, see [`InstallError`].
     pub async fn consider(&self, source: &Source, wish: &Wish) -> Result<Plan, InstallError> {
         let fetched = self.distribution.fetch(source, self.workspace.path()).await?;
         self.plan(source.clone(), fetched, wish, None)
     }
 
-    /// As [`consider`](Self::consider), for a plugin of the lock: exactly the one that it names.
-    /// `None`: it is installed, and nothing is to be done.
+    /// Like [`consider`](Self::consider), for a plugin of the lock file: exactly the file that the
+    /// lock names. Returns `None` if it is installed already.
     ///
     /// # Errors
-    /// See [`InstallError`].
+    /// `Store` if the store can't be read; `Fetch` if the plugin can't be fetched; otherwise any
+    /// check that fails, see [`InstallError`].
     pub async fn restore(
         &self,
         name: &str,
@@ -357,7 +351,7 @@ impl Installer<'_> {
         Ok(Plan { candidate, ask, is_known, keeps_grants: is_known, unchecked_signature, changes })
     }
 
-    /// How a candidate differs from what the lock has under its name.
+    /// Compares a candidate with the plugin of the same name in the lock file.
     fn changes(&self, candidate: &Candidate) -> Result<Option<Changes>, InstallError> {
         let lock = lock(self.workspace)?;
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
@@ -367,13 +361,14 @@ impl Installer<'_> {
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 
-    /// Takes a plugin in: what the person grants it goes to their settings, its file to the store,
-    /// and its name to the lock. `granted`: what it is granted besides what it keeps; `settings`:
-    /// the person's file. What that says already of a name that is new here, or was another
-    /// plugin's, is not this one's: neither grants, nor variables and headers beside them.
+    /// Installs a plugin: writes the grants to the user's settings, the file to the store, and the
+    /// plugin to the lock file. `granted` is granted in addition to what the plugin keeps;
+    /// `settings` is the user's file. If the plugin's name is new to this user, or belonged to
+    /// another plugin, an existing entry of that name in the settings is replaced: no grants,
+    /// variables or headers are inherited.
     ///
     /// # Errors
-    /// See [`InstallError`].
+    /// `Settings`, `Store`, `Lock` or `LockFile` if one of the three can't be read or written.
     pub fn take_in(
         &self,
         plan: &Plan,
@@ -403,7 +398,8 @@ impl Installer<'_> {
 }
 
 impl Changes {
-    /// Whether the version went down: an old signature is as good as a new one.
+    /// Whether the new version number is lower. An old version's signature is still valid, so a
+    /// downgrade has to be visible.
     pub fn is_older(&self) -> bool {
         let number = |version: &str| -> Vec<u64> {
             let numbers = version.split(['-', '+']).next().unwrap_or_default();

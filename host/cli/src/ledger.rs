@@ -1,5 +1,5 @@
-//! The files of beads and messages, for the commands that show them: read, never changed. What
-//! is in them is the crate `cofferdam-ledger`'s.
+//! Reads the files of beads and messages for the commands that show them. The formats are those of
+//! the crate `cofferdam-beads-format`.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -15,15 +15,15 @@ use cofferdam_workspace::Workspace;
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// A file that can't be read, or says something that makes no sense.
+/// A file that can't be read or is malformed.
 #[derive(Debug, Serialize)]
 pub struct Broken {
     /// Relative to the workspace.
     pub path: String,
-    /// Where in the file.
+    /// The line of the problem, if known, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 
@@ -37,19 +37,18 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The files of one directory that are named by ids: the ids, and the names that are not valid
-/// ones.
+/// The files in a directory whose names are ids.
 pub struct Listing<I> {
     /// In the order of the names.
     pub ids: Vec<I>,
-    /// Names that look like an id, but are not valid.
+    /// Files whose names look like ids but are not valid.
     pub broken: Vec<Broken>,
 }
 
-/// Lists a directory of the workspace; it is empty where it is missing.
+/// Lists a directory of the workspace; returns an empty list if the directory does not exist.
 ///
 /// # Errors
-/// A directory that can't be listed.
+/// An I/O error if the directory can't be listed.
 pub fn list<I, E: fmt::Display>(
     workspace: &Workspace,
     directory: &str,
@@ -78,10 +77,10 @@ pub fn list<I, E: fmt::Display>(
     Ok(listing)
 }
 
-/// Reads one file.
+/// Reads and parses one file.
 ///
 /// # Errors
-/// One that can't be read, is longer than 4 MiB, or is not as `parse` wants it.
+/// `Broken` if the file can't be read, is longer than 4 MiB, or can't be parsed.
 pub fn read<T>(
     workspace: &Workspace,
     path: &str,
@@ -104,7 +103,7 @@ fn contents(workspace: &Workspace, path: &str) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Prints a text for people, and says on standard error what could not be read.
+/// Prints a text to standard output, and the unreadable files to standard error.
 pub fn print(output: &Output, text: &str, broken: &[Broken]) -> Result<(), CliError> {
     for broken in broken {
         tracing::error!("{broken}");

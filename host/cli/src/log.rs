@@ -1,4 +1,4 @@
-//! `cofferdam log`
+//! `cofferdam log`: shows the journal, diffs of commits, and kept output of programs.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use cofferdam_engine::journal::{
 };
 use cofferdam_workspace::{History, Workspace};
 
-/// How many paths a line for people names.
+/// How many paths a line of the text format names.
 const PATHS: usize = 5;
 
-/// How many streams an error names.
+/// How many streams an error message names.
 const NAMED: usize = 8;
 
 pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
@@ -44,7 +44,7 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
     Ok(exit::OK)
 }
 
-/// Prints a stream that is kept, or a part of it.
+/// Prints a kept stream, or a part of it.
 fn print_output(
     workspace: &Arc<Workspace>,
     name: &str,
@@ -87,7 +87,7 @@ fn print_output(
     Ok(exit::OK)
 }
 
-/// Why nothing is kept under a name.
+/// Explains why no output is kept under a name.
 fn why_none(workspace: &Arc<Workspace>, name: &str) -> Result<String, CliError> {
     let call = name.split('.').next().unwrap_or(name);
     let is_it = |entry: &Entry| match entry {
@@ -171,14 +171,14 @@ fn call_line(record: &Record) -> String {
     )
 }
 
-/// What is kept of what a call's programs printed.
+/// The kept output of a call's programs.
 fn printed(record: &Record) -> String {
     let kept = record.outputs.iter();
     kept.map(|kept| format!("  {} printed {} ({} bytes)", kept.program, kept.name, kept.bytes))
         .collect()
 }
 
-/// What other programs execute of what was written.
+/// The written files that other programs execute.
 fn executed(lines: &[String]) -> String {
     lines.iter().map(|line| format!("  {line}")).collect()
 }
@@ -208,7 +208,7 @@ fn commit_line(record: &CommitRecord) -> String {
     if record.more_conflicts > 0 {
         let _ = write!(line, "  and {} more conflicts", record.more_conflicts);
     }
-    // Otherwise the calls' own lines say so.
+    // If there are calls, their own lines show the paths.
     if record.calls.is_empty() {
         line.push_str(&executed(&record.executed));
     }

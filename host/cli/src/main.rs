@@ -1,4 +1,4 @@
-//! The command `cofferdam`. The only crate that prints, reads the environment or knows clap.
+//! The command `cofferdam`. No other crate prints, reads the host's environment or uses clap.
 #![expect(
     clippy::disallowed_methods,
     reason = "files and environment are what a command line is about"
@@ -48,20 +48,21 @@ use args::{Cli, Command};
 use error::CliError;
 use output::Output;
 
-/// A call takes and returns memory a thousand times, a part of it on another thread.
+/// mimalloc, because each call allocates and frees about a thousand times, partly on another
+/// thread.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Reads the command line, does what it says, and returns the exit status.
+/// Parses the command line, runs the command and returns the exit status.
 fn main() -> ExitCode {
-    // The host starts this binary anew, for native programs and for compiling.
+    // The host starts this binary again as a helper process, for native programs and for compiling.
     if let Some(status) = run_if_helper() {
         return status;
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nothing to be done about a closed terminal.
+            // If the terminal is closed, the message is lost.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::REFUSED } else { exit::OK });
         }

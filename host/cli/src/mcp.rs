@@ -1,4 +1,4 @@
-//! `cofferdam mcp`
+//! `cofferdam mcp`: prints the configuration that an MCP client needs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::args::{Client, Global, McpCommand, McpConfig};
 use super::output::Output;
 use super::{CliError, exit, setup};
 
-/// The server's name in clients.
+/// The server's name in the client's configuration.
 const NAME: &str = "cofferdam";
 
 pub fn execute(global: &Global, command: &McpCommand, output: &Output) -> Result<u8, CliError> {
@@ -19,11 +19,11 @@ pub fn execute(global: &Global, command: &McpCommand, output: &Output) -> Result
     Ok(exit::OK)
 }
 
-/// How a client reaches the server.
+/// How the client connects to the server.
 enum Reached {
-    /// It starts the command with these arguments.
+    /// The client starts the command with these arguments.
     Started { command: String, args: Vec<String> },
-    /// It is at this address.
+    /// The client connects to this address.
     At(String),
 }
 
@@ -39,7 +39,7 @@ fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
     let workspace = text(setup::workspace(global)?.path().to_owned())?;
     let mut words = vec!["serve".to_owned(), "--workspace".to_owned(), workspace];
     if let Some(role) = &args.role {
-        // The client starts the server elsewhere.
+        // The client may start the server in another working directory, so paths become absolute.
         let role = match setup::agent(role)? {
             Some(_) => text(Path::new(role).canonicalize()?)?,
             None => role.clone(),
@@ -50,7 +50,7 @@ fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
     Ok(Reached::Started { command: text(env::current_exe()?)?, args: words })
 }
 
-/// What stands in the client's file. Sources: each client's documentation of MCP servers.
+/// The text for the client's configuration file. Source: the documentation of each client.
 fn config(args: &McpConfig, server: Reached) -> Result<String, CliError> {
     let key = match args.client {
         Client::Claude | Client::Cursor => "mcpServers",

@@ -1,4 +1,4 @@
-//! Printing: JSON documents to standard output, words for people, problems to standard error.
+//! Printing: JSON documents and text to standard output, problems to standard error.
 
 use std::io::{self, IsTerminal as _, Write};
 
@@ -11,7 +11,7 @@ use super::args::{Format, ReportFormat, Shown};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::KeptOutput;
 
-/// Where a command's result goes.
+/// Prints a command's result in the chosen format.
 pub struct Output {
     format: Format,
 }
@@ -25,7 +25,7 @@ impl Output {
         self.format
     }
 
-    /// Prints one document: as JSON, or as indented text for people.
+    /// Prints one document, as JSON or as indented text.
     pub fn document(&self, document: &impl Serialize) -> Result<(), CliError> {
         let value = serde_json::to_value(document).map_err(CliError::host)?;
         match self.format {
@@ -34,13 +34,13 @@ impl Output {
         }
     }
 
-    /// Prints one JSON document. Characters that would drive a terminal are escaped, which JSON
-    /// allows everywhere.
+    /// Prints one JSON document. Characters that control a terminal are escaped, which JSON allows
+    /// everywhere.
     pub fn json(&self, value: &Value) -> Result<(), CliError> {
         write_out(&to_json(value)?)
     }
 
-    /// Prints text for people, made inert.
+    /// Prints text in which characters that control a terminal are escaped.
     pub fn text(&self, text: &str) -> Result<(), CliError> {
         let mut text = escape_control(text);
         if !text.ends_with('\n') && !text.is_empty() {
@@ -49,8 +49,8 @@ impl Output {
         write_out(text.as_bytes())
     }
 
-    /// Prints what others wrote (a unified diff, a program's output): as it is, so that it can be
-    /// used, but inert on a terminal.
+    /// Prints content that others wrote (a unified diff, a program's output): unchanged if standard
+    /// output is a file or pipe, escaped if it is a terminal.
     pub fn raw(&self, bytes: &[u8]) -> Result<(), CliError> {
         if io::stdout().is_terminal() {
             self.text(&String::from_utf8_lossy(bytes))
@@ -59,7 +59,7 @@ impl Output {
         }
     }
 
-    /// Says, beside the result, where the long output of its programs can be read.
+    /// Prints to standard error how to read the kept output of a result's programs.
     #[expect(clippy::print_stderr, reason = "it is no part of the result")]
     pub fn kept(&self, outputs: &[KeptOutput]) {
         for KeptOutput { name, program, bytes } in outputs {
@@ -70,7 +70,7 @@ impl Output {
         }
     }
 
-    /// Says, beside the result, what the host has to say of a call.
+    /// Prints a call's warnings to standard error.
     #[expect(clippy::print_stderr, reason = "it is no part of the result")]
     pub fn warned(&self, warnings: &[String]) {
         for warning in warnings {
@@ -78,12 +78,12 @@ impl Output {
         }
     }
 
-    /// Prints generated text as it is.
+    /// Prints generated text unchanged.
     pub fn verbatim(&self, text: &[u8]) -> Result<(), CliError> {
         write_out(text)
     }
 
-    /// Prints a document for people, or writes it to a file; as JSON, it is `value`.
+    /// Prints a document as text, or writes it to a file. In the JSON format, `value` is printed.
     pub fn shown(
         &self,
         shown: &Shown,
@@ -101,12 +101,12 @@ impl Output {
         }
     }
 
-    /// Says why a command did not do its work. A refused envelope is a document as well, for
-    /// whoever sent it.
+    /// Prints the error to standard error. If an envelope was refused, the refusal is also printed
+    /// as a JSON document, for the program that sent the envelope.
     #[expect(clippy::print_stderr, reason = "this is where errors are printed")]
     pub fn error(&self, error: &CliError) {
         if let (Some(refusal), Format::Json) = (error.refusal(), self.format) {
-            // If standard output is closed, the status still says it.
+            // If standard output is closed, the exit status still reports the error.
             let _ = self.document(&serde_json::json!({ "refused": refusal }));
         } else {
             eprintln!("error: {}", escape_control(error.to_string().trim_end()));
@@ -122,7 +122,7 @@ fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
     Ok(json)
 }
 
-/// Writes to standard output. Nobody reading any more is no error: `cofferdam tools | head`.
+/// Writes to standard output. A broken pipe is not an error: `cofferdam tools | head`.
 fn write_out(bytes: &[u8]) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -131,15 +131,15 @@ fn write_out(bytes: &[u8]) -> Result<(), CliError> {
     }
 }
 
-/// Whether there is a person at standard error.
+/// Whether standard error is a terminal.
 pub fn person_watches() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A formatter that escapes what a terminal would act on.
+/// A JSON formatter that escapes characters that control a terminal.
 struct Inert<'a>(PrettyFormatter<'a>);
 
-/// Hands a method on to the formatter inside.
+/// Forwards a method to the wrapped formatter.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
         $(fn $name<W: ?Sized + Write>(&mut self, writer: &mut W $(, $arg: $type)*) -> io::Result<()> {
@@ -182,7 +182,7 @@ impl Formatter for Inert<'_> {
     }
 }
 
-/// A document as indented text: names and values, a line each, long text as a block.
+/// Formats a document as indented text: one line for each name and value, and long text as a block.
 fn to_text(value: &Value) -> String {
     let mut text = String::new();
     write_text(&mut text, value, 0);

@@ -1,4 +1,4 @@
-//! `cofferdam pipeline`
+//! `cofferdam pipeline`: runs a round of Designer, QA and Main.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
         let message = "standard input can be one of the documents, not several".to_owned();
         return Err(CliError::usage(message));
     }
-    // What can't be written is reported before anything runs.
+    // An unwritable record file is an error before anything runs.
     let record = args.record.as_deref().map(RecordFile::create).transpose()?;
     let work_order = setup::read_input(&args.work_order)?;
     let (host, timers) = setup::host(global, None)?;
@@ -52,7 +52,7 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
     Ok(exit::of_round(&round))
 }
 
-/// Where a document comes from, as the options say it.
+/// Where a document comes from, according to the options.
 fn source(
     document: &DocumentSource<'_>,
     host: &Host,
@@ -74,17 +74,18 @@ fn source(
             })
         }
         DocumentSource { file: Some(file), .. } => Ok(Source::Text(setup::read_input(file)?)),
-        // The options are required.
+        // clap requires one of the three options.
         DocumentSource { option, .. } => Err(CliError::usage(format!("--{option} is missing"))),
     }
 }
 
-/// A command as it is typed: words, by a shell's rules for quotes. No shell interprets them.
+/// Splits a command into words by the quoting rules of a POSIX shell. No shell interprets it.
 fn command(text: &str, option: &str) -> Result<AgentCommand, CliError> {
     let wrong = |message: String| CliError::usage(format!("--{option}-cmd: {message}"));
     let mut words = shlex::split(text)
         .ok_or_else(|| wrong("a quote is not closed, or nothing follows a backslash".to_owned()))?;
-    // A path is the person's, from where they are; the agent works in the workspace.
+    // A relative program path is relative to the user's working directory, but the agent runs in
+    // the workspace.
     if let Some(program) = words.first_mut()
         && program.contains('/')
     {
@@ -104,7 +105,7 @@ fn unknown(name: &str, option: &str, host: &Host) -> CliError {
     CliError::usage(format!("--{option}-agent: there is no agent '{name}': {known}"))
 }
 
-/// A file that takes its place only once it is complete.
+/// A file that is moved to its place once it is complete.
 struct RecordFile {
     file: NamedTempFile,
     path: PathBuf,

@@ -1,9 +1,8 @@
-//! What `cofferdam serve` does when settings or plugins change: it goes on with what they are now,
-//! by the same rules as at its start.
+//! Reloads settings and plugins while `cofferdam serve` runs, by the same rules as at its start.
 //!
-//! What a person owns outside of the workspace decides. What stands in the workspace, where an
-//! agent may have changed it, and is used because the person said so at the start (`--plugin`,
-//! `--trust-workspace`, an agent definition), stays as it was then.
+//! Only files that belong to the user outside of the workspace are reloaded. Files in the
+//! workspace, which an agent may have changed, and which are used only because the user said so at
+//! the start (`--plugin`, `--trust-workspace`, an agent definition), stay as they were then.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -21,27 +20,28 @@ use cofferdam_plugin::lock;
 use cofferdam_plugin::store::Store;
 use cofferdam_workspace::Workspace;
 
-/// How often the files are looked at. What changes between two looks is still being written.
+/// How often the files are checked. Files that changed between two checks are considered as still
+/// being written.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a server is opened with: the options of the command, and the files that they name.
+/// The inputs of a server's configuration: the command's options and the files that they name.
 pub struct Source {
     global: Global,
     workspace: Workspace,
-    /// An agent definition, as it was at the start.
+    /// The agent definition's role, as read at the start.
     role: Option<Role>,
-    /// The workspace's own settings, as they were at the start.
+    /// The workspace's own settings, as read at the start.
     own: Option<String>,
     /// The directories that the settings name.
     directories: Vec<PathBuf>,
     seen: Stamps,
 }
 
-/// What tells one state of files from another: their paths, inodes, sizes and times of change.
+/// Identifies a state of the watched files: their paths, inodes, sizes and times of change.
 type Stamps = Vec<(PathBuf, u64, u64, (i64, i64))>;
 
 impl Source {
-    /// The files as they are before anything is read.
+    /// Takes the state of the files before any of them is read.
     pub fn look(global: &Global) -> Result<Self, CliError> {
         let workspace = setup::workspace(global)?;
         let own = workspace.read_text(config::FILE).ok().flatten();
@@ -52,7 +52,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The source of a server that is opened with `config` now.
+    /// Returns the source for a server that was opened with `config`.
     pub fn of(mut self, config: &Config) -> Self {
         self.role.clone_from(&config.role);
         self.follow_settings(&config.settings);
@@ -88,7 +88,7 @@ impl Source {
         stamps
     }
 
-    /// What the server is opened with now.
+    /// The configuration from the current files.
     fn config(&self) -> Result<Config, CliError> {
         let layers = setup::layers(&self.global, &self.workspace)?;
         let path = self.workspace.path().join(config::FILE);
@@ -105,7 +105,7 @@ impl Source {
     }
 }
 
-/// Adds what a path is, and what is in it if it is a directory.
+/// Adds the state of a path, and of its entries if it is a directory.
 fn stamp(path: &Path, stamps: &mut Stamps) {
     let entries = path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     for path in entries.chain([path.to_owned()]) {
@@ -116,7 +116,7 @@ fn stamp(path: &Path, stamps: &mut Stamps) {
     }
 }
 
-/// Has a server go on with what its source is, whenever that changes. Never ends.
+/// Applies the current configuration to the server each time it changes. Never returns.
 pub async fn follow(server: Server, mut source: Source) {
     let mut changing: Option<Stamps> = None;
     loop {

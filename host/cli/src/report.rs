@@ -1,4 +1,4 @@
-//! `cofferdam report`: the verification reports of agents, summed up.
+//! `cofferdam report`: summarizes the verification reports of agents.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::output::Output;
 use super::{CliError, exit, setup};
 use cofferdam_workspace::{Listed, Overlay};
 
-/// How large a report may be, in bytes.
+/// The largest report that is read, in bytes.
 const MAX_REPORT: u64 = 16 << 20;
 
-/// How deep reports lie: `reports/phase-3/wave-1/code-reviewer.json`.
+/// How many directories deep the reports are: `reports/phase-3/wave-1/code-reviewer.json`.
 const DEPTH: usize = 2;
 
 pub fn execute(global: &Global, command: &ReportCommand, output: &Output) -> Result<u8, CliError> {
@@ -36,7 +36,7 @@ pub fn execute(global: &Global, command: &ReportCommand, output: &Output) -> Res
     Ok(exit::OK)
 }
 
-/// The JSON files below the folders of phases, in the order of their names. Links are not followed.
+/// The JSON files below the folders of phases, sorted by name. Symbolic links are not followed.
 fn collect(
     tree: &Arc<Overlay>,
     directory: &str,
@@ -65,7 +65,7 @@ fn collect(
 fn read(tree: &Arc<Overlay>, path: &str) -> io::Result<Vec<u8>> {
     let (file, _) = tree.open_read(path)?;
     let mut contents = Vec::new();
-    // One byte more than allowed shows that it is too large.
+    // Reading one byte more than allowed shows that the file is too large.
     file.take(MAX_REPORT + 1).read_to_end(&mut contents)?;
     if contents.len() as u64 > MAX_REPORT {
         return Err(io::Error::other(format!("larger than {} MiB", MAX_REPORT >> 20)));

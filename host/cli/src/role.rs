@@ -1,4 +1,4 @@
-//! `cofferdam role`
+//! `cofferdam role`: shows roles, and prints an agent definition's first prompt.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn show(global: &Global, role: &str, output: &Output) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-/// A role with what the plugins and the policy of this host make of it.
+/// A role with its tools, as the plugins and the policy of this host allow them.
 fn described(host: &Host, role: &Role) -> Value {
     let (registry, policy) = (host.registry(), host.policy());
     let tools: Value = registry
@@ -121,7 +121,7 @@ fn prompt(global: &Global, file: &Path, target: &str, output: &Output) -> Result
     Ok(exit::OK)
 }
 
-/// The agent's tools as Anthropic's API takes them, with the names of their context providers.
+/// The agent's tools in the format of Anthropic's API, with the names of their context providers.
 fn tools(host: &Host, agent: &CheckedDefinition, role: &Role) -> Result<Value, CliError> {
     let shown = agent.definition().tools.iter().map(|tool| {
         let entry =
@@ -140,8 +140,8 @@ fn missing(tool: &str) -> CliError {
     CliError::usage(format!("the definition names the tool '{tool}', which no plugin here has"))
 }
 
-/// The value of a context provider: a field of its tool's answer, or all of it; a string as it
-/// is, anything else as JSON.
+/// Calls a context provider and returns its value: one field of the tool's answer, or all of it. A
+/// string is returned as it is, anything else as JSON.
 async fn provided(
     host: &Host,
     name: &str,
@@ -164,7 +164,8 @@ async fn provided(
             return Err(failed(&format!("{}: {}", failure.code, failure.message)));
         }
     };
-    // S2: a tool script never raises; what went wrong is its answer.
+    // In the lint agent's source document, a tool script never raises an error: failures are in its
+    // answer.
     if let Some(error) = answer.get("error").and_then(Value::as_str) {
         return Err(failed(error));
     }

@@ -1,4 +1,4 @@
-//! `cofferdam run`
+//! `cofferdam run`: runs an envelope of calls and prints its results.
 
 use super::args::{Format, Global, Narrowed, Run};
 use super::output::Output;
@@ -51,7 +51,7 @@ fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
 }
 
-/// Prints what a dry run would change, and what would fail.
+/// Prints the changes that a dry run would make, and its failures.
 pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<(), CliError> {
     for answer in answers {
         if let Outcome::Failed(Failure { code, message, .. }) = &answer.outcome {
@@ -61,7 +61,7 @@ pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<()
     output.raw(diff)
 }
 
-/// The limits that the options set.
+/// The limits from the options.
 pub fn limits(args: &Narrowed) -> LimitSettings {
     LimitSettings { call_ms: args.call_ms, memory_mb: args.memory_mb, ..LimitSettings::default() }
 }

@@ -1,4 +1,4 @@
-//! `cofferdam serve`
+//! `cofferdam serve`: the MCP server, on standard input and output or over HTTP.
 
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     if token.as_ref().is_some_and(String::is_empty) {
         return Err(CliError::usage("the file of the token is empty".to_owned()));
     }
-    // One client is served sooner where nothing changes threads.
+    // A single client gets answers sooner from a runtime with one thread.
     let runtime = match args.http {
         None => setup::waiting()?,
         Some(_) => setup::serving()?,
@@ -52,11 +52,12 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let ended = runtime.block_on(async {
         tokio::select! {
             ended = served => ended,
-            // Whoever asks twice does not wait; what was being written is undone at the next start.
+            // A second signal ends the process at once; unfinished writes are rolled back at the
+            // next start.
             () = insisted => Ok(exit::ERROR),
         }
     });
-    // Standard input can't be waited for: a read of it may still be under way.
+    // A read of standard input can't be cancelled and may still be blocking.
     runtime.shutdown_background();
     ended
 }
@@ -73,6 +74,6 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
     };
     let ready = |address| tracing::warn!("serving http://{address}/mcp");
     let served = cofferdam_mcp::serve_http(server, address, access, ready).await;
-    // Each of them is about an option.
+    // Each of these errors is about an option.
     served.map_err(|error| CliError::usage(error.to_string()))
 }

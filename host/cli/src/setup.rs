@@ -1,4 +1,4 @@
-//! What most commands begin with: logging, directories, settings, the host itself.
+//! What most commands start with: logging, directories, settings, and opening the host.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -33,7 +33,7 @@ use cofferdam_plugin::store::Pinned;
 use cofferdam_workspace::bounded_text;
 use cofferdam_workspace::{Secret, Workspace};
 
-/// Sends the host's own messages to standard error.
+/// Sends the host's log messages to standard error.
 pub fn logging(global: &Global) {
     let level = match (global.quiet, global.verbose) {
         (true, _) => Level::ERROR,
@@ -42,7 +42,7 @@ pub fn logging(global: &Global) {
         _ => Level::DEBUG,
     };
     let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    // A client is told itself what it does wrong.
+    // Protocol errors are returned to the client, so they are logged only with `--verbose`.
     let protocol = if global.verbose == 0 { Level::ERROR } else { level };
     tracing_subscriber::fmt()
         .with_max_level(level)
@@ -55,21 +55,21 @@ pub fn logging(global: &Global) {
         .init();
 }
 
-/// The variable with the role that an agent was given.
+/// The environment variable with the role that an agent was given.
 const ROLE: &str = cofferdam_core::policy::ROLE_VARIABLE;
 
-/// Where a user's files are, by the XDG base directories.
+/// Paths of the user's files, by the XDG base directories.
 pub struct Directories {
     pub settings: PathBuf,
     pub accepted: PathBuf,
-    /// Where the key is that authenticates what is kept in workspaces.
+    /// The file of the key that authenticates the host's files in workspaces.
     pub secret: PathBuf,
     pub cache: PathBuf,
     pub plugins: PathBuf,
 }
 
 impl Directories {
-    /// None for a user without a home.
+    /// Returns `None` for a user without a home directory.
     pub fn find() -> Option<Self> {
         let base = etcetera::choose_base_strategy().ok()?;
         let state = base.state_dir().unwrap_or_else(|| base.data_dir());
@@ -83,8 +83,7 @@ impl Directories {
     }
 }
 
-/// The folder of the plugins that came with this binary: beside it, or where a package
-/// manager puts it.
+/// Finds the folder of the built-in plugins: beside the binary, or where packages install it.
 pub fn built_in_plugins() -> Result<PathBuf, CliError> {
     let binary = env::current_exe().and_then(|path| path.canonicalize())?;
     let folder = binary.parent().unwrap_or(Path::new("/"));
@@ -96,7 +95,7 @@ pub fn built_in_plugins() -> Result<PathBuf, CliError> {
     })
 }
 
-/// The settings that hold for the workspace.
+/// Loads the settings that apply to the workspace.
 pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, CliError> {
     let directories = Directories::find();
     let user = directories.as_ref().map(|directories| directories.settings.as_path());
@@ -111,7 +110,7 @@ pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, 
     Ok(layers)
 }
 
-/// The workspace that the options name.
+/// Opens the workspace that the options name.
 pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
     open_workspace(&global.workspace)
 }
@@ -120,23 +119,22 @@ fn open_workspace(path: &Path) -> Result<Workspace, CliError> {
     Workspace::open(path, secret()).map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// Where the key comes from that authenticates what is kept in workspaces.
+/// Where to read the key that authenticates the host's files in workspaces.
 pub fn secret() -> Secret {
     Directories::find().map_or(Secret::Nowhere, |directories| Secret::In(directories.secret))
 }
 
-/// A host that runs up to `workers` calls at a time, `None` for one on each core, and the runtime
-/// that it waits in.
+/// Opens a host that runs up to `workers` calls at a time (`None`: one per core), and its runtime.
 pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
     open(config_with(global, workers, None)?, waiting()?)
 }
 
-/// A runtime that only waits: calls have threads of their own.
+/// A Tokio runtime on the current thread. Calls run on threads of their own.
 pub fn waiting() -> Result<Runtime, CliError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// A runtime that serves many clients at a time.
+/// A Tokio runtime with worker threads, for many clients.
 pub fn serving() -> Result<Runtime, CliError> {
     Ok(Builder::new_multi_thread().enable_all().build()?)
 }
@@ -155,7 +153,7 @@ fn config_with(
     })
 }
 
-/// Opens a host in the runtime that it waits in, with telemetry where the environment says so.
+/// Opens a host, with telemetry if the environment configures it, and returns it with its runtime.
 pub fn open(mut config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
     config.telemetry =
         telemetry::Settings::from_variables(&config.environment).unwrap_or_else(|error| {
@@ -169,24 +167,24 @@ pub fn open(mut config: Config, timers: Runtime) -> Result<(Host, Runtime), CliE
     Ok((host, timers))
 }
 
-/// Ends a host: what is left of its telemetry is sent, as far as that works soon.
+/// Shuts a host down: sends the remaining telemetry, within a time limit.
 pub fn end(host: &Host, timers: &Runtime) {
     if let Some(telemetry) = host.telemetry() {
         timers.block_on(telemetry.stop());
     }
 }
 
-/// What a command does with a role.
+/// What a command does under a role.
 pub enum Use<'a> {
-    /// Looks at it; nothing is run.
+    /// Only shows it; no tool is called.
     Looking,
-    /// Makes calls under it; an agent definition is bound to this file.
+    /// Makes calls; an agent definition is bound to the file `target`.
     Calling { target: Option<&'a str> },
-    /// Calls the context providers of an agent definition that is bound to this file.
+    /// Calls the context providers of an agent definition that is bound to the file `target`.
     Providers { target: &'a str },
 }
 
-/// The agent definition that `role` is the file of; `None`: it is the name of a role.
+/// Reads an agent definition if `role` is a file; returns `None` if it is the name of a role.
 pub fn agent(role: &str) -> Result<Option<CheckedDefinition>, CliError> {
     if !role.ends_with(".yaml") && !role.ends_with(".yml") {
         return Ok(None);
@@ -196,12 +194,12 @@ pub fn agent(role: &str) -> Result<Option<CheckedDefinition>, CliError> {
     CheckedDefinition::parse(&text).map(Some).map_err(|error| in_file(role, &error))
 }
 
-/// What is wrong with an agent definition, and in which file.
+/// An error for an invalid agent definition, with its file.
 pub fn in_file(file: &str, error: &DefinitionError) -> CliError {
     CliError::usage(format!("{file}: {error}"))
 }
 
-/// As [`host`], for a command that acts under a role. Answers the role's name as well.
+/// Like [`host`], for a command that acts under a role. Also returns the role's name.
 pub fn host_under(
     global: &Global,
     workers: Option<usize>,
@@ -213,8 +211,8 @@ pub fn host_under(
     Ok((host, timers, name))
 }
 
-/// What a host under a role is opened with: one of the settings', or an agent definition's. An
-/// agent that another host asked has the role that it was given. Answers the role's name as well.
+/// The host's configuration under a role of the settings or an agent definition. An agent that was
+/// started by another host has the role from [`ROLE`]. Also returns the role's name.
 pub fn config_under(
     global: &Global,
     workers: Option<usize>,
@@ -259,7 +257,7 @@ pub fn config_under(
     Ok((config_with(global, workers, Some(role))?, Some(name)))
 }
 
-/// The installed plugins that the workspace's lock names.
+/// The installed plugins that the workspace's lock file names.
 fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
     let workspace = open_workspace(workspace)?;
     let Some(directories) = Directories::find() else { return Ok(Vec::new()) };
@@ -274,7 +272,7 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
     Ok(resolved.pinned)
 }
 
-/// What gets and publishes plugins.
+/// The client that downloads and publishes plugins.
 pub fn distribution() -> Result<Distribution, CliError> {
     let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let docker = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
@@ -286,7 +284,7 @@ pub fn distribution() -> Result<Distribution, CliError> {
     Ok(Distribution::new(path("SSL_CERT_FILE"), docker).with_registries(registries))
 }
 
-/// What a host on a directory is opened with, with the plugins that the options name.
+/// The host's configuration for a workspace, with the plugins that the options name.
 pub fn config(
     global: &Global,
     workspace: &Path,
@@ -312,7 +310,7 @@ pub fn config(
     })
 }
 
-/// Turns true when the person, or the system, wants the run to end.
+/// A receiver that becomes true when the process gets SIGINT or SIGTERM.
 pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
     let (interrupt, interrupted) = watch::channel(false);
     let _timers = timers.enter();
@@ -320,16 +318,17 @@ pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError>
     timers.spawn(async move {
         signal.await;
         tracing::warn!("stopping; what is being written is finished first");
-        // The run has ended by itself.
+        // The run may have ended already.
         let _ = interrupt.send(true);
     });
     Ok(interrupted)
 }
 
-/// Waits until the person, or the system, wants the process to end; from now on, in a runtime.
+/// Returns a future that waits for SIGINT or SIGTERM. Both are handled from this call on, which
+/// must be made in a runtime.
 ///
 /// # Errors
-/// Signals that can't be heard.
+/// An I/O error if the handlers can't be installed.
 pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -344,8 +343,8 @@ pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// How much of a file or of standard input is read, in bytes: the largest envelope that any setting
-/// allows.
+/// How much of a file or of standard input is read, in bytes: the size of the largest envelope that
+/// any setting allows.
 const MAX_INPUT: u64 = 256 << 20;
 
 /// Reads a file, or standard input for `-`.
@@ -372,7 +371,7 @@ pub fn read_input(file: &Path) -> Result<String, CliError> {
     })
 }
 
-/// The person at the terminal, who sees messages by their level and progress as a bar.
+/// Shows a call's messages (by level) and its progress (as a bar) on the terminal.
 struct Person {
     progress: Option<ProgressBar>,
 }

@@ -1,4 +1,4 @@
-//! `cofferdam stats`: figures of the calls on record.
+//! `cofferdam stats`: metrics of the recorded calls.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -15,7 +15,7 @@ use super::{CliError, exit, setup};
 use cofferdam_engine::journal::{Journal, Lines, rotated};
 use cofferdam_engine::stats::{Filter, Stats};
 
-/// How a file that gzip made begins.
+/// The first bytes of a gzip file.
 const GZIP: &[u8] = b"\x1f\x8b";
 
 pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u8, CliError> {
@@ -44,7 +44,7 @@ pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u
     Ok(if args.check && !summary.alerts.is_empty() { exit::ALERT } else { exit::OK })
 }
 
-/// Reads a log with what was rotated away, or standard input for `-`.
+/// Reads a log and its rotated files, or standard input for `-`.
 fn read(stats: &mut Stats, file: &Path) -> io::Result<()> {
     if file == Path::new("-") {
         return stats.read("standard input", Lines::new(io::stdin().lock()));
@@ -73,7 +73,7 @@ fn read(stats: &mut Stats, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A point in time, the beginning of a day in UTC, or how long before `now`.
+/// Parses a point in time, a day (its start in UTC), or a duration before `now`.
 fn since_when(text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
     let ago = |span: Span| now.to_zoned(TimeZone::UTC).checked_sub(span).ok();
     let time = text.parse::<Timestamp>().ok();

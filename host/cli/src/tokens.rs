@@ -1,12 +1,12 @@
-//! How many tokens a text is for a model, by the encoding `o200k_base` of OpenAI's models since
-//! GPT-4o. Other vendors' encodings are not public; theirs come out near enough for comparing.
+//! Counts tokens by `o200k_base`, the encoding of OpenAI's models since GPT-4o. Other vendors'
+//! encodings are not public; this count is close enough for comparisons.
 
 use tiktoken_rs::o200k_base_singleton;
 
-/// What is counted with.
+/// The encoding's name.
 pub const ENCODING: &str = "o200k_base";
 
-/// The number of tokens of `text`, in which no special tokens are recognised.
+/// The number of tokens in `text`; special tokens are counted as plain text.
 pub fn count(text: &str) -> usize {
     o200k_base_singleton().encode_ordinary(text).len()
 }
@@ -15,7 +15,7 @@ pub fn count(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Counted with another implementation (the crate `bpe-openai` 0.3.2).
+    /// The expected counts come from another implementation (the crate `bpe-openai` 0.3.2).
     #[test]
     fn tokens_are_counted_as_others_count_them() {
         for (text, tokens) in TOKENS {

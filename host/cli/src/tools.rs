@@ -1,4 +1,4 @@
-//! `cofferdam tools`
+//! `cofferdam tools`: lists the tools, or shows one with its schemas.
 
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
@@ -46,11 +46,11 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
     Ok(exit::OK)
 }
 
-/// A tool as it is printed.
+/// A tool in the chosen output format.
 struct Shown {
     tool: String,
     name: String,
-    /// A document, or text as a string.
+    /// A JSON document; the text formats are a string.
     value: Value,
 }
 
@@ -103,8 +103,8 @@ fn shown(
     })
 }
 
-/// How many tokens each tool is, and all of them: as they would be printed, but JSON without
-/// white space, as clients send it.
+/// The token counts of each tool and in total. JSON is counted without white space, as clients send
+/// it.
 fn counted(format: ToolFormat, shown: &[Shown]) -> Value {
     let count = |value: &Value| match value {
         Value::String(text) => tokens::count(text),

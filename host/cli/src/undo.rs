@@ -1,4 +1,4 @@
-//! `cofferdam undo`
+//! `cofferdam undo`: reverts a commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{CliError, exit, setup};
 use cofferdam_engine::journal::{CommitRecord, Journal};
 use cofferdam_workspace::{History, HistoryError, Transaction};
 
-/// How long somebody else's changes are waited for.
+/// How long to wait for the workspace's lock while other processes change it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {

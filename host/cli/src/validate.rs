@@ -1,4 +1,4 @@
-//! `cofferdam validate`
+//! `cofferdam validate`: checks an envelope without running it.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Contracts of the person's own: the files of a directory.
+//! Contracts that the user wrote: the files of a directory.
 #![expect(clippy::disallowed_methods, reason = "contracts are named by paths")]
 
 use std::fs;
@@ -8,10 +8,10 @@ use super::ConfigError;
 use cofferdam_core::contract::Contract;
 use cofferdam_workspace::bounded_text;
 
-/// The contracts in a directory, by their files' names: each `*.toml`.
+/// Reads the contracts in a directory: each `*.toml`, in the order of their names.
 ///
 /// # Errors
-/// A directory or a file that can't be read, or that is not a contract.
+/// `Io` if the directory or a file can't be read; `Invalid` if a file is not a contract.
 pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
     let io = |source| ConfigError::Io { path: directory.to_owned(), source };
     let mut files = Vec::new();
@@ -25,10 +25,10 @@ pub fn contracts(directory: &Path) -> Result<Vec<Contract>, ConfigError> {
     files.iter().map(|file| contract(file)).collect()
 }
 
-/// The contract in a file, which has to have its agent's name.
+/// Reads a contract from a file, which must be named after the contract's agent.
 ///
 /// # Errors
-/// A file that can't be read, or that is not a contract.
+/// `Io` if the file can't be read; `Invalid` if it is not a contract.
 pub fn contract(file: &Path) -> Result<Contract, ConfigError> {
     let path = || file.to_owned();
     let text =

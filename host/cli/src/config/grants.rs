@@ -1,5 +1,5 @@
-//! The grants in a person's own settings: changing them where they stand, with everything around
-//! them left as it is, and finding the line that says something.
+//! Edits the grants in the user's own settings in place, keeping comments and formatting, and finds
+//! the line of a setting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,25 +16,27 @@ use cofferdam_workspace::bounded_text;
 
 const GRANTS: &str = "grants";
 
-/// Whose the entry is that is changed.
+/// To which plugin an existing entry of the same name belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The plugin's, which was installed before. What else the entry says stays, such as headers
-    /// of an origin that is still granted.
+    /// To the plugin itself, which was installed before. Its other fields stay, such as headers of
+    /// an origin that is still granted.
     Known,
-    /// The same for a plugin that came with the host, which has its usual rights without an entry:
-    /// without anything granted, the entry stays, empty.
+    /// To a built-in plugin, which has its default permissions if it has no entry. An entry that
+    /// grants nothing therefore stays, empty.
     BuiltIn,
-    /// Another's, who had the name before, or nobody's: nothing of it is this plugin's.
+    /// To another plugin that had the name before, or to none: the new plugin inherits none of its
+    /// fields.
     Other,
 }
 
-/// The text of settings in which a plugin is granted exactly this. Variables of the environment
-/// stay as long as it may run a program: they are for its programs, and one that is granted later
-/// must not get them unsaid. Without anything granted, the entry goes.
+/// Returns the settings `text` with exactly these capabilities granted to a plugin. Environment
+/// variables stay while the plugin may run any program: they are for its programs, and a program
+/// that is granted later must not get variables that the user did not name again. If nothing is
+/// granted, the entry is removed (except for [`Owner::BuiltIn`]).
 ///
 /// # Errors
-/// Text that is not TOML, or whose grants are not tables.
+/// `Malformed` if the text is not TOML; `Invalid` if its grants are not tables.
 pub fn with_grant(
     text: &str,
     plugin: &str,
@@ -42,7 +44,7 @@ pub fn with_grant(
     owner: Owner,
 ) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: TomlError| error.to_string())?;
-    // What stands last belongs to what is there, not to what comes after it.
+    // Comments at the end belong to the entries before them, not to a new entry.
     let end = document.trailing().as_str().unwrap_or_default().to_owned();
     let gap = if text.trim().is_empty() { String::new() } else { format!("{end}\n") };
     if !document.contains_key(GRANTS) {
@@ -79,7 +81,8 @@ pub fn with_grant(
     if owner == Owner::Other || *granted == Capabilities::NONE {
         entry.clear();
     }
-    // A field that is not written could not be taken back. That origins are not named is no grant.
+    // A field that is not written could not be revoked. `any_origin` is requested by a manifest and
+    // is never granted.
     let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
         granted;
     set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
@@ -98,7 +101,7 @@ pub fn with_grant(
     Ok(document.to_string())
 }
 
-/// Sets one value, with the comments around the old one, or takes it away.
+/// Sets a value, or removes it; comments around the old value stay.
 fn set(entry: &mut dyn TableLike, key: &str, new: Option<Value>) {
     match (new, entry.get_mut(key).and_then(Item::as_value_mut)) {
         (None, _) => {
@@ -114,8 +117,8 @@ fn set(entry: &mut dyn TableLike, key: &str, new: Option<Value>) {
     }
 }
 
-/// Makes a list hold exactly these names. Elements that stay are left as they are: an origin may
-/// be a table that says more about it.
+/// Makes a list contain exactly these names. Elements that stay are not rewritten: the element of
+/// an origin may be a table with more fields.
 fn set_names(entry: &mut dyn TableLike, key: &str, mut names: BTreeSet<String>) {
     if names.is_empty() {
         entry.remove(key);
@@ -147,9 +150,10 @@ fn set_names(entry: &mut dyn TableLike, key: &str, mut names: BTreeSet<String>) 
     }
 }
 
-/// Whether an element stays; if so, it needn't be put in any more.
+/// Returns whether an element stays. If so, removes its name from `names`, since it need not be
+/// added again.
 fn keep(name: &str, names: &mut BTreeSet<String>) -> bool {
-    // An origin has one way to be written, and people have others.
+    // Origins are compared in their canonical form; users may write them differently.
     let canonical = name.parse::<cofferdam_core::policy::Origin>().map(|origin| origin.to_string());
     names.remove(name) || canonical.is_ok_and(|name| names.remove(&name))
 }
@@ -161,8 +165,8 @@ fn name_of(element: &Value) -> Option<&str> {
     }
 }
 
-/// The line on which the settings say something, counted from 1: the last of `keys` that is there.
-/// `None` where the first one is not there either.
+/// Returns the line of a setting, counted from 1: that of the last of `keys` that exists. `None` if
+/// the first key does not exist.
 pub fn line(text: &str, keys: &[&str]) -> Option<usize> {
     let document = Document::parse(text).ok()?;
     let mut table: &dyn TableLike = document.as_table();
@@ -178,27 +182,27 @@ pub fn line(text: &str, keys: &[&str]) -> Option<usize> {
     Some(text[..at?.start].matches('\n').count() + 1)
 }
 
-/// What a person's own settings grant a plugin; nothing, where they say nothing of it.
+/// Returns what the user's own settings grant a plugin; nothing if they have no entry for it.
 ///
 /// # Errors
-/// A file that can't be read or is malformed.
+/// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
 pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
     let settings = read(path)?;
     Ok(settings.grants.get(plugin).map_or(Capabilities::NONE, GrantSettings::capabilities))
 }
 
-/// Whether a person's own settings say something of a plugin.
+/// Returns whether the user's own settings have an entry for a plugin.
 ///
 /// # Errors
-/// A file that can't be read or is malformed.
+/// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
 pub fn has(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
     Ok(read(path)?.grants.contains_key(plugin))
 }
 
-/// Where a person's own settings let registries send on to.
+/// Returns the user's own settings for registries, which say where a registry may redirect to.
 ///
 /// # Errors
-/// A file that can't be read or is malformed.
+/// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
 pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, ConfigError> {
     Ok(read(path)?.registries)
 }
@@ -212,11 +216,12 @@ fn read(path: &Path) -> Result<Settings, ConfigError> {
     }
 }
 
-/// Changes what a person's own settings grant a plugin. The file is replaced at once, with its
-/// permissions; where it is a symbolic link, what that leads to is.
+/// Changes what the user's own settings grant a plugin. The file is replaced atomically and keeps
+/// its permissions; a symbolic link is followed and its target replaced.
 ///
 /// # Errors
-/// A file that can't be read or written, or is malformed before or afterwards.
+/// `Io` if the file can't be read or written; `Malformed` or `Invalid` if its contents are wrong
+/// before or after the change.
 #[expect(clippy::disallowed_methods, reason = "the user's settings are named by a path")]
 pub fn set_grant(
     path: &Path,
@@ -264,7 +269,7 @@ mod tests {
         words.iter().map(|word| word.parse::<Capability>().unwrap()).collect()
     }
 
-    /// What the settings then grant the plugin `a`, in their own words.
+    /// Returns the grants of the plugin `a` as words.
     fn granted(text: &str) -> String {
         let settings = Settings::parse(text).unwrap();
         let policy = cofferdam_core::policy::Policy::new(&[settings]).unwrap();
@@ -319,7 +324,7 @@ mod tests {
                 }
                 let others = |text| Settings::parse(text).unwrap().grants.remove("b");
                 assert_eq!(others(before), others(&after));
-                // What was granted can be taken back, and nothing else is.
+                // All that was granted can be revoked, and nothing else changes.
                 let none = Capabilities::NONE;
                 let revoked = with_grant(&after, "a", &none, Owner::Known).unwrap();
                 assert!(!Settings::parse(&revoked).unwrap().grants.contains_key("a"), "{revoked}");
@@ -337,14 +342,15 @@ mod tests {
         }
     }
 
-    /// An entry that says all that there is. Written out, so that a new key has to be put here.
+    /// An entry with every field. It is written out so that a new field fails the test until it is
+    /// added here.
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\nenvironment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
         agents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
 
-    /// What the settings say of the plugin `a`.
+    /// The settings' entry for the plugin `a`.
     fn entry(text: &str) -> Option<GrantSettings> {
         let mut grants = Settings::parse(text).unwrap().grants;
         assert!(text.contains("call-ms = 100") && grants.contains_key("b"), "{text}");
@@ -363,18 +369,18 @@ mod tests {
         for (owner, left) in [
             (Owner::Known, None),
             (Owner::Other, None),
-            // Without an entry, it would have its usual rights.
+            // Without an entry, it would have its default permissions.
             (Owner::BuiltIn, Some(GrantSettings::default())),
         ] {
             let text = with_grant(FULL, "a", &none, owner).unwrap();
             assert_eq!(entry(&text), left, "{owner:?}: {text}");
-            // Nothing comes back with a later grant of the same.
+            // A later grant of the same capabilities restores none of the removed fields.
             let all = with_grant(&text, "a", &full.capabilities(), owner).unwrap();
             let again = entry(&all).unwrap();
             assert_eq!(again.capabilities(), full.capabilities());
             assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
         }
-        // One by one.
+        // Revokes one capability after the other.
         let (mut text, mut granted) = (FULL.to_owned(), full.capabilities());
         let all: Vec<Capability> = granted.each().collect();
         for each in [Capability::Files(Files::Read)].into_iter().chain(all) {
@@ -405,14 +411,14 @@ mod tests {
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                 };
                 assert_eq!(left, wanted, "{text}");
-                // Who is known keeps what is said of what stays.
+                // A known plugin keeps the fields of what stays granted.
                 let text = with_grant(&before, "a", &granted, Owner::Known).unwrap();
                 let left = entry(&text).unwrap();
                 assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{text}");
                 assert!(left.http.iter().all(|origin| !origin.headers.is_empty()), "{text}");
             }
         }
-        // However it is written.
+        // The entry may be written in any TOML syntax.
         for before in [
             "grants = { a = { process = ['git'], environment = ['TOKEN'] } }\n",
             "grants.a.process = ['git']\ngrants.a.environment = ['TOKEN']\n",
@@ -457,7 +463,7 @@ mod tests {
         let error = set_grant(&link, "a", &set(&["scan"]), Owner::Known).unwrap_err().to_string();
         assert!(error.contains("unknown field `nonsense`"), "{error}");
         assert_eq!(fs::read_to_string(&real).unwrap(), "nonsense = 1\n");
-        // Where there is none yet, it is made.
+        // A file that does not exist is created.
         let new = directory.path().join("b/c/cofferdam.toml");
         set_grant(&new, "a", &Capabilities::NONE, Owner::Known).unwrap();
         assert!(!new.exists());

@@ -1,4 +1,4 @@
-//! `cofferdam plugin check`: everything that is wrong with a plugin, without running it.
+//! `cofferdam plugin check`: reports everything that is wrong with a plugin, without running it.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::check::{self, Checked, Finding, Place, Severity};
 use cofferdam_plugin::manifest::Manifest;
 
-/// The manifest of a project's folder.
+/// The file name of the manifest in a project's folder.
 pub const MANIFEST: &str = "plugin.toml";
 
 pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
@@ -52,7 +52,7 @@ pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
     Ok(if errors == 0 { exit::OK } else { exit::ERROR })
 }
 
-/// A project: its manifest, and the packed component, where it has been built.
+/// Checks a project: its manifest, and the packed component if it has been built.
 fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
     let path = folder.join(MANIFEST);
     let Checked { manifest, mut findings } = check::manifest_file(&path);
@@ -71,7 +71,8 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
     let (of_component, found) = component(&packed, &fs::read(&packed)?)?;
     match of_component {
         Some(of_component) if of_component == written => {
-            // What is wrong with the manifest is found in the file that the author wrote.
+            // Problems of the manifest are reported for the file that the author wrote, not again
+            // for the packed copy.
             findings.extend(found.into_iter().filter(|finding| finding.place.pointer.is_none()));
         }
         _ => {

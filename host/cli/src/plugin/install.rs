@@ -1,4 +1,4 @@
-//! `cofferdam plugin install` and `plugin remove`
+//! `cofferdam plugin install` and `cofferdam plugin remove`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,7 +23,7 @@ use cofferdam_plugin::source::Source;
 use cofferdam_plugin::store::Store;
 use cofferdam_workspace::Workspace;
 
-/// What installing works on.
+/// What the commands that install plugins need: workspace, directories, store.
 pub struct Session {
     pub workspace: Arc<Workspace>,
     pub store: Store,
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Takes in what was planned, with what the person grants, and says what came of it.
+    /// Installs a planned plugin with the user's grants, and returns the document to print.
     pub fn take_in(
         &self,
         plan: &Plan,
@@ -116,7 +116,7 @@ impl Session {
         })
     }
 
-    /// Writes down what a person has done.
+    /// Writes an event to the journal.
     pub fn record(&self, event: &str, reason: String) {
         Journal::new(Arc::clone(&self.workspace)).append(&Entry::Event(Event::new(event, reason)));
     }
@@ -126,7 +126,7 @@ pub fn no_home() -> CliError {
     CliError::host("there is no home directory to keep it in".to_owned())
 }
 
-/// The names of the plugins that came with the host.
+/// The names of the built-in plugins.
 pub fn built_in() -> Result<BTreeSet<String>, CliError> {
     let mut registry = Registry::default();
     registry
@@ -135,10 +135,11 @@ pub fn built_in() -> Result<BTreeSet<String>, CliError> {
     Ok(registry.plugins().iter().map(|plugin| plugin.manifest.name.clone()).collect())
 }
 
-/// What the options say about where a plugin comes from.
+/// Turns the options about a plugin's origin into a [`Wish`].
 pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
     let key = accepted.key.as_deref().map(|key| {
-        // A key is 56 characters of base64, which nobody calls a file.
+        // A file of this name is read; a key itself, 56 characters of base64, is not expected to be
+        // a file's name.
         let text = if Path::new(key).is_file() {
             setup::read_input(Path::new(key))?
         } else {
@@ -173,7 +174,7 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     } else {
         let source = source(&session, name)?;
         let mut plan = session.timers.block_on(session.installer().consider(&source, &wish))?;
-        // Whoever installs a plugin and says what it gets, says all that it gets.
+        // If the options name the grants, they replace the existing ones.
         plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
         plan
     };
@@ -183,7 +184,7 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     Ok(exit::OK)
 }
 
-/// Refuses the options that are for one plugin, where a command is for all of them.
+/// Refuses the options that are about a single plugin if the command is for all of them.
 pub fn of_no_single_plugin(
     accepted: &Accepted,
     granting: &Granting,
@@ -197,7 +198,7 @@ pub fn of_no_single_plugin(
     )))
 }
 
-/// Installs what the lock names and is not installed yet.
+/// Installs what the lock file names and is not installed yet.
 fn everything(
     session: &Session,
     lock: &Lock,
@@ -224,7 +225,7 @@ fn everything(
     Ok(exit::OK)
 }
 
-/// What is said of a plugin that is installed as it should be.
+/// The document for a plugin that is installed already.
 pub fn unchanged(name: &str, locked: &Locked) -> Value {
     json!({
         "plugin": name,
@@ -249,7 +250,7 @@ fn source(session: &Session, name: &str) -> Result<Source, CliError> {
     Ok(Source::file(Path::new(name), &here, session.workspace.path()))
 }
 
-/// Says where settings of the workspace have the last word about what a plugin gets.
+/// Warns if settings of the workspace override what the user grants the plugin.
 pub fn warn_of_others(global: &Global, session: &Session, name: &str) -> Result<(), CliError> {
     let layers = setup::layers(global, &session.workspace)?;
     for (settings, file) in layers.settings.iter().zip(&layers.files) {

@@ -1,4 +1,4 @@
-//! `cofferdam plugin`
+//! `cofferdam plugin`: the subcommands, and `list`, `inspect` and `pack` themselves.
 
 mod check;
 pub(super) mod install;
@@ -50,7 +50,7 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _timers) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     let lock = crate::install::lock(host.workspace())?;
-    // What was named with --plugin is not what the lock has.
+    // A plugin that was given with --plugin is not the one in the lock file.
     let installed = |plugin: &Plugin| {
         lock.plugins
             .get(&plugin.manifest.name)
@@ -153,15 +153,15 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     Ok(exit::OK)
 }
 
-/// Whose signature was checked when the person installed this file, in this workspace or another.
+/// The signer that was checked when the user installed this file, in this workspace or another.
 fn accepted_signer(digest: &Digest) -> Result<Option<Signer>, CliError> {
-    // Nobody gets a store for having looked at a file.
+    // A command that only reads does not create the store.
     let store = Directories::find().map(|its| its.plugins).filter(|store| store.is_dir());
     let Some(store) = store else { return Ok(None) };
     Ok(Store::open(&store)?.acceptances()?.signer(digest).cloned())
 }
 
-/// A set of capabilities for a person who decides about it.
+/// Lists capabilities as words, for the user to decide about.
 fn in_words(requests: &Capabilities) -> Vec<String> {
     let none = (requests.files == Files::None).then_some(Capability::Files(Files::None));
     none.into_iter().chain(requests.each()).map(|each| each.in_words()).collect()
@@ -199,8 +199,8 @@ fn pack(
     Ok(exit::OK)
 }
 
-/// Writes a file beside its place and puts it there at once: a running host may have the old
-/// one mapped into its memory, and would crash if that changed.
+/// Replaces a file atomically by a new one. A running host may have mapped the old file, and would
+/// crash if its contents changed.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

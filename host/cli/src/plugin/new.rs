@@ -1,5 +1,5 @@
-//! `cofferdam plugin new`: a project that builds to a plugin. Its files are those of
-//! `host/cli/templates`, and the interfaces of this version.
+//! `cofferdam plugin new`: creates a project that builds to a plugin, from the files in
+//! `host/cli/templates` and the interfaces of this version.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,17 +18,18 @@ use cofferdam_plugin::manifest::{NAME_FORM, is_name};
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 static INTERFACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/deps");
 
-/// The end of a file's name that means something where the templates are, such as `Cargo.toml`.
+/// The suffix of template files whose names would have an effect in this repository, such as
+/// `Cargo.toml`.
 const SUFFIX: &str = ".template";
 
-/// The folders of a template's files: its own, and what it shares with others.
+/// The folders of a template: its own, and those that it shares with other templates.
 fn folders(template: &'static str) -> impl Iterator<Item = &'static str> {
     let tool = template.ends_with("-tool").then_some("tool");
     let rust = template.starts_with("rust-").then_some("rust");
     iter::once(template).chain(tool).chain(rust)
 }
 
-/// The template of a language and a kind; `None`: there is no such template.
+/// The template for a language and a kind, if there is one.
 fn template(language: Language, kind: PluginKind) -> Option<&'static str> {
     match (language, kind) {
         (Language::C, PluginKind::Tool) => Some("c-tool"),
@@ -95,7 +96,7 @@ fn files_below<'a>(directory: &'a Dir<'a>) -> Vec<&'a include_dir::File<'a>> {
     directory.files().chain(below).collect()
 }
 
-/// What a file of a template is called in a project.
+/// The path that a template's file has in the project.
 fn named(path: &Path) -> PathBuf {
     match path.file_name().and_then(|name| name.to_str()) {
         Some("gitignore.template") => path.with_file_name(".gitignore"),
@@ -104,7 +105,7 @@ fn named(path: &Path) -> PathBuf {
     }
 }
 
-/// A file with the plugin's name in its places. What is not text stays as it is.
+/// Replaces `{{name}}` and `{{crate}}` in a file. A file that is not UTF-8 is not changed.
 fn filled(contents: &[u8], name: &str) -> Vec<u8> {
     match std::str::from_utf8(contents) {
         Ok(text) => {
@@ -114,7 +115,7 @@ fn filled(contents: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// Writes a project into a folder that is not there yet: nothing is overwritten.
+/// Writes a project into a new folder; an existing one is an error.
 fn write(folder: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<(), CliError> {
     let failed =
         |path: &Path, error: &io::Error| CliError::usage(format!("{}: {error}", path.display()));
@@ -179,7 +180,7 @@ mod tests {
             let readme = String::from_utf8_lossy(&files[Path::new("README.md")]);
             assert!(readme.contains("my-plugin_2.wasm"), "{template}");
         }
-        // No folder without a use.
+        // Every template folder is used.
         let known: Vec<&str> = templates().flat_map(folders).collect();
         for folder in TEMPLATES.dirs() {
             assert!(

@@ -1,4 +1,4 @@
-//! `cofferdam plugin push`
+//! `cofferdam plugin push`: publishes a packed plugin in an OCI registry.
 
 use std::path::{Path, PathBuf};
 

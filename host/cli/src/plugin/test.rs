@@ -1,4 +1,4 @@
-//! `cofferdam plugin test`: a plugin's own example calls, and its linters on the cases of the
+//! `cofferdam plugin test`: runs a plugin's example calls, and its linters on the cases of the
 //! conformance kit.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn execute(
         config.plugins.extend(file.clone());
         Ok(config)
     };
-    // What is wrong with the settings or the plugin shows here, not in a case.
+    // Problems of the settings or the plugin are reported here, not as a failed case.
     let known = config(&global.workspace)?;
     let open = |workspace: &Path| {
         Host::open(Config {
@@ -84,8 +84,8 @@ pub fn execute(
     Ok(if is_wrong { exit::ERROR } else { exit::OK })
 }
 
-/// The packed component that a path means: a file, or that of a project's folder; `None` where
-/// there is nothing of that name.
+/// The packed component at a path: the file itself, or that of a project's folder. `None` if the
+/// path does not exist.
 fn packed(path: &Path) -> Result<Option<PathBuf>, CliError> {
     if !path.join(MANIFEST).is_file() {
         return Ok(path.is_file().then(|| path.to_owned()));
@@ -120,7 +120,7 @@ fn example_as_json(tried: &Tried) -> Value {
     json!({ "tool": tried.tool, "example": tried.example, "verdict": verdict, "why": why })
 }
 
-/// The plugin's manifest, and the settings under which it is tried.
+/// The plugin's manifest, and the settings under which it is tested.
 fn manifest(
     global: &Global,
     name: &str,
@@ -143,7 +143,7 @@ fn manifest(
     let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
-        // No option grants agents, which are not sandboxed, or origins without names.
+        // No option grants agents, which run without a sandbox, or all origins.
         let Capabilities { files, scan, process, backends, cache, agents: _, http, any_origin: _ } =
             manifest.requests.clone();
         let mut grant = GrantSettings { files, scan, backends, cache, ..GrantSettings::default() };

@@ -1,4 +1,4 @@
-//! `cofferdam plugin update`
+//! `cofferdam plugin update`: fetches newer versions of installed plugins.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, Cl
     let wish = wish(&args.accepted)?;
     let (mut documents, mut status) = (Vec::new(), exit::OK);
     for (name, locked) in &lock.plugins {
-        // What is refused of one plugin is no reason to leave the others as they are.
+        // If one plugin is refused, the others are still updated.
         documents.push(match one(&session, args, &wish, name, locked) {
             Ok(document) => document,
             Err(error) if lock.plugins.len() == 1 => return Err(error),

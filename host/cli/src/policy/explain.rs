@@ -1,4 +1,4 @@
-//! `cofferdam policy explain`: why something is allowed, or not, down to the line that says so.
+//! `cofferdam policy explain`: says why something is allowed or not, with the line of the setting.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub fn execute(
     Ok(exit::OK)
 }
 
-/// How a call of a tool would be decided.
+/// How the policy would decide a call of this tool.
 fn decision(
     policy: &Policy,
     entry: &ToolEntry,
@@ -75,7 +75,7 @@ fn decision(
     document
 }
 
-/// The settings that have the last word about a plugin: the file and the text.
+/// The settings file whose entry for a plugin takes effect, and its text.
 fn says<'a>(
     layers: &'a Layers,
     plugin: &str,
@@ -129,7 +129,7 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
             "why": why,
         })
     };
-    // Of what is asked for without names, those that are granted.
+    // A request without names (any origin) is shown as the origins that are granted.
     let by_name = granted.each().filter(|capability| {
         matches!(capability, Capability::Agent(_) | Capability::Http(_))
             && requests.each().all(|asked| asked != *capability)

@@ -1,4 +1,5 @@
-//! `cofferdam policy grant` and `policy revoke`: a person's own settings, and no others.
+//! `cofferdam policy grant` and `cofferdam policy revoke`, which change only the user's own
+//! settings.
 
 use serde_json::json;
 
@@ -36,7 +37,7 @@ pub fn revoke(
 ) -> Result<u8, CliError> {
     let session = Session::open(global)?;
     let built_in = session.installer().built_in.contains(name);
-    // What is installed may not load any more; what it is granted can be taken back all the same.
+    // An installed plugin may no longer load; its grants can be revoked nevertheless.
     let requests = if built_in {
         let (host, _timers) = setup::host(global, Some(1))?;
         let plugins = host.registry().plugins();
@@ -57,13 +58,13 @@ pub fn revoke(
         }
         after.remove(capability);
     }
-    // One of all agents can't be taken away, and is not said to be.
+    // "All agents" is one grant: a single agent can't be revoked from it, so this is an error.
     if let Some(capability) = named.iter().find(|capability| after.holds(capability)) {
         let error = format!("'{name}' is granted agents=*, and {capability} with it");
         let hint = format!("`cofferdam policy revoke {name} 'agents=*'` takes that back");
         return Err(CliError::usage(error).with_hint(hint));
     }
-    // An entry that grants nothing can still say what a later grant would bring to life.
+    // An entry that grants nothing can still have fields that a later grant would activate.
     let has_entry = grants::has(&session.directories.settings, name)?;
     if !built_in && before == Capabilities::NONE && !has_entry {
         return Err(CliError::usage(format!("your settings grant '{name}' nothing")));
@@ -71,8 +72,8 @@ pub fn revoke(
     change(global, &session, name, &after, output)
 }
 
-/// What the person's settings grant now: where they say nothing, a plugin that came with the host
-/// has its usual rights.
+/// The current grants in the user's settings. A built-in plugin without an entry has its default
+/// permissions.
 fn before(
     session: &Session,
     name: &str,

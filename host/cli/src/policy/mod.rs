@@ -1,4 +1,4 @@
-//! `cofferdam policy`
+//! `cofferdam policy`: the subcommands, and `show` and `accept` themselves.
 
 mod explain;
 mod grant;
@@ -87,7 +87,7 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
         .ok_or_else(|| CliError::host("there is no home directory to remember it in".to_owned()))?;
     let workspace = setup::workspace(global)?;
     let accepted = config::accept(&workspace, &directories.accepted)?;
-    // A host that is opened on them says what is wrong with them.
+    // Opening a host with the settings shows what is wrong with them.
     let warnings = match setup::host(global, Some(1)) {
         Ok((host, _timers)) => host.unknown().to_vec(),
         Err(error) => vec![error.to_string()],
@@ -97,7 +97,7 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
         "accepted": accepted.is_some(),
         "grants": accepted.iter().flat_map(|settings| settings.grants.keys()).collect::<Vec<_>>(),
         "roles": accepted.iter().flat_map(|settings| settings.roles.keys()).collect::<Vec<_>>(),
-        // What may be started as the person's own program is shown as a whole.
+        // Programs that may be started as the user's agents are shown in full.
         "agents": accepted
             .iter()
             .flat_map(|settings| &settings.agents)
