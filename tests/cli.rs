@@ -518,7 +518,7 @@ fn one_tool_is_shown_with_its_schemas() {
     let text = place.run(&["tools", "atomic_replace", "--format", "text"]);
     assert!(text.stdout.starts_with("name: edit.atomic_replace\ntitle: "), "{text:?}");
     let ended = place.run(&["tools", "readfile"]);
-    assert_eq!(ended.stderr, "error: there is no tool 'readfile'; did you mean 'read_file'?\n");
+    assert_eq!(ended.stderr, "error: there is no tool 'readfile'\nhint: did you mean 'read_file'?\n");
     let of_role = place.run(&["tools", "--role", "designer"]).json();
     assert_eq!(each(array(&of_role, "/tools"), "name"), ["edit.atomic_replace", "edit.move_text"]);
 }

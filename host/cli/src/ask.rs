@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 
 use super::CliError;
 use super::args::{Granted, Granting};
-use super::output::person_watches;
+use super::output::stderr_is_terminal;
 use cofferdam_core::policy::{Capabilities, Capability};
 use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::lock::Candidate;
@@ -38,7 +38,7 @@ pub fn grants(
         candidate.source,
         by(candidate.signer.as_ref())
     );
-    if !io::stdin().is_terminal() || !person_watches() {
+    if !io::stdin().is_terminal() || !stderr_is_terminal() {
         let words: String =
             asked.each().map(|each| format!(" --grant {}", each.to_grant())).collect();
         return Err(CliError::denied(format!(

@@ -5,7 +5,7 @@ use cofferdam_beads_format::{Bead, Event, Id, id};
 use serde_json::{Value, json};
 
 use super::args::{BeadsCommand, Format, Global, ListBeads};
-use super::ledger::{self, Broken, Listing};
+use super::ledger::{self, Listing, Unreadable};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use cofferdam_workspace::Workspace;
@@ -19,7 +19,7 @@ pub fn execute(global: &Global, command: &BeadsCommand, output: &Output) -> Resu
     }
 }
 
-fn read(workspace: &Workspace, id: &Id) -> Result<Bead, Broken> {
+fn read(workspace: &Workspace, id: &Id) -> Result<Bead, Unreadable> {
     ledger::read(workspace, &format!("{DIRECTORY}/{}", id.file_name()), Bead::parse)
 }
 

@@ -15,10 +15,10 @@ use cofferdam_engine::journal::{
 use cofferdam_workspace::{History, Workspace};
 
 /// How many paths a line of the text format names.
-const PATHS: usize = 5;
+const MAX_SHOWN_PATHS: usize = 5;
 
 /// How many streams an error message names.
-const NAMED: usize = 8;
+const MAX_NAMED_STREAMS: usize = 8;
 
 pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
@@ -59,7 +59,7 @@ fn print_output(
         [(name, _)] => name,
         [] => return Err(CliError::usage(why_none(workspace, name)?)),
         several => {
-            let named = several.iter().take(NAMED);
+            let named = several.iter().take(MAX_NAMED_STREAMS);
             let named: Vec<String> =
                 named.map(|(name, bytes)| format!("{name} ({bytes} bytes)")).collect();
             let more = several.len() - named.len();
@@ -195,7 +195,7 @@ fn commit_line(record: &CommitRecord) -> String {
     let named: Vec<String> = record
         .changes
         .iter()
-        .take(PATHS)
+        .take(MAX_SHOWN_PATHS)
         .map(|change| format!("{} {}", change.change, change.path))
         .collect();
     let _ = write!(line, "  {}", named.join(", "));

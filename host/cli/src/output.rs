@@ -109,14 +109,15 @@ impl Output {
             // If standard output is closed, the exit status still reports the error.
             let _ = self.document(&serde_json::json!({ "refused": refusal }));
         } else {
-            eprintln!("error: {}", escape_control(error.to_string().trim_end()));
+            eprintln!("error: {}", escape_control(error.report().trim_end()));
         }
     }
 }
 
 fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
     let mut json = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));
+    let mut serializer =
+        Serializer::with_formatter(&mut json, EscapingFormatter(PrettyFormatter::new()));
     value.serialize(&mut serializer).map_err(CliError::host)?;
     json.push(b'\n');
     Ok(json)
@@ -132,12 +133,12 @@ fn write_out(bytes: &[u8]) -> Result<(), CliError> {
 }
 
 /// Whether standard error is a terminal.
-pub fn person_watches() -> bool {
+pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// A JSON formatter that escapes characters that control a terminal.
-struct Inert<'a>(PrettyFormatter<'a>);
+struct EscapingFormatter<'a>(PrettyFormatter<'a>);
 
 /// Forwards a method to the wrapped formatter.
 macro_rules! forward {
@@ -148,7 +149,7 @@ macro_rules! forward {
     };
 }
 
-impl Formatter for Inert<'_> {
+impl Formatter for EscapingFormatter<'_> {
     forward! {
         begin_array();
         end_array();
@@ -244,7 +245,10 @@ mod tests {
         let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
         let mut out = Vec::new();
         value
-            .serialize(&mut Serializer::with_formatter(&mut out, Inert(PrettyFormatter::new())))
+            .serialize(&mut Serializer::with_formatter(
+                &mut out,
+                EscapingFormatter(PrettyFormatter::new()),
+            ))
             .unwrap();
         let text = String::from_utf8(out).unwrap();
         for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup, tokens};
 use cofferdam_core::policy::Role;
 use cofferdam_engine::host::Host;
@@ -14,8 +14,8 @@ use cofferdam_plugin::registry::{ToolEntry, Unresolved};
 use cofferdam_plugin::search::search;
 
 pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers, role) =
-        setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
+    let (host, _runtime, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Show)?;
     let (registry, role) = (host.registry(), host.role(role.as_deref())?);
     let of_role = || registry.tools(role).map(AsRef::as_ref);
     let entries: Vec<&ToolEntry> = match (&args.tool, &args.search) {

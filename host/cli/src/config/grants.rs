@@ -186,7 +186,7 @@ pub fn line(text: &str, keys: &[&str]) -> Option<usize> {
 ///
 /// # Errors
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
-pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
+pub fn granted_to(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
     let settings = read(path)?;
     Ok(settings.grants.get(plugin).map_or(Capabilities::NONE, GrantSettings::capabilities))
 }
@@ -195,7 +195,7 @@ pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
 ///
 /// # Errors
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
-pub fn has(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
+pub fn has_entry(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
     Ok(read(path)?.grants.contains_key(plugin))
 }
 
