@@ -1,4 +1,4 @@
-//! Beads: from what an agent sends to what `cofferdam beads` shows, and through git's merges.
+//! Beads: from an agent's action to the output of `cofferdam beads`, and through merges by git.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place};
 
 impl Place {
-    /// Runs these actions, each of which has to succeed, and returns what they answered.
+    /// Runs these actions, each of which has to succeed, and returns their outputs.
     fn do_all(&self, actions: &[Value]) -> Vec<Value> {
         let ended = self.run_with(&["run"], &json!({ "actions": actions }).to_string());
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -28,7 +28,7 @@ impl Place {
         self.run(&[&["beads", "list"], options].concat())
     }
 
-    /// The titles of the beads that are listed with these options.
+    /// The titles that are listed with these options.
     fn titles(&self, options: &[&str]) -> Vec<String> {
         let ended = self.beads(options);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -44,7 +44,7 @@ impl Place {
         ended.json()
     }
 
-    /// Makes a FIFO, which a careless reader would wait for.
+    /// Creates a FIFO, which a careless reader would block on.
     fn mkfifo(&self, path: &str) -> bool {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         mknodat(CWD, self.workspace().join(path), FileType::Fifo, Mode::RUSR, 0).is_ok()
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// The example of an action in S3, for a bead of this id.
+/// The example of an action in the actions reference, for a bead of this id.
 fn example(action: &str, id: &str) -> Value {
     match action {
         "create_bead" => json!({
@@ -160,7 +160,7 @@ fn s3s_examples_go_their_way() {
     let history = bead["history"].as_array().unwrap();
     let events: Vec<&str> = history.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["escalated", "decided", "rejected", "approved", "closed"]);
-    // An answer is taken back like any other commit.
+    // An answer is undone like any other commit.
     assert_eq!(place.run(&["undo"]).status, 0);
     assert_eq!(place.titles(&["--type", "question"]).len(), 0);
 }
@@ -336,7 +336,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
     ]);
     place.commit();
 
-    // Either way round, the same beads.
+    // Merging in the other direction gives the same beads.
     place.with_git(&["branch", "here"]);
     place.with_git(&["merge", "-q", "--no-edit", "there"]);
     let merged = place.beads(&[]).json();
@@ -347,7 +347,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
     let mut titles = place.titles(&[]);
     titles.retain(|title| !title.starts_with("Decide about "));
     assert_eq!(titles, ["made there", "shared", "closed here", "escalated there", "made here"]);
-    // Nothing of either side is lost, and the latest counts.
+    // No event of either side is lost, and the latest status is taken.
     for (id, events, status) in [
         (shared, &["rejected", "approved"][..], "approved"),
         (closed, &["approved", "closed"], "closed"),
@@ -359,7 +359,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
             history.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!((found.as_slice(), &bead["status"]), (events, &json!(status)), "{bead:#}");
     }
-    // And the merged beads are as good as any.
+    // Merged beads can be changed as usual.
     place.do_all(&[json!({"type": "close_bead", "bead_id": shared})]);
 }
 

@@ -1,5 +1,5 @@
-//! The command line as its users type it: options, exit statuses, what is printed where, and
-//! what of it outlives a run.
+//! The command line as users type it: options, exit statuses, standard output and error, and the
+//! files that a run leaves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,7 +33,7 @@ impl Place {
         self.run_with(&[&["run"], options].concat(), &actions(envelope))
     }
 
-    /// The names of everything in the workspace but the host's own directory.
+    /// The names of everything in the workspace except the host's own directory.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.workspace()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -42,7 +42,7 @@ impl Place {
         names
     }
 
-    /// The records of the journal, as the command shows them with these options.
+    /// The records that `cofferdam log` prints with these options.
     fn log(&self, options: &[&str]) -> Vec<Value> {
         let ended = self.run(&[&["log"], options].concat());
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -59,7 +59,7 @@ fn array<'a>(document: &'a Value, pointer: &str) -> &'a [Value] {
     document.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("{document:#}"))
 }
 
-/// Asserts that `document` is as `schema` says.
+/// Asserts that `document` is valid by `schema`.
 fn assert_valid(schema: &Value, document: &Value) {
     let validator =
         jsonschema::validator_for(schema).unwrap_or_else(|error| panic!("{error}: {schema}"));
@@ -70,7 +70,7 @@ fn assert_valid(schema: &Value, document: &Value) {
     assert!(errors.is_empty(), "{errors:#?}\n{document:#}");
 }
 
-/// The subcommands of `command`, as its help lists them.
+/// The subcommands that the help of `command` lists.
 fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
     let help = place.run(&[command, &["--help"]].concat()).stdout;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -92,7 +92,7 @@ fn every_command_explains_itself_with_examples() {
         let ended = place.run(&[&names, &["--help"][..]].concat());
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{names:?}");
         let below = subcommands(&place, &names);
-        // A group has its examples in what it groups.
+        // Commands with subcommands have their examples there.
         let is_group = !names.is_empty() && !below.is_empty();
         let example = format!("\nExamples:\n  cofferdam {}", names.join(" "));
         assert!(
@@ -340,7 +340,7 @@ results:
         "{ended:?}"
     );
     assert_eq!(ended.json()["results"][0]["metadata"]["content"], hostile);
-    // An error is inert as well.
+    // Error messages are escaped as well.
     let ended = place.run(&["run", "\u{1b}[31m.json"]);
     assert!(ended.stderr.starts_with("error: \\u{1b}[31m.json: "), "{ended:?}");
 }
@@ -458,7 +458,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
     assert_eq!(headings, TOOLS);
 }
 
-/// Every tool that comes with the host.
+/// All built-in tools.
 const TOOLS: [&str; 41] = [
     "beads.approve_bead",
     "beads.ask_followup",
@@ -518,7 +518,10 @@ fn one_tool_is_shown_with_its_schemas() {
     let text = place.run(&["tools", "atomic_replace", "--format", "text"]);
     assert!(text.stdout.starts_with("name: edit.atomic_replace\ntitle: "), "{text:?}");
     let ended = place.run(&["tools", "readfile"]);
-    assert_eq!(ended.stderr, "error: there is no tool 'readfile'\nhint: did you mean 'read_file'?\n");
+    assert_eq!(
+        ended.stderr,
+        "error: there is no tool 'readfile'\nhint: did you mean 'read_file'?\n"
+    );
     let of_role = place.run(&["tools", "--role", "designer"]).json();
     assert_eq!(each(array(&of_role, "/tools"), "name"), ["edit.atomic_replace", "edit.move_text"]);
 }
@@ -556,7 +559,7 @@ fn answers_fit_the_published_schemas() {
             }),
         ),
     ];
-    // Those that run programs are called in `quality`.
+    // Tools that run programs are called in `quality`.
     let here = |tool: &&str| {
         ["edit.", "files.", "grep.", "report."].iter().any(|plugin| tool.starts_with(plugin))
     };
@@ -568,7 +571,7 @@ fn answers_fit_the_published_schemas() {
         let schemas = place.run(&["tools", tool]).json();
         assert_valid(&schemas["input"], &args);
         assert_valid(&schemas["output"], &ended.json());
-        // What a tool does not take, it does not answer.
+        // A call without arguments fails as the failure schema says.
         if let Some(failure) = schemas.get("failure") {
             let mut wrong = args.clone();
             match tool {
@@ -596,7 +599,7 @@ fn plugins_are_listed_and_inspected() {
     let listed = place.run(&["plugin", "list"]).json();
     let listed = array(&listed, "/plugins");
     let mut names = each(listed, "name");
-    // Built only where their languages are available.
+    // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git grep lint lint_agent native-linters report \
                   ruff shell symbols team test-runners tests";
@@ -606,7 +609,7 @@ fn plugins_are_listed_and_inspected() {
     };
     assert_eq!(granted("grep"), json!({"files": "read", "scan": true}));
     assert_eq!(granted("git"), json!({"files": "read", "scan": false, "process": ["git"]}));
-    // A shell and the network are granted by a person, never by default.
+    // A shell and the network are granted by the user, never by default.
     assert_eq!(granted("docs"), json!({"files": "none", "scan": false}));
     assert_eq!(granted("shell"), json!({"files": "write", "scan": false}));
     let text = place.run(&["plugin", "list", "--format", "text"]).stdout;
@@ -745,7 +748,8 @@ fn the_log_shows_how_calls_ended() {
     let place = Place::new();
     assert_eq!(place.log(&[]), Vec::<Value>::new());
     place.write("a", "A");
-    // Not in one envelope: calls that only read run side by side, and end in any order.
+    // In several envelopes, because read-only calls of one envelope run in parallel and end in any
+    // order.
     place.act(&[], [read("a")]);
     place.act(&[], [read("missing")]);
     place.act(&["--role", "reader"], [write("b", "B")]);
@@ -785,7 +789,7 @@ fn the_log_shows_how_calls_ended() {
     for (line, record) in lines.lines().zip(&records) {
         let mut line: Value = serde_json::from_str(line).unwrap();
         assert_valid(&schema, &line);
-        // What shows who wrote it is no part of the record.
+        // The seal authenticates the line and is not part of the record.
         line.as_object_mut().unwrap().remove("seal").unwrap();
         assert_eq!(&line, record);
         let success = record["outcome"] == "executed";
@@ -1060,7 +1064,7 @@ fn the_users_own_settings_count_everywhere() {
     assert_eq!(place.act(&[], std::iter::repeat_n(read("a"), 4)).status, 2);
     let policy = place.run(&["policy", "show"]).json();
     assert_eq!(policy["limits"]["calls"], 3);
-    // All of them, as the settings name them.
+    // All limits, under the names that the settings use.
     assert_eq!(policy["limits"]["program-call-ms"], 600_000);
     let grants = array(&policy, "/grants");
     let of = |plugin: &str| grants.iter().find(|grant| grant["plugin"] == plugin).unwrap();
@@ -1142,7 +1146,7 @@ fn results_come_in_the_order_of_the_calls() {
             assert_eq!(result["metadata"]["content"], *state);
         }
     }
-    // Reads run side by side; those that take long come first here.
+    // Reads run in parallel; those of the first files take longest.
     let sizes: Vec<usize> = (0..40).map(|index| (40 - index) * 20_000).collect();
     for size in &sizes {
         place.write(&size.to_string(), "x".repeat(*size));
@@ -1155,7 +1159,7 @@ fn results_come_in_the_order_of_the_calls() {
     assert_eq!(found, sizes.iter().map(|size| *size as u64).collect::<Vec<_>>());
 }
 
-/// Waits until something is so, at most half a minute.
+/// Waits until the condition holds, at most half a minute.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -1195,7 +1199,7 @@ fn an_interrupted_run_ends_soon_and_leaves_the_workspace_whole() {
     let mut written: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     written.sort();
-    // The call that was under way may have been finished without its answer being waited for.
+    // The call that was running may have been finished, without its answer.
     assert!(written.len() == done || written.len() == done + 1, "{} of {done}", written.len());
     for (name, wanted) in written.iter().zip(&names) {
         assert_eq!(format!("out/{name}"), *wanted);
@@ -1286,7 +1290,7 @@ fn a_search_that_takes_too_long_says_so() {
     for number in 1..1000 {
         fs::hard_link(&first, place.workspace().join(format!("tree/{number}"))).unwrap();
     }
-    // Neither a literal to look for nor, because of Unicode's word boundaries, an automaton.
+    // The pattern has no literal to search for, and Unicode word boundaries rule out a DFA.
     let args = json!({"pattern": r"\b\w+\W\d", "path": "tree"});
     let ended = place.run(&["call", "grep", &args.to_string(), "--trust-workspace"]);
     let error = ended.json()["error"].clone();

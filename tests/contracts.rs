@@ -1,4 +1,4 @@
-//! `cofferdam contract`, as an orchestrator uses it.
+//! `cofferdam contract`, as an orchestrator of agents uses it.
 
 use serde_json::json;
 
@@ -146,11 +146,11 @@ fn a_contract_of_ones_own_is_one_file_in_a_directory() {
     let args = [&["contract", "parse", "docs-writer"], &own[..]].concat();
     let ended = place.run_with(&args, "---OUTPUT---\npages: [a.md]\n---END---");
     assert_eq!((ended.status, &ended.json()["record"]), (0, &json!({"pages": ["a.md"]})));
-    // It takes the place of one that is built in.
+    // It replaces a built-in contract of the same agent.
     place.write("other/review-pr.toml", DOCS_WRITER.replace("docs-writer", "review-pr"));
     let ended = place.run(&["contract", "show", "review-pr", "--contracts", "other"]);
     assert_eq!(ended.json()["fields"][0]["name"], "pages");
-    // What is wrong with a file is reported with its line.
+    // An invalid file is reported with the line of the problem.
     place.write("broken/docs-writer.toml", DOCS_WRITER.replace("hint", "hints"));
     let ended = place.run(&["contract", "list", "--contracts", "broken"]);
     assert_eq!(ended.status, 2);
@@ -189,7 +189,7 @@ fn check_proves_contracts_and_files() {
     assert!(ended.stdout.starts_with("docs-writer.toml: line 1: "), "{ended:?}");
 }
 
-/// The contract that the manual shows is one.
+/// The contract that the manual shows is valid.
 #[test]
 fn the_example_of_the_manual_is_right() {
     let place = Place::new();

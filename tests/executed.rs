@@ -1,5 +1,5 @@
-//! Files that other programs execute by their names: named, asked about or refused, whatever writes
-//! them.
+//! Files that other programs execute by their names: writing one is reported, asked about or
+//! refused, by any tool.
 
 use serde_json::{Value, json};
 
@@ -48,19 +48,19 @@ fn what_is_executed_by_name_is_named() {
     let commits = records["records"].as_array().unwrap();
     let named = |what: &str| commits.iter().any(|commit| commit["executed"] == json!([what]));
     assert!(named(direnv) && named(hook), "{records}");
-    // An undo brings the old one back, which is as good.
+    // An undo that restores such a file reports it as well.
     let undone = place.run(&["undo", "--format", "text"]);
     assert!(!undone.stdout.contains("wrote"), "{undone:?}");
     let undone = place.run(&["undo", "--format", "text"]);
     assert!(undone.stdout.contains(hook), "{undone:?}");
-    // A call by itself says so beside its answer.
+    // `cofferdam call` reports it beside the answer.
     let args = json!({"path": ".vscode/tasks.json", "content": "{}"}).to_string();
     let called = place.run(&["call", "files.write_file", &args]);
     assert!(
         called.stderr.contains("warning: wrote .vscode/tasks.json, which VS Code"),
         "{called:?}"
     );
-    // Within one transaction, each call has its own; of one that is discarded nothing is said.
+    // Each call of a transaction reports its own files; a discarded transaction reports none.
     let actions = [write("a", ""), write(".envrc", "y\n"), write(".idea/x", "")];
     let (_, results) = run(&place, &["--atomic"], &actions);
     let count = |result: &Value| result["warnings"].as_array().map_or(0, Vec::len);
@@ -113,7 +113,7 @@ fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
     assert_eq!(place.read(".husky/pre-commit"), "before\n");
     let (_, results) = run(&place, &["--role", "careful"], &[write("plain", "x")]);
     assert_eq!(results[0]["status"], "executed", "{results:?}");
-    // A role is never laxer than the settings.
+    // A role can't be laxer than the settings.
     configure(&place, "executed = 'refused'\n[roles.lax]\ntools = ['*']\nexecuted = 'named'\n");
     for options in [&["--role", "lax"][..], &[]] {
         let (_, results) = run(&place, options, &[write(".envrc", "x")]);
@@ -138,7 +138,7 @@ fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
     assert_eq!(results[0]["status"], "executed", "{results:?}");
 }
 
-/// A client of MCP hears of it after the answer, or is refused.
+/// An MCP client gets the report after the answer, or the refusal.
 #[test]
 fn clients_of_mcp_hear_what_is_executed_by_name() {
     for (settings, wanted) in [
