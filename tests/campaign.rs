@@ -127,7 +127,7 @@ fn in_a_process_of_its_own() {
     );
     println!("resident: {third} KiB in the third quarter, {last} KiB in the last");
     assert!(last <= third + GROWTH, "it grows: {sizes:?}");
-    // Each kind of case occurs with each possible result.
+    // Enough cases of each kind end in the most useful way for that kind.
     let count = |what: &str| {
         tally.iter().filter(|(key, _)| key.starts_with(what)).map(|(_, count)| count).sum::<usize>()
     };

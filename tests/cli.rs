@@ -571,7 +571,7 @@ fn answers_fit_the_published_schemas() {
         let schemas = place.run(&["tools", tool]).json();
         assert_valid(&schemas["input"], &args);
         assert_valid(&schemas["output"], &ended.json());
-        // A call without arguments fails as the failure schema says.
+        // A call that fails is valid by the failure schema.
         if let Some(failure) = schemas.get("failure") {
             let mut wrong = args.clone();
             match tool {

@@ -56,7 +56,7 @@ struct Scene {
     tally: Tally,
 }
 
-/// How many kills happened before, during and after the commit.
+/// How many kills there were, what they interrupted and what state was found afterwards.
 #[derive(Debug, Default)]
 struct Tally {
     kills: usize,

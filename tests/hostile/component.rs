@@ -1,5 +1,4 @@
-//! Components from WebAssembly text: a core module's functions, wrapped into the shape that a
-//! plugin has.
+//! Builds components from WebAssembly text: functions of a core module, wrapped as a plugin.
 
 use std::path::PathBuf;
 
@@ -23,8 +22,8 @@ pub struct Component {
 }
 
 impl Component {
-    /// A tool whose body is `call`: instructions that leave an answer's address. Its parameters
-    /// are `$name`, `$args` and their lengths `$name_len` and `$args_len`.
+    /// A tool with the body `call`: instructions that leave an answer's address. Its parameters are
+    /// `$name`, `$args` and their lengths `$name_len` and `$args_len`.
     pub fn new(call: &str) -> Self {
         Self { call: call.to_owned(), ..Self::default() }
     }
@@ -41,14 +40,14 @@ impl Component {
         self
     }
 
-    /// Gives the core module the function `name` of the instance `$instance`: there it is
-    /// `$id`, with the core type `signature`.
+    /// Imports the function `name` of the instance `$instance` into the core module as `$id`, with
+    /// the core type `signature`.
     pub fn function(self, instance: &str, name: &str, id: &str, signature: &str) -> Self {
         let options = "(memory $memory) (realloc $realloc)";
         self.canon(&format!("lower (func ${instance} \"{name}\") {options}"), id, signature)
     }
 
-    /// Gives the core module a function that `(canon definition)` defines.
+    /// Imports a function that `(canon definition)` defines into the core module.
     pub fn canon(mut self, definition: &str, id: &str, signature: &str) -> Self {
         self.lowered.push_str(&format!("(core func $lowered-{id} (canon {definition}))\n"));
         self.given.push_str(&format!("(export \"{id}\" (func $lowered-{id}))"));
@@ -128,7 +127,7 @@ impl Component {
         )
     }
 
-    /// The component.
+    /// Compiles the text of the component.
     pub fn build(&self) -> Vec<u8> {
         let text = self.text();
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"))
@@ -147,7 +146,7 @@ impl Component {
     }
 }
 
-/// A packed file.
+/// A plugin file in a temporary directory.
 pub struct Packed {
     _directory: Option<TempDir>,
     pub path: PathBuf,

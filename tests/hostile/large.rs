@@ -1,5 +1,5 @@
-//! Messages as large as they may be, made to cost as much as they can: in memory, in time, and in
-//! that of other clients.
+//! Messages of the maximum size that cost as much memory and time as possible, also for other
+//! clients.
 #![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +13,16 @@ use crate::mcp::server::{Request, Server, message};
 use crate::support::{Ended, Place};
 use crate::trial::run_measured;
 
-/// How large the messages are, in bytes.
+/// The size of the messages, in bytes.
 const SIZE: usize = 15 << 20;
 
-/// How much memory the server may have at most, in MiB.
+/// The server's memory limit, in MiB.
 const MEMORY: u64 = 300;
 
-/// How long the refusal of one may take, on a machine that does much else. It takes some hundredths
-/// of a second.
+/// How long a refusal may take on a busy machine. It usually takes some hundredths of a second.
 const TIME: Duration = Duration::from_secs(10);
 
-/// The text of a call whose arguments have this as their content.
+/// The text of a call with these arguments.
 fn call_with(content: &str) -> String {
     let text = message(
         "tools/call",
@@ -32,12 +31,12 @@ fn call_with(content: &str) -> String {
     text.to_string().replace("\"HERE\"", content)
 }
 
-/// As often as it has room.
+/// Repeats a text up to the maximum size.
 fn filled(part: &str) -> String {
     part.repeat(SIZE / part.len())
 }
 
-/// Bodies with what the answer has to name, and its status.
+/// Request bodies, with the expected status and a part of the expected answer.
 fn hostile() -> Vec<(&'static str, String, u16, &'static str)> {
     let lists = format!("[{}[]]", filled("[],"));
     let objects = format!("[{}{{}}]", filled("{\"a\":0},"));
@@ -90,7 +89,7 @@ fn each_is_refused_at_once_and_in_little_memory() {
         let found: String = text_of(&answer).chars().take(400).collect();
         println!("{what}: {took:?}, {} MiB", server.peak_memory());
         assert_eq!(answer.0, status, "{what}: {found}");
-        // What is wrong with arguments is said in the result of the call.
+        // Problems with arguments are reported in the result of the call.
         let words = if status == 200 { "expected a string" } else { words };
         assert!(found.contains(words) || text_of(&answer).contains(words), "{what}: {found}");
         assert!(took < TIME, "{what}: {took:?}");
@@ -118,7 +117,7 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
     assert!(!text_of(&answer).contains("isError\":true"), "{}", text_of(&answer));
     assert_eq!(place.read("a.txt"), content);
     let peak = server.peak_memory();
-    // The text, what the tool gets, and the tool's own copies within its instance.
+    // The request, the tool's arguments, and the copies in the tool's own instance.
     assert!(peak < before + 8 * 15, "{peak} MiB, {before} before");
 }
 
@@ -189,7 +188,7 @@ fn an_envelope_that_nests_is_refused_at_once() {
     }
 }
 
-/// On standard input and output, the next line is read all the same.
+/// On standard input and output, the next line is still read.
 #[test]
 fn a_line_is_refused_with_its_number() {
     let place = Place::new();
@@ -214,7 +213,7 @@ fn a_line_is_refused_with_its_number() {
     assert_eq!(place.read("a.txt").len(), filled("x").len());
 }
 
-/// A workspace's own files, before anybody has accepted them.
+/// Files of a workspace that the user has not accepted.
 #[test]
 fn the_files_of_a_workspace_have_a_bound() {
     const LARGE: usize = 11 << 20;
@@ -236,7 +235,7 @@ fn the_files_of_a_workspace_have_a_bound() {
         assert!(ended.stderr.contains(name), "{ended:?}");
         assert!(peak < 150, "{name}: {peak} MiB");
     }
-    // As large as they may be.
+    // Files of the maximum size are read.
     for (name, part) in [
         ("cofferdam.lock", "[],"),
         ("cofferdam.toml", "{},"),

@@ -1,4 +1,5 @@
-//! What a guest says: looking around for something worth telling, shouting, flooding, lying.
+//! A guest's output: searching for information to leak, control characters, floods, invalid
+//! answers.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use super::component::{Component, Packed, manifest};
 use crate::support::{Ended, Place, guest};
 use crate::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
 
-/// What the guest shouts, made harmless.
+/// The control characters that the guest prints, escaped.
 const INERT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
 
-/// What the guest shouts.
+/// The control characters that the guest prints.
 const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
 
 fn misbehave(trial: &Trial, how: &str, size: u64) -> Outcome {
@@ -42,11 +43,11 @@ fn nothing_of_the_hosts_can_be_seen() {
         .output()
         .unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // No variable, no argument, no working directory.
+    // There are no variables, arguments or working directory.
     assert_eq!(answer, json!({"ok": true, "data": "  None"}));
 }
 
-/// Case 23: not what somebody types, either.
+/// Case 23: nor can the guest read the user's input.
 #[test]
 fn standard_input_is_empty() {
     let place = Place::new();
@@ -59,7 +60,7 @@ fn standard_input_is_empty() {
     assert_eq!(ended.json(), json!({"ok": true, "data": ""}));
 }
 
-/// Case 23: clocks are too coarse to watch a cache.
+/// Case 23: clocks are too coarse for timing attacks on caches.
 #[test]
 fn clocks_are_coarse() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -83,7 +84,7 @@ fn a_flood_of_output_is_cut_with_a_mark() {
     }
 }
 
-/// Case 24: many small messages, with control characters, which take more room as escapes.
+/// Case 24: many small messages with control characters, which are longer when escaped.
 #[test]
 fn many_messages_end_at_the_budget() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -100,11 +101,11 @@ fn huge_answers_are_refused() {
     assert_failed(misbehave(&trial, "answer", 60 << 20), Status::Limit, "TransferLimit", "32 MiB");
 }
 
-/// Case 25: for whoever listens in the same process.
+/// Case 25: messages to an observer in the same process.
 #[test]
 fn messages_are_inert() {
     let trial = Trial::of_guest(Place::new(), ALL);
-    // The answer is data: it is what the tool said.
+    // The answer is data and is not changed.
     assert_eq!(tried(misbehave(&trial, "shout", 0)).as_deref(), Ok(SHOUT));
     let messages = trial.heard.messages.lock().unwrap();
     let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
@@ -113,7 +114,7 @@ fn messages_are_inert() {
     assert_eq!(escape_control(&all), all);
 }
 
-/// Case 25: for a person at a terminal.
+/// Case 25: output for a user at a terminal.
 #[test]
 fn what_is_printed_is_inert() {
     for (how, format) in
@@ -130,8 +131,8 @@ fn what_is_printed_is_inert() {
     }
 }
 
-/// Case 25: an error's code and message are a guest's words too, and the journal is read on
-/// terminals, a line each.
+/// Case 25: an error's code and message come from the guest, too; and the journal is read on
+/// terminals and has one line for each call.
 #[test]
 fn errors_are_inert_and_the_journal_keeps_its_lines() {
     let text = "\u{1b}]52;c;aGk=\u{7}\n{\"forged\": true}\u{202e}";
@@ -162,7 +163,7 @@ fn errors_are_inert_and_the_journal_keeps_its_lines() {
     assert_eq!(log.stdout.lines().count(), 2, "{}", log.stdout);
 }
 
-/// Case 24: an error's code goes to the journal of every call.
+/// Case 24: the code of an error is written to the journal for each call.
 #[test]
 fn a_huge_error_code_does_not_fill_the_journal() {
     let component =
@@ -200,7 +201,7 @@ fn a_guest_that_sleeps_for_an_hour_is_stopped() {
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
-/// The plugin is at fault, whatever it answers that its schema does not allow.
+/// An answer that does not fit the output schema is the plugin's fault.
 #[test]
 fn answers_that_do_not_fit_are_the_plugins_fault() {
     let mut strict = manifest();

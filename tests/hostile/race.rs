@@ -1,5 +1,5 @@
-//! Case 21: somebody swaps a directory for a link that leaves, as fast as possible, while the
-//! guest goes through it, and while the host commits what it wrote.
+//! Case 21: another process replaces a directory by a link that leads outside, as fast as possible,
+//! while the guest uses it and while the host commits what it wrote.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,21 +16,21 @@ use super::files::{SECRET, entries, outside};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, failure, tried};
 
-/// How long one race takes, in milliseconds.
+/// The duration of a race, in milliseconds.
 const TIME: u32 = 2_800;
 
-/// What the guest has for its last round and its answer, in milliseconds.
+/// The time that the guest has for its last round and its answer, in milliseconds.
 const REST: u32 = 20_000;
 
-/// How many files there are to be changed; a race that only reads needs none.
+/// The number of files to change; a race that only reads needs none.
 const FILES: usize = 500;
 
-/// A ninth of the longest pause between two exchanges where calls have to come to their end:
-/// some pauses are long enough for a few calls with their commits, some too short for one.
+/// A ninth of the longest pause between two exchanges if calls have to finish: some pauses are long
+/// enough for several calls with their commits, some too short for one.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Plays with a host whose directory `swapped` is exchanged for a link that leaves all the time,
-/// and asserts that nothing of outside was changed. Outside are the same names as inside.
+/// Runs `play` with a host whose directory `swapped` is repeatedly exchanged for a link that leads
+/// outside, and asserts that nothing outside was changed. The same names exist outside and inside.
 fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> T) -> T {
     let place = Place::new();
     let (workspace, outside) = (place.workspace(), outside(&place));
@@ -58,7 +58,7 @@ fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> 
     played
 }
 
-/// Races the guest, and returns everything that it got.
+/// Runs the guest's race, and returns all of its results.
 fn race(how: &str) -> String {
     let files = if how == "write" { FILES } else { 0 };
     let args = json!({"how": how, "directory": "swapped", "files": files});
@@ -74,8 +74,8 @@ fn race(how: &str) -> String {
     told
 }
 
-/// Exchanges a directory and a link: each name is always there. Between two exchanges there is
-/// a pause, which is one of a few lengths.
+/// Exchanges a directory and a link, so that both names always exist. The pauses between two
+/// exchanges have several lengths.
 fn swap(workspace: &Path, pause: Duration, over: &AtomicBool) {
     let (directory, link) = (workspace.join("swapped"), workspace.join("link"));
     for turn in 0_u32.. {
@@ -104,7 +104,7 @@ fn a_swapped_link_does_not_let_writes_out() {
     assert!(told.contains("inside") && !told.contains(SECRET), "{told:.2000}");
 }
 
-/// Commits are made where the calls wrote, or not at all.
+/// Changes are committed to the directory that the calls wrote to, or not at all.
 #[test]
 fn a_swapped_link_does_not_let_commits_out() {
     let (mut committed, mut refused) = (0, 0);
@@ -139,6 +139,6 @@ fn a_swapped_link_does_not_let_commits_out() {
 fn a_swapped_link_does_not_let_scans_out() {
     let told = race("scan");
     assert!(told.contains("inside") && !told.contains(SECRET), "{told:.2000}");
-    // Not even a name.
+    // Not even a file name is leaked.
     assert!(!told.contains("secret"), "{told:.2000}");
 }

@@ -1,4 +1,4 @@
-//! Servers that are slow, large or broken, and plugins that wait for ever: everything ends.
+//! Servers that are slow, large or broken, and plugins that wait without end: every call ends.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::trial::assert_failed;
 
 const URL: &str = "https://test.example/";
 
-/// What it may take longer, on a machine that is busy.
+/// How much longer something may take on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
 
-/// Asserts that it takes less than so many milliseconds when nothing is in its way: in one of a few
-/// attempts.
+/// Asserts that one of several attempts takes less than this many milliseconds, since others may be
+/// delayed by the machine.
 fn assert_ends_within(milliseconds: u64, mut attempt: impl FnMut()) {
     let mut took = || {
         let begun = Instant::now();
@@ -65,9 +65,10 @@ fn a_call_that_waits_ends_at_its_deadline() {
         let trial = caller(&format!("{}[limits]\ncall-ms = 400\n", granted(server, "")));
         // Loads the plugin.
         got(&trial, "https://no.example/");
-        // By itself: its thread is not given up, which takes half a second more.
+        // The wait itself ends: the call's thread is not abandoned, which would take half a second
+        // more.
         assert_ends_within(880, || match trial.call("caller.send", json!({ "url": URL })) {
-            // The host's own limit is the same moment: the plugin may just manage to say so.
+            // The host's limit is at the same time, so the plugin may still report the timeout.
             Outcome::Executed(output) => assert_eq!(output["error"], "timeout", "{output}"),
             failed => assert_failed(failed, Status::Limit, "WallClockLimit", "400 ms"),
         });
@@ -112,7 +113,7 @@ fn so_many_at_a_time() {
     let got = misused(&caller(&granted(&server, "")), "many");
     assert_eq!(got, "8 answered, 12 refused");
     assert_eq!(server.asked().len(), 8);
-    // One after the other there are more.
+    // There may be more of them one after the other.
     let trial = caller(&granted(&server, ""));
     assert_eq!(sent(&trial, json!({"url": URL, "times": 20}))["status"], 200);
 }

@@ -1,4 +1,4 @@
-//! What the journal has of calls that ask others.
+//! The journal's records of calls that send requests.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn a_record_names_whom_a_call_asked_and_what_for() {
     sent(&trial, json!({"url": "https://elsewhere.example/"}));
     let records = journal(&trial);
     assert_eq!(records[0]["hosts"], json!(["https://test.example"]), "{records:?}");
-    // What was refused was not asked.
+    // A refused request is not listed.
     assert_eq!(records[1].get("hosts"), None, "{records:?}");
 }
 

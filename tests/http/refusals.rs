@@ -1,4 +1,4 @@
-//! Where a plugin can't send anything, and what it can't say.
+//! Requests that a plugin can't send.
 
 use serde_json::json;
 
@@ -67,7 +67,7 @@ fn hosts_that_could_be_read_in_two_ways_are_not_asked() {
     let server = hello();
     let got = misused(&caller(&granted(&server, "")), "hosts");
     for attempt in got.split("; ") {
-        // The one of them that is another way to write the origin has no second reading.
+        // The one that is another notation of the origin is unambiguous.
         assert!(!attempt.ends_with(": 200"), "{got}");
     }
     assert_eq!(server.asked(), Vec::<String>::new(), "{got}");
@@ -108,7 +108,7 @@ fn redirects_are_answers() {
 #[test]
 fn certificates_have_to_be_from_somebody_trusted_and_for_the_name() {
     let (server, other) = (hello(), hello());
-    // Nobody knows the authority; it is another one; the certificate has other names.
+    // The authority is unknown; it is another one; the certificate has other names.
     let unknown = format!(
         "[[grants.caller.http]]\norigin = 'https://test.example'\naddress = '{}'\n",
         server.address()
@@ -158,7 +158,7 @@ fn a_server_without_tls_gets_nothing_that_was_meant_for_one_with() {
 fn nobody_there_is_said() {
     let trial = caller("[grants.caller]\nhttp = ['https://localhost:1']\n");
     assert_eq!(got(&trial, "https://localhost:1/")["error"], "unreachable");
-    // Names that the system does not know, within the plugin's own time.
+    // Names that the system can't resolve, within the plugin's own time limit.
     let trial = caller("[grants.caller]\nhttp = ['https://other.example']\n");
     let output = sent(&trial, json!({"url": "https://other.example/", "timeout_ms": 3000}));
     let error = output["error"].as_str().unwrap_or_default();
@@ -213,7 +213,7 @@ fn a_proxy_of_the_environment_is_not_used() {
     {
         command.env(name, "http://127.0.0.1:1");
     }
-    // Nor are certificates, or what a name resolves to.
+    // Nor are certificates, or settings of the resolver.
     command.env("SSL_CERT_FILE", "/dev/null").env("LOCALDOMAIN", "evil.example");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,5 @@
-//! Reads a file, asks the host about it, logs, writes a file, answers; and fails in its own words.
+//! Reads a file, asks the host about it, logs, writes a file, returns a result, and can fail with
+//! its own error.
 
 // Generated from the WIT files.
 wit_bindgen::generate!({ path: "wit", world: "plugin", generate_all });
