@@ -1,14 +1,14 @@
-//! Text as models really write it: each `tests/responses/NAME.txt` is a response, and
-//! `NAME.json` says what is made of it.
+//! Text as models really write it: each `tests/responses/NAME.txt` is a response, and `NAME.json`
+//! has the expected result.
 //!
 //! | in the expectation | means |
 //! |---|---|
 //! | `calls`, `notes`, `repairs` | an envelope: its calls as `{tool, ...args}` |
 //! | `refused` | no envelope: all of the problem, in words |
 //! | `agent` | the response is read by this agent's contract, as its first try in round 1 |
-//! | `record`, `next`, `problems`, `repairs`, `extracted` | what is made of it then |
+//! | `record`, `next`, `problems`, `repairs`, `extracted` | the result of reading it |
 //!
-//! `repairs`, `problems` and `extracted` can be left out where there are none.
+//! `repairs`, `problems` and `extracted` can be omitted if they are empty.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::support::project;
 
-/// What is made of a response.
+/// The expected result of a response.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Expected {

@@ -1,4 +1,4 @@
-//! `team.task`: agents are small scripts that answer well, badly, late or never.
+//! `team.task`: agents are small scripts that answer correctly, incorrectly, late or never.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place, built, wait_until};
 use crate::trial::configure;
 
-/// S4's example, but for the name of the tool.
+/// The example in the tool schemas, except for the tool's name.
 const AGENT: &str = "code-implementer";
 const PROMPT: &str = "Implement domain layer for user management module";
 const CONTRACT: &str = "tdd-task-executor";
 
-/// A workspace in whose settings `AGENT` is a script, with more settings of its own and of others.
+/// A workspace in whose settings `AGENT` is a script, with more settings of the agent and others.
 fn place(body: &str, own: &str, others: &str) -> Place {
     let place = Place::new();
     let script = place.script("agent.sh", &body.replace("HOME/", &home(&place)));
@@ -29,8 +29,7 @@ fn home(place: &Place) -> String {
     format!("{}/", place.home().display())
 }
 
-/// An agent with a contract, which answers with `answers`, one after the other, and keeps its
-/// prompts.
+/// An agent with a contract, which prints `answers` one after the other, and stores its prompts.
 fn answering(answers: &[&str]) -> Place {
     let place = place(
         "n=$(cat HOME/count 2>/dev/null || echo 0); echo $((n + 1)) > HOME/count\n\
@@ -49,7 +48,7 @@ fn task(place: &Place, options: &[&str]) -> Ended {
     place.run(&[&["call"], options, &["team.task", &args]].concat())
 }
 
-/// The block that keeps the contract (S1, "Expected Output").
+/// A block that fulfils the contract (the output contracts, "Expected Output").
 fn example(place: &Place) -> String {
     let contract = place.run(&["contract", "show", CONTRACT]).json();
     contract["example"].as_str().unwrap().to_owned()
@@ -66,14 +65,14 @@ fn recorded(place: &Place) -> Value {
     lines.find(|line| line["tool"] == "team.task").unwrap_or_else(|| panic!("{log}"))
 }
 
-/// That a call failed so, and with which words.
+/// Asserts how a call failed, and a part of its message.
 fn assert_failed(ended: &Ended, status: i32, code: &str, words: &str) {
     assert_eq!(ended.status, status, "{ended:?}");
     let said = format!("{}{}", ended.stdout, ended.stderr).replace("\\\"", "\"");
     assert!(said.contains(code) && said.contains(words), "{said}");
 }
 
-/// Waits until the process whose number is in a file runs no more.
+/// Waits until the process whose id is in a file has exited.
 fn assert_dies(file: &Path) {
     let process = fs::read_to_string(file).unwrap();
     let state = PathBuf::from(format!("/proc/{}/stat", process.trim()));
@@ -135,7 +134,7 @@ fn a_broken_answer_is_asked_for_again() {
     assert!(prompt(&place, 2).contains("phase: expected"), "{}", prompt(&place, 2));
 }
 
-/// S1, "Contract Violations": at most 2 retries, then a blocker.
+/// The output contracts, "Contract Violations": at most 2 retries, then a blocker.
 #[test]
 fn an_answer_that_stays_broken_blocks() {
     let place = answering(&["Done!", "Done!", "I said: done!", "never asked for"]);
@@ -150,8 +149,8 @@ fn an_answer_that_stays_broken_blocks() {
     assert_eq!((&record["agents"], &record["code"]), (&json!([AGENT]), &json!("ContractBroken")));
 }
 
-/// S1, "Attempt to extract key information from response": nothing that is needed is missing, so
-/// nobody is asked again.
+/// The output contracts, "Attempt to extract key information from response": no required field is
+/// missing, so the agent is not asked again.
 #[test]
 fn an_answer_whose_fields_stand_in_its_text_will_do() {
     let place = answering(&[]);
@@ -214,7 +213,7 @@ fn an_agent_that_hangs_dies_with_all_that_it_started() {
 #[test]
 fn the_end_of_the_call_is_the_end_of_its_agent() {
     let place = place("echo $$ > HOME/pid; exec sleep 600", "", "");
-    // Two seconds of these are kept for ending the agent and answering.
+    // Two seconds of these are reserved for killing the agent and answering.
     assert_failed(&task(&place, &["--call-ms", "8000"]), 4, "AgentTimeout", "did not answer");
     assert_dies(&place.home_file("pid"));
     let ended = task(&place, &["--call-ms", "1000"]);
@@ -275,7 +274,7 @@ fn an_agent_is_asked_only_where_a_person_grants_it() {
         let lines = r#"agents = ["code-implementer", "other"]"#;
         assert_failed(&task(&place, &[]), 3, "NotGranted", lines);
     }
-    // A plugin that came with the host is granted what it requests, but for this.
+    // A built-in plugin is granted what it requests, except this.
     fs::write(&settings, other.replace("[grants.team]\nfiles = 'write'\nagents = ['other']", ""))
         .unwrap();
     assert_failed(&task(&place, &[]), 3, "NotGranted", "agents = [");
@@ -299,7 +298,7 @@ fn what_is_no_role_or_contract_is_said_before_anything_runs() {
     }
 }
 
-/// What an agent changes can't be taken back with a transaction.
+/// An agent's changes can't be rolled back with a transaction.
 #[test]
 fn a_task_is_no_part_of_a_transaction() {
     let place = place("touch HOME/asked; echo done", "", "");
@@ -311,7 +310,7 @@ fn a_task_is_no_part_of_a_transaction() {
     }
 }
 
-/// Each sees what the one before has changed, and so does what comes after them.
+/// Each task sees the changes of the tasks before it, and so do later calls.
 #[test]
 fn tasks_are_done_one_after_the_other() {
     let place = place("read word; cat log; echo $word >> log", "", "");
@@ -363,8 +362,8 @@ fn agents_that_ask_agents_come_to_an_end() {
     assert_eq!(fs::read_to_string(place.home_file("asked")).unwrap(), "x\nx\nx\n");
 }
 
-/// The agent of an agent dies with it, although it has a process group of its own and heeds no
-/// signal.
+/// An agent's agent is killed with it, although it has a process group of its own and ignores
+/// signals.
 #[test]
 fn an_agents_agent_dies_with_it() {
     let args = json!({"subagent_type": "inner", "prompt": PROMPT}).to_string();

@@ -29,7 +29,7 @@ impl Place {
         self.run(&[&["inbox"], options].concat())
     }
 
-    /// What the messages say that are shown with these options.
+    /// The contents of the messages that are shown with these options.
     fn contents(&self, options: &[&str]) -> Vec<String> {
         let ended = self.inbox(options);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -67,10 +67,10 @@ fn s4s_example_arrives() {
     ] {
         assert_eq!(message[field], wanted, "{field}");
     }
-    // The journal knows who sent it, and under which role.
+    // The journal has the sender's role.
     let log = place.run(&["log", "--tool", "team.send_message"]).json();
     assert_eq!(log["records"][0]["call"], message["call"], "{log:#}");
-    // Talk is no part of a branch.
+    // Messages are not committed to git.
     assert_eq!(place.read(".team/.gitignore"), "*\n");
 }
 

@@ -268,7 +268,7 @@ fn looping_calls_of_a_session_delay_no_client() {
     beside.bear("16 calls of a session that loop", unchanged);
 }
 
-/// All clients write, and each sees only the delay.
+/// Clients that write wait for each other; none of them is refused.
 #[test]
 fn writers_wait_in_turn() {
     let mut beside = Beside::new("", &[]);

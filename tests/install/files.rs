@@ -1,4 +1,4 @@
-//! Files: installed, kept, cloned, updated, removed.
+//! Plugins from files: installed, stored, cloned, updated, removed.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     assert_eq!(locked["wit"].as_array().unwrap().as_slice(), ["cofferdam:tool@0.1.0".into()]);
     assert_eq!(place.settings(), "");
 
-    // From here on, the file is not needed.
+    // The store has a copy, so the file is no longer needed.
     fs::remove_file(&file).unwrap();
     assert_eq!(place.go("lines").json(), json!({}));
     assert_eq!(place.works(&["cache", "list"])["files"].as_array().unwrap().len(), 1);
@@ -65,7 +65,7 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
     place.write("lines.wasm", plugin.bytes());
     place.works(&["plugin", "install", "lines.wasm", "--grant", "files=read"]);
     assert_eq!(place.lock()["plugins"]["lines"]["source"].as_str(), Some("./lines.wasm"));
-    // The same person, another clone: the store has it, without a network or the file.
+    // Another clone of the same user: the store has the plugin, without a network or the file.
     let clone = place.cloned("clone");
     fs::remove_file(place.home().join("clone/lines.wasm")).unwrap();
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
     );
     assert_eq!(place.run(&["-C", &clone, "call", "lines.go"]).status, 0);
 
-    // Somebody else: what the lock says is granted, is not.
+    // Another user: the grants in the lock file have no effect.
     let other = Place::new();
     for file in ["cofferdam.lock", "lines.wasm"] {
         other.write(file, fs::read(place.workspace().join(file)).unwrap());
@@ -92,7 +92,7 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
     says(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
     other.works(&["plugin", "install", "--deny"]);
     assert_eq!(other.settings(), "");
-    // The plugin loads; it has no files.
+    // The plugin loads without access to files.
     let ended = other.go("lines");
     assert_eq!(ended.status, 0, "{ended:?}");
     let explained = other.works(&["policy", "explain", "lines"]);
@@ -107,7 +107,7 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
     place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=read"]);
     assert_eq!(place.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
 
-    // The same requests: taken, and the grants stay.
+    // An update with the same requests is installed and keeps its grants.
     let second = Plugin::new("lines").version("0.2.0").requests(json!({"files": "read"}));
     place.beside("lines.wasm", &second.tool("new", "is new"));
     let newer = place.works(&["plugin", "update", "--dry-run"]);
@@ -122,7 +122,8 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
     }
     assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\n");
 
-    // More is refused until it was decided about; what is installed stays until then.
+    // An update with more requests is refused until the user decides; the installed version stays
+    // until then.
     let third = Plugin::new("lines").version("0.3.0");
     let third = third.requests(json!({"files": "write", "http": ["https://a.example"]}));
     place.beside("lines.wasm", &third.tool("new", "is other"));
@@ -148,10 +149,10 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
         place.settings(),
         "[grants.lines]\nfiles = \"read\"\nhttp = [\"https://a.example\"]\n"
     );
-    // What was declined once is not asked for again.
+    // A request that was declined is not asked about again.
     place.beside("lines.wasm", &third_again());
     place.works(&["plugin", "update"]);
-    // A version that is older than what is installed is taken, with a word.
+    // An older version is installed with a warning.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.9"));
     let older = place.run(&["plugin", "update"]);
     assert_eq!(older.status, 0, "{older:?}");
@@ -185,7 +186,7 @@ fn what_is_no_plugin_is_not_installed() {
     }
     assert!(place.stored().is_empty());
     assert!(!place.workspace().join("cofferdam.lock").exists());
-    // Another content than was asked for.
+    // The file has another digest than requested.
     place.write("lines.wasm", Plugin::new("lines").bytes());
     let digest = format!("sha256:{}", "0".repeat(64));
     let why = place.refused(3, &["plugin", "install", "lines.wasm", "--digest", &digest]);

@@ -1,4 +1,4 @@
-//! What a person grants, and how they learn why something is allowed or not.
+//! What a user grants, and how the command explains why something is allowed or not.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{Plugin, says};
 use crate::support::Place;
 use crate::trial::configure;
 
-/// What a plugin can ask for.
+/// All capabilities that a plugin can request.
 fn everything() -> Value {
     json!({
         "files": "write", "scan": true, "process": ["git", "sh"],
@@ -65,7 +65,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         of_greedy.unwrap()["granted"],
         json!({"files": "read", "scan": false, "process": ["git"]})
     );
-    // Whoever installs it again and says what it gets, says all that it gets.
+    // Installing again with --grant replaces all grants.
     place.works(&install);
     assert_eq!(place.settings(), "[grants.greedy]\nfiles = \"read\"\nprocess = [\"git\"]\n");
     place.works(&[&install[..], &["--grant", "scan"]].concat());
@@ -93,7 +93,7 @@ fn grants_are_given_and_taken_back_where_they_stand() {
             "[grants.greedy]\nfiles = \"read\"\nscan = true\nprocess = [\"git\"]\n",
         ),
         (&["revoke", "greedy"], ""),
-        // What came with the host would have its usual rights without an entry.
+        // Without an entry, a built-in plugin would have its default permissions.
         (&["revoke", "files", "files=write"], "[grants.files]\nfiles = \"read\"\nscan = true\n"),
         (&["revoke", "files"], "[grants.files]\n"),
         (&["grant", "files", "files=read"], "[grants.files]\nfiles = \"read\"\n"),
@@ -115,13 +115,13 @@ fn grants_are_given_and_taken_back_where_they_stand() {
     let events = place.events();
     assert_eq!(events[1], "grant_changed: greedy is granted files=write scan");
     assert_eq!(events[4], "grant_changed: greedy is granted files=none");
-    // What can't be read is not written.
+    // Settings that can't be parsed are not changed.
     fs::write(&settings, "[grants.greedy]\nfile = 'read'\n").unwrap();
     says(&place.refused(2, &["policy", "revoke", "greedy"]), &["unknown field `file`", "line 2"]);
     assert_eq!(place.settings(), "[grants.greedy]\nfile = 'read'\n");
 }
 
-/// What a person's settings say of a plugin, in a place where they say this.
+/// A place whose user has these settings.
 fn saying(settings: &str) -> Place {
     let place = Place::new();
     configure(&place, settings);
@@ -150,14 +150,14 @@ fn agents_are_granted_by_name_and_taken_back() {
     assert_eq!((&one["granted"], &one["requested"]), (&json!(true), &json!(true)));
     says(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
     says(one["allows"].as_str().unwrap(), &["your agent code-implementer, which is not sandboxed"]);
-    // The tool that asks agents is told what it gets.
+    // The tool that asks agents is told about its grants.
     let task = place.works(&["policy", "explain", "team.task"]);
     assert!(task["tool"]["gets"].as_array().unwrap().contains(&json!("agents=code-implementer")));
     place.works(&["policy", "revoke", "team", "agents=code-implementer"]);
     assert_eq!(names(&place), [""; 0]);
     assert!(!place.settings().contains("agents = "), "{}", place.settings());
 
-    // An entry as docs/agents.md has it, and no capability named: nothing is left.
+    // An entry as in docs/agents.md; without a named capability, everything is revoked.
     let entry = "[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n";
     let place = saying(entry);
     assert_eq!(names(&place), ["code-implementer"]);
@@ -167,7 +167,7 @@ fn agents_are_granted_by_name_and_taken_back() {
     assert_eq!(names(&place), [""; 0]);
     assert_eq!(place.events(), ["grant_changed: team is granted files=none"]);
 
-    // All of them is more than each: one is not said to be taken from it.
+    // A single agent can't be revoked from a grant of all agents.
     let every = "[grants.team]\nagents = [\"*\"]\n";
     let place = saying(every);
     says(
@@ -209,7 +209,8 @@ fn what_is_taken_back_does_not_return_with_a_later_grant() {
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     let file = ["--plugin", file.to_str().unwrap()];
     let policy = |args: &[&str]| place.works(&[&file[..], &["policy"], args].concat());
-    // The variables are for programs: they stay with one of them, and go with the last.
+    // Variables are for programs: they stay while one is granted, and are removed with the last
+    // one.
     policy(&["revoke", "greedy", "process=sh"]);
     says(&place.settings(), &["environment = [\"TOKEN\"]"]);
     policy(&["grant", "greedy", "scan"]);
@@ -217,11 +218,11 @@ fn what_is_taken_back_does_not_return_with_a_later_grant() {
     assert_eq!(place.settings(), "[grants.greedy]\nscan = true\n");
     policy(&["grant", "greedy", "process=sh"]);
     assert_eq!(place.settings(), "[grants.greedy]\nscan = true\nprocess = [\"sh\"]\n");
-    // An entry that grants nothing yet is taken back as well.
+    // An entry that grants nothing is removed as well.
     configure(&place, "[grants.greedy]\nenvironment = [\"TOKEN\"]\n");
     policy(&["revoke", "greedy"]);
     assert_eq!(place.settings(), "");
-    // One of a plugin that came with the host stays, empty.
+    // The entry of a built-in plugin stays, empty.
     configure(&place, &format!("[grants.shell]\nfiles = \"write\"\n{programs}"));
     policy(&["revoke", "shell"]);
     assert_eq!(place.settings(), "[grants.shell]\n");
@@ -254,8 +255,8 @@ fn what_is_allowed_is_explained_down_to_the_line() {
         assert_eq!(found.0, granted, "{plugin} {found:?}");
         says(&found.1, &[words]);
     }
-    // The workspace's own settings, once they were accepted, have the last word, and the command
-    // says so.
+    // The workspace's own settings take precedence once they are accepted, and the command reports
+    // this.
     place.write("cofferdam.toml", "[grants.greedy]\nscan = true\nhttp = ['https://b.example']\n");
     let unaccepted = why(&["greedy"], "files=write");
     says(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);

@@ -1,4 +1,4 @@
-//! What a hostile workspace, a hostile plugin or a hostile hand on the store can try.
+//! Attacks by a workspace, by a plugin, or by another process with access to the store.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ fn a_lock_that_lies_is_refused() {
         assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{lie}: {ended:?}");
         says(&ended.stderr, &[why]);
     }
-    // What it says of the grants changes nothing.
+    // The grants in the lock file have no effect.
     place.write(
         "cofferdam.lock",
         lock.replace(
@@ -75,7 +75,7 @@ fn a_lock_that_lies_is_refused() {
     );
     let explained = place.works(&["policy", "explain", "lines"]);
     assert_eq!(explained["capabilities"].as_array().unwrap().len(), 1);
-    // A lie about the requests is put right by who installs it again.
+    // A lock file with wrong requests is corrected by installing again.
     place.write("cofferdam.lock", lock.replace("files = \"read\"", "files = \"none\""));
     place.works(&["plugin", "install", "lines"]);
     assert_eq!(place.lock()["plugins"]["lines"]["requests"]["files"].as_str(), Some("read"));
@@ -99,7 +99,7 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
     let [file] = place.stored().try_into().unwrap();
     let code = || fs::read_dir(place.home().join(".cache/cofferdam/code")).unwrap().count();
     let before = code();
-    // A plugin as good as any, and one that would never compile.
+    // A valid plugin, and a file that would not compile.
     for bytes in [Plugin::new("lines").version("6.6.6").bytes(), b"\0asm".to_vec()] {
         fs::write(&file, bytes).unwrap();
         let ended = place.go("lines");
@@ -114,7 +114,7 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
     assert_eq!(place.go("lines").status, 0);
     fs::remove_file(&file).unwrap();
     says(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
-    // Where it came from has something else by now.
+    // The source has another version by now.
     place.beside("lines.wasm", &reading().version("0.2.0"));
     says(
         &place.refused(3, &["plugin", "install"]),
@@ -136,7 +136,7 @@ fn a_store_that_others_can_enter_is_refused() {
 #[test]
 fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     let place = installed();
-    // In another workspace, a file of the same name in the same place of it.
+    // In another workspace, a file at the same relative path.
     let hostile = place.home_file("hostile");
     fs::create_dir(&hostile).unwrap();
     let workspace = hostile.to_str().unwrap();
@@ -153,7 +153,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
             "--accept-source",
         ],
     );
-    // A lock that names it does not help, whatever its source is called.
+    // A lock file that names it does not help, with any source.
     let mut lock = place.read("cofferdam.lock");
     let digest = place.lock()["plugins"]["lines"]["digest"].as_str().unwrap().to_owned();
     let named = place.home().join("lines.wasm");
@@ -166,23 +166,23 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
         &place.refused(3, &["-C", workspace, "plugin", "install"]),
         &["nothing says that this is the same plugin"],
     );
-    // Whoever wants it nevertheless decides anew about all that it asks for.
+    // With --accept-source, the user decides again about all requests.
     let accepting = [&install[..], &["--accept-source"]].concat();
     says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
     place.works(&[&accepting[..], &["--deny"]].concat());
     assert_eq!(place.settings(), "");
-    // The other one has lost the name, in every workspace: what is granted under it from now on
-    // is not granted to both.
+    // The former plugin has lost the name in every workspace, so that later grants under it are not
+    // for both.
     says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
 }
 
-/// An entry with all that a person can say of a plugin.
+/// An entry with all fields of a plugin's grants.
 const ENTRY: &str = "[grants.lines]\nfiles = 'write'\nprocess = ['git']\n\
     environment = ['GITHUB_TOKEN']\nbackends = ['linter']\ncache = true\nagents = ['*']\n\n\
     [[grants.lines.http]]\norigin = 'https://a.example'\n\
     headers = { Authorization = 'Bearer ${GITHUB_TOKEN}' }\naddress = '127.0.0.1:1'\n";
 
-/// What asks for all of [`ENTRY`].
+/// A plugin that requests everything in [`ENTRY`].
 fn greedy() -> Plugin {
     Plugin::new("lines").requests(json!({
         "files": "write", "process": ["git"], "backends": ["linter"], "cache": true,
@@ -200,7 +200,7 @@ fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
     let granting = ["--grant", "process=git", "--grant", "http=https://a.example"];
     let written = "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n";
     for (options, wanted) in [
-        // Variables and headers were said of the old author's plugin.
+        // Variables and headers were for the former plugin.
         (&granting[..], written),
         (&["--grant", "cache"], "[grants.lines]\ncache = true\n"),
         (&["--grant", "agents=qa"], "[grants.lines]\nagents = [\"qa\"]\n"),
@@ -217,11 +217,11 @@ fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
         assert_eq!(place.settings(), wanted, "{options:?}");
         place.works(&["plugin", "remove", "lines", "--everywhere"]);
     }
-    // What stood under a name before anybody had it is nobody's.
+    // An entry that existed before the plugin was installed is not for this plugin.
     configure(&place, ENTRY);
     place.works(&[&install[..], &granting].concat());
     assert_eq!(place.settings(), written);
-    // The same plugin once more keeps what is said of what it keeps.
+    // Installing the same plugin again keeps the fields of what stays granted.
     configure(&place, ENTRY);
     place.works(&[&install[..], &granting].concat());
     says(&place.settings(), &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"]);
@@ -255,13 +255,13 @@ fn a_name_of_a_built_in_plugin_is_never_taken() {
     let file = place.beside("files.wasm", &Plugin::new("files"));
     let why = place.refused(3, &["plugin", "install", file.to_str().unwrap()]);
     says(&why, &["it calls itself 'files', and that is a plugin that came with the host"]);
-    // Nor by a lock that calls an accepted file so.
+    // Nor by a lock file that gives this name to an accepted file.
     let lock = place.read("cofferdam.lock");
     place.write("cofferdam.lock", lock.replace("plugins.lines", "plugins.files"));
     let ended = place.run(&["tools", "--brief"]);
     says(&ended.stderr, &["left out: files"]);
     says(&place.refused(3, &["plugin", "install"]), &["it calls itself 'lines', and not 'files'"]);
-    // One that is not in the lock and takes the name of one that is.
+    // A plugin that is not in the lock file and has the name of one that is.
     let again = place.beside("again.wasm", &reading());
     place.write("cofferdam.lock", &lock);
     let twice = place.run(&["--plugin", again.to_str().unwrap(), "tools"]);

@@ -1,4 +1,4 @@
-//! OCI registries: Debian's own, and some that lie.
+//! OCI registries: Debian's `docker-registry`, and hostile ones.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,13 +18,13 @@ use crate::programs;
 use crate::support::{Ended, Place};
 use crate::trial::configure;
 
-/// How long the registry may take to begin.
+/// How long the registry may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `ada` with the password `secret`, as htpasswd writes it.
+/// The user `ada` with the password `secret`, as htpasswd writes it.
 const PASSWORDS: &str = "ada:$2b$04$YjShMqqN8skYbgXLlmfcPOlxgLSXx/I6ME23putd4Snfu8anSERcu\n";
 
-/// A registry of a test's own.
+/// A running registry.
 struct Registry {
     child: Child,
     address: SocketAddr,
@@ -32,7 +32,7 @@ struct Registry {
 }
 
 impl Registry {
-    /// None on a machine without the registry's program. `closed`: only for ada.
+    /// Returns `None` on a machine without the registry's program. `closed`: only `ada` has access.
     #[expect(clippy::disallowed_methods, reason = "a real registry is what the host talks to")]
     fn start(place: &Place, closed: bool) -> Option<Self> {
         let program = programs::find("docker-registry")?;
@@ -67,7 +67,7 @@ impl Registry {
         format!("oci://{}/{name}", self.address)
     }
 
-    /// Where it keeps content.
+    /// The path where the registry stores a blob.
     fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.strip_prefix("sha256:").unwrap();
         self.files.join("docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
@@ -95,7 +95,7 @@ fn a_plugin_is_published_and_installed_by_others() {
     let file = place.beside("lines.wasm", &first);
     let pushed = place.works(&["plugin", "push", text(&file), &reference]);
     let by_digest = pushed["by_digest"].as_str().unwrap();
-    // Once more is no harm.
+    // Publishing again changes nothing.
     assert_eq!(place.works(&["plugin", "push", text(&file), &reference]), pushed);
 
     let user = Place::new();
@@ -105,19 +105,19 @@ fn a_plugin_is_published_and_installed_by_others() {
     let pinned = Place::new();
     pinned.works(&["plugin", "install", by_digest, "--deny"]);
 
-    // The tag moves to a version that asks for more.
+    // The tag moves to a version that requests more.
     place.beside("lines.wasm", &first.version("2.0.0").requests(json!({"files": "write"})));
     let second = place.works(&["plugin", "push", text(&file), &reference]);
     assert_eq!(pinned.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
     says(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
     user.works(&["plugin", "update", "lines", "--deny"]);
     assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
-    // Whoever restores an old lock does not get the new one.
+    // Restoring an old lock file does not install the new version.
     let late = Place::new();
     late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
     says(&late.refused(3, &["plugin", "install", "--deny"]), &["was asked for", "plugin update"]);
 
-    // Another digest, and content that somebody has changed in the registry.
+    // Another digest, and a blob that was changed in the registry.
     let zeros = format!("{}@sha256:{}", registry.reference("tools/lines"), "0".repeat(64));
     says(&late.refused(1, &["plugin", "install", &zeros]), &["there is nothing of that name"]);
     let blob = registry.blob(second["digest"].as_str().unwrap());
@@ -229,7 +229,7 @@ fn a_registry_that_lies_is_not_believed() {
         assert_eq!(ended.status, status, "{document}: {ended:?}");
         says(&ended.stderr, &[why]);
         assert_eq!(place.stored().len(), usize::from(status == 0));
-        // By digest, its manifest has to be the one that was asked for.
+        // A manifest that is requested by digest must have that digest.
         let fixed = format!("oci://{}/lines@{}", server.address(), Digest::of(b"other"));
         says(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
     }
@@ -263,7 +263,7 @@ fn a_token_is_got_where_the_registry_says() {
     });
     let place = Place::new();
     let reference = format!("oci://{}/lines:1", registry.address());
-    // Nobody's password: but what a registry names may not be on this machine or in its network.
+    // Without a password; but a registry may not name addresses of this machine or its network.
     let words = format!("http://{} has no public address", tokens.address());
     says(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
     assert!(tokens.asked().is_empty());
@@ -274,7 +274,7 @@ fn a_token_is_got_where_the_registry_says() {
         let mut command = place.command(&["plugin", "install", &reference]);
         Ended::of(command.env("DOCKER_CONFIG", place.home()))
     };
-    // The registry names where the password is to go, so a person has to say the same.
+    // A registry names where the password is sent, so the user's settings have to allow that.
     let before = tokens.asked().len();
     let ended = install();
     let words = format!("`tokens = 'http://{}'` below", tokens.address());
@@ -290,7 +290,7 @@ fn a_token_is_got_where_the_registry_says() {
     configure(&place, &format!("{settings}content = ['http://{}']\n", store.address()));
     let ended = install();
     assert_eq!(ended.status, 0, "{ended:?}");
-    // Where content is kept elsewhere, nobody there learns the token.
+    // If blobs are stored on another server, that server does not get the token.
     let [content] = store.asked().try_into().unwrap();
     assert!(content.starts_with("GET /content ") && !content.contains("uthorization"), "{content}");
     let asked = tokens.lines();

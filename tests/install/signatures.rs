@@ -1,4 +1,4 @@
-//! Signatures, made with minisign itself.
+//! Signatures by minisign itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::programs;
 use crate::support::Place;
 use crate::trial::configure;
 
-/// Someone who signs.
+/// A signer, with a key pair.
 pub struct Author {
     minisign: PathBuf,
     folder: PathBuf,
 }
 
 impl Author {
-    /// None on a machine without minisign.
+    /// Returns `None` on a machine without minisign.
     pub fn new(place: &Place, name: &str) -> Option<Self> {
         let author = Self { minisign: programs::find("minisign")?, folder: place.home_file(name) };
         fs::create_dir(&author.folder).unwrap();
@@ -34,7 +34,7 @@ impl Author {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// The file of the public key.
+    /// The file with the public key.
     pub fn key_file(&self) -> String {
         self.folder.join("key.pub").to_str().unwrap().to_owned()
     }
@@ -62,7 +62,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     let with_key = [&install[..], &["--key", &adas]].concat();
     says(&place.refused(3, &with_key), &["there is no signature by RW", "lines.wasm.minisig"]);
     ada.sign(&file);
-    // A signature that nobody said whose it should be says nothing.
+    // A signature without a known key proves nothing.
     let unchecked = place.run(&install);
     says(&unchecked.stderr, &["lines has a signature, and nobody has checked it"]);
     assert_eq!(unchecked.json()["plugins"][0]["signer"], serde_json::Value::Null);
@@ -85,7 +85,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     assert_eq!(inspected["signer"], ada.key(), "the file that was installed");
     assert_eq!(place.works(&["plugin", "inspect", "lines"])["signer"], ada.key());
 
-    // Changed without a new signature.
+    // The file was changed without a new signature.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
     let inspected = place.works(&["plugin", "inspect", &name]);
     assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
@@ -93,7 +93,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
         &place.refused(3, &["plugin", "update"]),
         &["is not one of this content: one of the two was changed"],
     );
-    // Signed by somebody else.
+    // It is signed with another key.
     eve.sign(&file);
     says(
         &place.refused(3, &["plugin", "update"]),
@@ -101,7 +101,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     );
     let eves = ["plugin", "update", "lines", "--key", &eve_file];
     says(&place.refused(3, &eves), &["'lines' is refused: it is signed by", "--accept-signer"]);
-    // Not signed any more.
+    // It is no longer signed.
     fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
     says(
         &place.refused(3, &["plugin", "update"]),
@@ -111,11 +111,11 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
     assert_eq!(place.go("lines").status, 0);
 
-    // The pinned signer's next version is taken without a word.
+    // The next version by the pinned signer is installed without a question.
     ada.sign(&file);
     let updated = place.run(&["plugin", "update"]);
     assert_eq!((updated.status, updated.stderr.as_str()), (0, ""), "{updated:?}");
-    // A person may accept another one.
+    // The user may accept another signer.
     let asking = json!({"process": ["git"], "http": ["https://a.example"]});
     place.beside("lines.wasm", &Plugin::new("lines").version("0.3.0").requests(asking));
     eve.sign(&file);
@@ -127,7 +127,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     );
     let granting = ["--accept-signer", "--grant", "process=git", "--grant=http=https://a.example"];
     let accepted = place.works(&[&eves[..], &granting].concat());
-    // Nothing that was said of Ada's plugin is said of Eve's.
+    // The grants, variables and headers of Ada's plugin do not apply to Eve's.
     assert_eq!(
         place.settings(),
         "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n"
@@ -136,7 +136,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
         accepted["plugins"][0]["changes"]["signer"],
         serde_json::json!([ada.key(), eve.key()])
     );
-    // From then on, she is the one.
+    // Eve's key is the pinned one from then on.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.4.0"));
     ada.sign(&file);
     says(&place.refused(3, &["plugin", "update"]), &["made with another key"]);
@@ -157,7 +157,7 @@ fn a_locks_signer_is_checked_by_whoever_installs_it() {
     other.write("lines.wasm.minisig", place.read("lines.wasm.minisig"));
     let installed = other.works(&["plugin", "install"]);
     assert_eq!(installed["plugins"][0]["signer"], ada.key());
-    // A lock that has lost the signer is another one than was installed.
+    // A lock file without the signer does not match what was installed.
     let line = format!("signer = \"{}\"\n", ada.key());
     other.write("cofferdam.lock", other.read("cofferdam.lock").replace(&line, ""));
     let ended = other.go("lines");

@@ -1,5 +1,4 @@
-//! Who may reach the server over HTTP, and how it ends, with requests as a stranger could make
-//! them.
+//! Who can reach the server over HTTP, and how it ends, tested with arbitrary requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
@@ -63,7 +62,7 @@ fn a_token_is_asked_for_where_there_is_one() {
     }
 }
 
-/// A page in a browser must not reach it (DNS rebinding, and requests across origins).
+/// A page in a browser must not reach it (DNS rebinding, and cross-origin requests).
 #[test]
 fn other_hosts_and_pages_are_refused() {
     let place = Place::new();
@@ -97,7 +96,8 @@ fn other_hosts_and_pages_are_refused() {
     }
 }
 
-/// What could be read in two ways: a user before the host, two hosts, another host in the address.
+/// Requests that can be interpreted in two ways: a user before the host, two hosts, another host in
+/// the address.
 #[test]
 fn requests_say_in_one_way_where_they_go() {
     let place = Place::new();
@@ -157,7 +157,7 @@ fn an_origin_that_no_page_has_is_refused() {
     }
 }
 
-/// Requests that never end keep neither their connections nor the server.
+/// Incomplete requests do not keep connections open, nor the server running.
 #[test]
 fn a_request_that_is_sent_by_halves_is_given_up() {
     let place = Place::new();
@@ -171,7 +171,7 @@ fn a_request_that_is_sent_by_halves_is_given_up() {
     let mut open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
     let answers = open.iter_mut().map(|stream| {
         let mut answer = String::new();
-        // The test's own patience ends it where the server does not.
+        // If the server does not close the connection, the test's own timeout does.
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
@@ -179,7 +179,7 @@ fn a_request_that_is_sent_by_halves_is_given_up() {
     assert!(answers[2].starts_with("HTTP/1.1 408"), "{answers:?}");
     assert_eq!(server.ask(&list("/mcp")).0, 200);
     let open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
-    // Its answer comes after the halves were read.
+    // The answer comes after the incomplete requests were read.
     assert_eq!(server.ask(&list("/mcp")).0, 200);
     assert!(server.stop().success());
     drop(open);
@@ -234,7 +234,7 @@ fn every_role_has_an_address_of_its_own() {
     let reader = names("/mcp/reader");
     assert!(reader.len() > 1 && !reader.iter().any(|name| name.contains("write")), "{reader:?}");
     assert_eq!(server.ask(&list("/mcp/nobody")).0, 404);
-    // What a role does not include is no tool under it, whatever it is called.
+    // A tool that the role does not include is not found, under any of its names.
     for tool in ["read_file", "files__read_file", "files.read_file"] {
         let (_, _, body) = server.ask(&call("/mcp/lister", tool, &json!({"path": "a.txt"})));
         assert!(!body.contains("one\\n"), "{body}");
@@ -268,7 +268,7 @@ fn a_request_that_is_too_large_is_refused() {
     assert_eq!(server.ask(&list("/mcp")).0, 200);
 }
 
-/// Addresses that name nothing here, whatever they are made of.
+/// Addresses of resources that do not exist.
 #[test]
 fn an_address_of_no_resource_is_refused() {
     let place = Place::new();
@@ -280,7 +280,7 @@ fn an_address_of_no_resource_is_refused() {
     }
 }
 
-/// Since 2026-07-28 that is an error of the protocol, with the status that it asks for.
+/// Since revision 2026-07-28 this is a protocol error with a required HTTP status.
 #[test]
 fn a_client_that_can_not_ask_is_told_what_is_missing() {
     let place = Place::new();
@@ -295,7 +295,7 @@ fn a_client_that_can_not_ask_is_told_what_is_missing() {
     assert!(!place.workspace().join("a.txt").exists());
 }
 
-/// A call that would never end does not keep a server from stopping.
+/// A call that never ends does not keep a server from stopping.
 #[test]
 fn a_server_that_is_told_to_stop_ends_its_calls() {
     let place = Place::new();
@@ -305,7 +305,7 @@ fn a_server_that_is_told_to_stop_ends_its_calls() {
     let mut stream = server.send(&request);
     wait_for_progress(&mut stream);
     assert!(server.stop().success());
-    // Its client is told.
+    // The client gets an error.
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     let text = result(&rest)["content"][0]["text"].take();
@@ -313,7 +313,7 @@ fn a_server_that_is_told_to_stop_ends_its_calls() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// So does the end of standard input.
+/// The end of standard input stops the server as well.
 #[test]
 fn the_end_of_standard_input_ends_calls_too() {
     let place = Place::new();
@@ -336,7 +336,7 @@ pub fn wait_for_progress(answers: &mut impl std::io::BufRead) {
     assert!(lines.any(|line| line.contains("notifications/progress")), "no progress");
 }
 
-/// The JSON-RPC message of an answer: a document, or the last event of a stream.
+/// The JSON-RPC message in an answer: the document, or the last event of a stream.
 pub fn document(body: &str) -> Value {
     let line = body.lines().rfind(|line| line.contains("\"jsonrpc\""));
     let line = line.unwrap_or_else(|| panic!("{body}"));

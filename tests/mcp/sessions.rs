@@ -1,4 +1,4 @@
-//! Sessions over HTTP, as clients have them that speak the revisions before 2026-07-28.
+//! Sessions over HTTP, for clients of the revisions before 2026-07-28.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::{PATIENCE, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
-/// How many a server has at most.
+/// The maximum number of sessions of a server.
 const SESSIONS: usize = 1024;
 
-/// How many calls are cancelled at any moment.
+/// How many calls are cancelled at different moments.
 pub const CANCELLED: usize = 200;
 
 pub fn post(body: &Value) -> Request {
@@ -24,7 +24,7 @@ pub fn post(body: &Value) -> Request {
         .with_body(&body.to_string())
 }
 
-/// What begins a session.
+/// The request that starts a session.
 pub fn beginning() -> Request {
     let request = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18",
@@ -38,7 +38,7 @@ fn begin(server: &Server) -> (u16, String, String) {
     server.ask(&beginning())
 }
 
-/// A session: its name.
+/// Starts a session and returns its id.
 pub fn session(server: &Server) -> String {
     let (status, head, body) = begin(server);
     assert_eq!(status, 200, "{body}");
@@ -70,13 +70,13 @@ fn the_end_of_a_session_ends_its_calls() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// What is asked for in a session: the status, the head, the body.
+/// Sends a request in a session; returns the status, the head and the body.
 fn ask(server: &Server, session: &str, message: &Value) -> (u16, String, String) {
     server.ask(&post(message).with("Mcp-Session-Id", session))
 }
 
-/// The number of sessions is bounded, but no client can take all of them: those that do nothing make
-/// room, first of all those in which nothing was ever asked for.
+/// The number of sessions is bounded, but one client can't take all of them: idle sessions are
+/// closed first, starting with those that never had a request.
 #[test]
 fn idle_sessions_make_room_for_others() {
     let place = Place::new();
@@ -107,7 +107,7 @@ fn idle_sessions_make_room_for_others() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// A call that is cancelled has either changed nothing, or is answered as what it is.
+/// A cancelled call has either changed nothing, or is answered as executed.
 #[test]
 fn cancelled_calls_are_answered_if_they_are_committed() {
     let place = Place::new();
@@ -120,7 +120,7 @@ fn cancelled_calls_are_answered_if_they_are_committed() {
                 "name": "files__write_file",
                 "arguments": {"path": format!("{id}.txt"), "content": "x"},
             }});
-            // It ends in any case.
+            // The request ends in any case.
             ask(&server, &name, &call).2
         })
     };

@@ -1,5 +1,5 @@
-//! The server on standard input and output, with clients that no official one is like: they do not
-//! read, send what is not a message, or leave questions open.
+//! The server on standard input and output, with clients that behave like no official one: they do
+//! not read, send invalid messages, or leave questions unanswered.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -20,7 +20,7 @@ struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<std::process::ChildStdout>>,
-    /// What it says on standard error.
+    /// The lines that it prints to standard error.
     warned: Receiver<String>,
 }
 
@@ -39,7 +39,7 @@ impl Session {
         Self { stdin: child.stdin.take(), stdout, child, warned }
     }
 
-    /// One that has begun as clients did before 2026-07-28, and can do this.
+    /// Starts a session as clients did before revision 2026-07-28, with these capabilities.
     fn begun(place: &Place, capabilities: &Value) -> Self {
         let mut session = Self::new(place);
         session.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -67,14 +67,14 @@ impl Session {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
-    /// The next message.
+    /// Waits for the next message.
     fn hears(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The answer to a request, or the question that comes before it.
+    /// Waits for the answer to a request, or the question that comes before it.
     fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.hears();
@@ -85,7 +85,7 @@ impl Session {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended already.
+        // The process may have exited already.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
@@ -112,7 +112,7 @@ impl Drop for Session {
     }
 }
 
-/// A client that has asked for more than a pipe holds, and reads nothing.
+/// A client that has requested more than a pipe holds, and does not read.
 fn deaf(place: &Place) -> Session {
     configure(place, "");
     place.write("large.txt", "0123456789abcde\n".repeat(8 << 10));
@@ -154,7 +154,7 @@ fn a_second_signal_is_not_waited_for() {
     assert_eq!(session.wait().code(), Some(1));
 }
 
-/// A client whose standard input is gone has ended.
+/// A client that closes its end of standard output makes the server exit.
 #[test]
 fn a_server_that_nobody_reads_from_ends() {
     let place = Place::new();
@@ -195,7 +195,7 @@ fn a_line_that_is_no_message_is_answered() {
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), id), "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(text), "{answer}");
     }
-    // It goes on.
+    // The server still answers.
     session.send(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
     assert_eq!(session.hears()["id"], 9);
 }
@@ -234,7 +234,7 @@ fn what_comes_before_the_first_request_is_nobodys() {
     assert!(session.wait().success());
 }
 
-/// A client that waits for its person can go on with what needs none.
+/// A client that waits for its user can make other calls.
 #[test]
 fn open_questions_take_no_place_of_a_call() {
     let place = Place::new();
@@ -258,7 +258,7 @@ fn open_questions_take_no_place_of_a_call() {
     session.call(66, "files__read_file", &json!({"path": "a.txt"}));
     let read = session.answer(66);
     assert_eq!(read["result"]["structuredContent"]["content"], "one\n", "{read}");
-    // The one who says yes is heard, and there is a place for another question.
+    // An approval is processed, which frees a place for another question.
     let yes = json!({"action": "accept", "content": {}});
     session.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
     let written = session.answer(64);
@@ -267,7 +267,7 @@ fn open_questions_take_no_place_of_a_call() {
     assert_eq!(session.hears()["method"], "elicitation/create");
 }
 
-/// A call that is cancelled has either changed nothing, or is answered as what it is.
+/// A cancelled call has either changed nothing, or is answered as executed.
 #[test]
 fn cancelled_calls_are_answered_if_they_are_committed() {
     let place = Place::new();
@@ -296,7 +296,7 @@ fn cancelled_calls_are_answered_if_they_are_committed() {
     assert_eq!(ends(&place.workspace()).iter().filter(is_commit).count(), answered.len());
 }
 
-/// Nobody answers them any more.
+/// Open questions can't be answered any more.
 #[test]
 fn open_questions_end_with_the_input() {
     let place = Place::new();
@@ -312,7 +312,7 @@ fn open_questions_end_with_the_input() {
     wait_for_the_end(&place, "files.write_file", "ApprovalNeeded", 1);
 }
 
-/// A client that can only open addresses has no form to answer.
+/// A client that can only open URLs can't show a form.
 #[test]
 fn a_client_without_forms_is_not_asked() {
     let place = Place::new();

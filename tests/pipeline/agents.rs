@@ -1,5 +1,5 @@
-//! Rounds whose documents come from agents: small scripts that play Designer and QA, well and
-//! badly.
+//! Rounds whose documents come from agents: small scripts that act as Designer and QA, correctly or
+//! not.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::support::{Ended, Place, wait_until};
 
-/// A script that keeps its prompt, and answers with this text.
+/// A script that stores its prompt, and prints this text.
 fn answering(place: &Place, name: &str, answer: &str) -> String {
     let home = place.home();
     fs::write(home.join(format!("{name}.answer")), answer).unwrap();
@@ -47,7 +47,7 @@ fn a_whole_round_runs_unattended() {
     let document = ended.json();
     assert_eq!(document["stages"][1]["input"]["from"], format!("agent {designer_cmd}"));
 
-    // Each was told what it has to know.
+    // Each prompt has the required information.
     let (designer_prompt, qa_prompt) = (prompt(&place, "designer.sh"), prompt(&place, "qa.sh"));
     for part in [
         "Annotate get_file",
@@ -124,13 +124,13 @@ fn an_agent_that_gives_no_answer_blocks() {
         let bad = place.script(name, body);
         let started = Instant::now();
         for (designer_cmd, qa_cmd, stage) in [(&bad, &good, "designer"), (&good, &bad, "qa")] {
-            // One that floods ends by its size, however slow the machine.
+            // An agent that floods is stopped by the size limit, on a machine of any speed.
             let time = if name == "floods.sh" { "60" } else { "1" };
             if name == "hangs-and-reads.sh" && stage == "qa" {
                 continue;
             }
             let ended = ask(&place, designer_cmd, qa_cmd, &["--agent-timeout-s", time]);
-            // The good one may be too slow for a second on a busy machine.
+            // The good agent may take longer than a second on a busy machine.
             if log(&ended)[0].starts_with("designer: the agent did not") && stage == "qa" {
                 continue;
             }
@@ -173,7 +173,7 @@ fn agents_of_the_settings_can_be_asked() {
     crate::trial::configure(&place, &format!("{settings}{}", crate::programs::settings()));
     assert_state(&fits(place.run_with(&arguments, &order)), "APPLIED", 0);
 
-    // Those of the workspace count only once a person has accepted them.
+    // Agents in the workspace's settings are used only after the user has accepted them.
     crate::trial::configure(&place, &crate::programs::settings());
     place.write("cofferdam.toml", &settings);
     let ended = place.run_with(&arguments, &order);
@@ -199,7 +199,7 @@ fn agents_of_the_settings_can_be_asked() {
     assert!(ended.stderr.contains("agents.a.role: there is no role 'nobody'"), "{ended:?}");
 }
 
-/// An agent works in the workspace, with its person's environment.
+/// An agent runs in the workspace, with the user's environment.
 #[test]
 fn an_agent_is_its_persons_own_program() {
     let place = package();

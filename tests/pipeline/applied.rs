@@ -1,4 +1,4 @@
-//! Rounds that end well: what is committed, verified, recorded and reported.
+//! Successful rounds: what is committed, verified, recorded and reported.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn what_was_approved_is_one_commit() {
     let before = tree(&place);
     let designer = designer_of(&[
         replace("    file = path\n", "    name = path\n"),
-        // It sees what the first has changed.
+        // The second command works on the result of the first.
         replace("    name = path\n    return file", "    return path"),
     ]);
     let qa = approval(&designer);
@@ -48,7 +48,7 @@ fn what_was_approved_is_one_commit() {
     assert_eq!(document["touched_files"], json!([HELPERS]));
     assert_eq!(document["lints"].as_array().unwrap().len(), 1);
 
-    // One commit, which the journal has, and which can be taken back.
+    // There is one commit, which is in the journal and can be undone.
     let commit = document["commit"].as_str().unwrap();
     let commits = place.run(&["log", "--commits"]).json();
     assert_eq!(commits["records"].as_array().unwrap().len(), 1, "{commits:#}");
@@ -86,7 +86,7 @@ fn a_dry_run_shows_what_would_be_committed() {
     }
 }
 
-/// QA may modify commands, and widen the verification.
+/// QA may modify commands, and verify more.
 #[test]
 fn what_qa_made_of_it_is_executed() {
     let place = package();
@@ -99,7 +99,7 @@ fn what_qa_made_of_it_is_executed() {
     assert_state(&ended, "APPLIED", 0);
     assert!(place.read(HELPERS).contains("    name = path\n    return name\n"));
     let document = ended.json();
-    // It covers what the work order wants.
+    // The verification includes what the work order requires.
     let lints = document["lints"].as_array().unwrap();
     assert_eq!(lints.len(), 1, "{document:#}");
     assert_eq!(lints[0]["args"], json!({"path": "nomarr", "check_all": true}));
@@ -107,7 +107,7 @@ fn what_qa_made_of_it_is_executed() {
     assert_eq!(document["reasons"], json!(["optional notes"]));
 }
 
-/// The work order's own lints are run where the approved one leaves something out.
+/// The work order's own lints are run if the approved verification omits some.
 #[test]
 fn the_work_order_is_verified_as_a_whole() {
     let place = package();
@@ -153,7 +153,7 @@ fn the_work_order_is_verified_as_a_whole() {
     }
 }
 
-/// What models put around a document is removed, and said.
+/// Text that models write around a document is removed, and this is reported.
 #[test]
 fn repairs_are_reported() {
     let place = package();

@@ -1,5 +1,5 @@
-//! A program that only reads does not hold up the host or the user; nor does another program that
-//! holds up the host.
+//! A program that only reads does not block the host or the user, and another process does not
+//! block the host.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -12,10 +12,10 @@ use super::children::Scene;
 use super::text;
 use crate::support::Place;
 
-/// What `read_file` and the user's own programs may take meanwhile, on a busy machine.
+/// How long `read_file` and the user's own programs may take meanwhile, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Takes leases and locks on a file, as many as it gets, and sleeps.
+/// Takes as many leases and locks on a file as possible, and sleeps.
 const HOLD: &str = "
 import ctypes, fcntl, os, struct, sys, time
 file = os.open('file', os.O_RDONLY)
@@ -57,14 +57,14 @@ fn a_program_that_reads_holds_nobody_up() {
     }
 }
 
-/// Takes each kind of lock that others could have.
+/// Takes each kind of lock that another process could hold.
 fn lock_all(file: &fs::File) -> io::Result<()> {
     use rustix::fs::{FlockOperation, fcntl_lock, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 
-/// A process that has a lease on a file and does not let go of it.
+/// A process that has a lease on a file and does not release it.
 #[expect(clippy::disallowed_methods, reason = "another program of the user")]
 fn leaseholder(place: &Place) -> Child {
     let hold = "

@@ -1,4 +1,4 @@
-//! What becomes of what programs change in the workspace.
+//! Whether changes that programs make in the workspace are kept.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ fn place() -> Place {
     place
 }
 
-/// Everything that a program can do to files.
+/// Every kind of change that a program can make to files.
 const WORK: &str = "set -e
 echo after > changed
 rm removed
@@ -49,7 +49,7 @@ fn assert_done(trial: &Trial, tier: &str) {
     assert!(!workspace.join("directory").exists(), "{tier}");
     assert_eq!(place.read("moved/file"), "inside\n", "{tier}");
     assert_eq!(place.read("new/link"), "as it was\n", "{tier}");
-    // Without namespaces, nothing could confine a change of permissions by path.
+    // Without namespaces, changes of permissions by path can't be confined, so they are refused.
     let mode = fs::metadata(workspace.join("new/tool")).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, if tier == "A" { 0o111 } else { 0 }, "{tier}");
 }
@@ -122,7 +122,7 @@ fn a_program_sees_what_was_staged_and_later_calls_see_its_work() {
         assert_eq!(text(&done, "stdout"), "by the plugin\n", "{tier}: {done}");
         assert_eq!(trial.place.read("staged"), "by the plugin\nmore\n", "{tier}");
 
-        // One transaction of several calls: nothing is on the disk before its end.
+        // In one transaction of several calls, nothing is on the disk before its end.
         let outcomes = trial.run_atomic(&json!({"actions": [
             {"type": "run", "program": "bash", "arguments": ["-c", "echo 1 > one"], "changes": "keep"},
             {"type": "run", "program": "bash", "arguments": ["-c", "cat one && echo 2 > two && rm kept"], "changes": "keep"},

@@ -1,6 +1,6 @@
-//! Hostile programs: what a plugin started in good or bad faith tries to get out, to stay, or to
-//! use up the machine. Each attack runs in both kinds of sandbox, as whoever runs the tests and,
-//! where that is root, as an ordinary user as well.
+//! Hostile programs that a plugin started: attempts to escape, to outlive the call, or to exhaust
+//! the machine. Each attack runs in both kinds of sandbox, as the user who runs the tests and, if
+//! that is root, as an ordinary user as well.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use super::{ALL, TIERS, script, text};
 use crate::support::{Ended, Place, copy_command, guest};
 use crate::trial::configure;
 
-/// Nobody in particular.
+/// The id of an ordinary user.
 const ORDINARY: u32 = 65_534;
 
 /// A place whose programs run in one kind of sandbox, for one user.
@@ -27,12 +27,12 @@ pub(super) struct Scene {
     pub(super) place: Place,
     pub(super) user: Option<u32>,
     pub(super) tier: &'static str,
-    /// The command and the guest, where every user can read them.
+    /// The command and the guest, in a directory that every user can read.
     pub(super) open: Rc<TempDir>,
 }
 
 impl Scene {
-    /// Each kind of sandbox for each user.
+    /// A scene for each kind of sandbox and each user.
     pub(super) fn all() -> Vec<Self> {
         let mut users = vec![None];
         if rustix::process::geteuid().is_root() {
@@ -40,7 +40,7 @@ impl Scene {
         }
         let open = Rc::new(tempfile::tempdir().unwrap());
         fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The command looks for its plugins beside itself; it needs none of them.
+        // The command expects its plugins beside itself; none are needed here.
         fs::create_dir(open.path().join("plugins")).unwrap();
         copy_command(&open.path().join("cofferdam"));
         fs::copy(guest("runner"), open.path().join("runner.wasm")).unwrap();
@@ -78,7 +78,7 @@ impl Scene {
         self.command_of(&["--plugin", guest.to_str().unwrap(), "call", "runner.run", &args])
     }
 
-    /// The command with other arguments, as the scene's user.
+    /// The command with other arguments, run as the scene's user.
     fn command_of(&self, args: &[&str]) -> std::process::Command {
         let mut command = self.place.command_at(&self.open.path().join("cofferdam"), args);
         if let Some(user) = self.user {
@@ -87,7 +87,7 @@ impl Scene {
         command
     }
 
-    /// What came of a run.
+    /// Runs a program and returns the result.
     pub(super) fn run(&self, args: &Value) -> Value {
         let output = self.command(args).output().unwrap();
         serde_json::from_slice(&output.stdout)
@@ -101,7 +101,7 @@ impl std::fmt::Display for Scene {
     }
 }
 
-/// Whether a process with this word in its arguments is alive.
+/// Whether a process with this word in its arguments is running.
 fn is_alive(word: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap();
     processes.flatten().any(|process| {
@@ -110,7 +110,7 @@ fn is_alive(word: &str) -> bool {
     })
 }
 
-/// Waits until no such process is alive.
+/// Waits until no such process is running.
 fn assert_dies(word: &str, within: Duration, scene: &Scene) {
     let started = Instant::now();
     while is_alive(word) {
@@ -119,7 +119,7 @@ fn assert_dies(word: &str, within: Duration, scene: &Scene) {
     }
 }
 
-/// A word that no other process has among its arguments.
+/// A word that no other process has in its arguments.
 fn word(scene: &Scene, what: &str) -> String {
     format!("{what}-{}-{}-{:?}", std::process::id(), scene.tier, scene.user)
 }
@@ -159,7 +159,7 @@ print('tried')",
         let abstracts = abstract_listener();
         let tried = scene.run(&json!({"program": "python3", "arguments": ["-c", attempts]}));
         let mut connected: Vec<&str> = text(&tried, "stdout").lines().collect();
-        // A socket of one's own namespace leads nowhere.
+        // A socket in the program's own namespace leads nowhere.
         connected
             .retain(|name| !(scene.tier == "A" && ["netlink", "raw", "packet"].contains(name)));
         assert_eq!(connected, ["tried"], "{scene}: {tried}");
@@ -201,7 +201,7 @@ fn files_elsewhere_can_neither_be_read_nor_written() {
 #[test]
 fn the_hosts_records_stay_its_own() {
     for scene in Scene::all() {
-        // Something to be found: a commit.
+        // Creates records of the host: a commit.
         let mut first = script("echo 1 > file");
         first["changes"] = json!("keep");
         scene.run(&first);
@@ -218,7 +218,8 @@ fn the_hosts_records_stay_its_own() {
     }
 }
 
-/// A program that can change nothing works on the workspace itself, where the host's directory is.
+/// A program that can change nothing works directly on the workspace, which contains the host's
+/// directory.
 #[test]
 fn the_hosts_records_are_not_read_by_programs() {
     for scene in Scene::all() {
@@ -251,7 +252,7 @@ for _ in range(2):
     os.setsid()
 os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}'])"
         );
-        // After the program has ended by itself, and after it was stopped.
+        // After the program has exited, and after it was stopped.
         let mut args = json!({"program": "python3", "arguments": ["-c", daemon]});
         let ended = scene.run(&args);
         assert_eq!(ended["end"], json!({"exited": 0}), "{scene}: {ended}");
@@ -265,7 +266,7 @@ os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}']
 
 #[test]
 fn a_host_that_is_killed_takes_its_programs_along() {
-    // In tier B a program that has left the group is found by the helper, which is told.
+    // In tier B, a program that has left the process group is found by the helper.
     for scene in Scene::all() {
         let word = word(&scene, "orphan");
         let args = json!({"program": "python3", "arguments": ["-c", "import time; time.sleep(300)", word]});
@@ -275,7 +276,7 @@ fn a_host_that_is_killed_takes_its_programs_along() {
             assert!(started.elapsed() < Duration::from_secs(30), "{scene}: never started");
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The arguments of the host itself hold the word only as a part of its JSON.
+        // The arguments of the host itself contain the word only inside of its JSON.
         std::thread::sleep(Duration::from_millis(100));
         host.kill().unwrap();
         host.wait().unwrap();
@@ -300,7 +301,7 @@ fn limits_have_names_of_their_own() {
                 json!({"limit": "ProcessLimit"}),
             ),
             (
-                // Python would ignore the signal and see a write fail.
+                // Python would ignore the signal and get an error from the write.
                 "bash",
                 "exec head -c 100000000 /dev/zero > \"$TMPDIR/large\"",
                 json!({"limit": "FileSizeLimit"}),
@@ -316,7 +317,7 @@ fn limits_have_names_of_their_own() {
     }
 }
 
-/// An answer without what is long in it.
+/// A result without its long parts.
 fn shown(answer: &Value) -> String {
     answer.to_string().chars().take(400).collect()
 }
@@ -326,7 +327,8 @@ fn output_is_bounded_and_inert() {
     for scene in Scene::all() {
         let args =
             json!({"program": "python3", "arguments": ["-c", "print('a' * 20_000_000 + 'z')"]});
-        // More than an answer may hold, so the plugin's answer is refused, not the program's end.
+        // This is more than an answer may contain, so the plugin's answer is refused after the
+        // program succeeded.
         let ended = scene.command(&args).output().unwrap();
         assert_eq!(ended.status.code(), Some(4), "{scene}");
         let output: Value = serde_json::from_slice(&ended.stdout).unwrap();

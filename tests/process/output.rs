@@ -1,5 +1,5 @@
-//! What programs print beyond what their plugins get: it is kept whole, within bounds, without
-//! secrets, and people can read it.
+//! Output of programs that is longer than their plugins get: it is stored in full, within limits,
+//! without secrets, and users can read it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn run(place: &Place, command: &str) -> Ended {
     place.run(&bash(command).each_ref().map(String::as_str))
 }
 
-/// The names and sizes of the streams in the last line of the journal, and its call.
+/// The call in the last line of the journal, and the names and sizes of its streams.
 fn recorded(place: &Place) -> (String, Vec<(String, u64)>) {
     let journal = place.read(".cofferdam/journal.jsonl");
     let record: Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
@@ -43,7 +43,7 @@ fn output(place: &Place) -> PathBuf {
     place.workspace().join(".cofferdam/output")
 }
 
-/// What is in a directory of the host's own; nothing where there is no such directory.
+/// The names in one of the host's own directories; empty if it does not exist.
 fn names(place: &Place, directory: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(place.workspace().join(".cofferdam").join(directory)) else {
         return Vec::new();
@@ -74,7 +74,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
         let (ended, peak) = run_measured(&place, &command.each_ref().map(String::as_str));
         assert_eq!(ended.status, 0, "{tier}: {}", ended.stderr);
         assert!(peak < 160, "{tier}: {peak} MiB");
-        // The tool answers what it did: the beginning and the end.
+        // The tool returns the beginning and the end.
         let answer = ended.json();
         assert_eq!(answer["truncated"], true);
         let stdout = answer["stdout"].as_str().unwrap();
@@ -92,7 +92,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
             assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
         }
         assert!(fs::read_to_string(output(&place).join(&stdout.0)).unwrap() == whole, "{tier}");
-        // The beginning of the name will do; where that is not enough, the command says so.
+        // The beginning of the name is enough if it is unambiguous; otherwise the command says so.
         let both = log(&place, &call, &[]);
         assert_eq!(both.status, 2, "{both:?}");
         assert!(both.stderr.contains(&stdout.0) && both.stderr.contains(&stderr.0), "{both:?}");
@@ -129,7 +129,7 @@ fn what_is_short_makes_no_file() {
     }
 }
 
-/// However the values lie in the pieces that are read and handed over.
+/// A secret is found at any position in the pieces that are read and passed on.
 #[test]
 fn secrets_do_not_reach_the_file() {
     const TOKEN: &str = "a-token-of-some-length";
@@ -157,7 +157,7 @@ sys.stderr.write(text[:-1])";
         let (call, _) = recorded(&place);
         let kept = |stream| fs::read_to_string(output(&place).join(format!("{call}.1.{stream}")));
         assert!(kept("stdout").unwrap() == blotted, "{tier}");
-        // The last value is cut short, so it is not blotted out.
+        // The last value is incomplete, so it is not redacted.
         let errors = kept("stderr").unwrap();
         let (before, last) = errors.rsplit_once("[GRANTED_TOKEN]").unwrap();
         assert!(!before.contains(TOKEN) && last.ends_with(&TOKEN[..TOKEN.len() - 1]), "{tier}");
@@ -175,7 +175,7 @@ fn what_is_beyond_the_limit_is_counted() {
     assert_eq!(outputs[0].1, kept.len() as u64);
 }
 
-/// A run that is stopped or fails is the one that somebody wants to read.
+/// The output of a run that is stopped or fails is the most interesting one.
 #[test]
 fn what_a_run_printed_is_kept_however_it_ended() {
     for (tier, end) in [("A", "exit 3"), ("B", "kill -9 $$"), ("A", "sleep 600"), ("B", "yes")] {
@@ -206,7 +206,7 @@ fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
             host.wait().unwrap();
             assert_eq!(names(&place, "output"), [""; 0], "{tier}");
             if signal == Signal::KILL {
-                // Whatever runs next removes it.
+                // The next call removes it.
                 assert_eq!(run(&place, "true").status, 0);
             }
             assert_eq!(names(&place, "runs"), [""; 0], "{tier}");
@@ -235,7 +235,7 @@ fn no_tool_reads_what_is_kept() {
         assert_eq!(run(&place, "yes secret | head -c 100000").status, 0);
         let (_, outputs) = recorded(&place);
         let path = format!(".cofferdam/output/{}", outputs[0].0);
-        // A command whose changes may be kept has none of the host's own directory.
+        // A command whose changes may be kept does not see the host's own directory.
         let ended = run(&place, &format!("cat {path}; ls .cofferdam/output; true"));
         assert_eq!(ended.json()["stdout"], "", "{tier}: {ended:?}");
         let args = json!({"path": path}).to_string();
@@ -264,7 +264,7 @@ fn a_streams_characters_drive_no_terminal() {
     let shown = log(&place, &call, &["--length", "20"]);
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
     assert!(shown.json()["output"].as_str().unwrap().starts_with("\u{1b}[2Jy\n"));
-    // Not on a terminal, it is what the program printed.
+    // If standard output is not a terminal, the output is not escaped.
     let raw = log(&place, &call, &["--length", "6", "--format", "text"]);
     assert_eq!(raw.stdout, "\u{1b}[2Jy\n");
     for (more, complaint) in [

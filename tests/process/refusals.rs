@@ -1,4 +1,4 @@
-//! What a plugin can't start, and what it can't say about a run.
+//! Programs that a plugin can't start, and invalid requests to start one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -82,7 +82,7 @@ fn a_program_in_the_workspace_is_nobodys() {
     assert_eq!(text(&denied, "error"), "denied", "{denied}");
     assert!(text(&denied, "message").contains("in the workspace itself"), "{denied}");
 
-    // Neither does a variable lead there, nor the working directory.
+    // Nor is one found through a variable or the working directory.
     let place = Place::new();
     place.write("planted", "#!/bin/sh\necho planted\n");
     let planted = place.workspace().join("planted");
@@ -163,7 +163,7 @@ fn what_is_said_about_a_run_is_checked() {
 
 #[test]
 fn without_a_sandbox_nothing_runs() {
-    // A host that was opened without a helper, as one on a system without any sandbox.
+    // A host without a helper, as on a system without any sandbox.
     let trial = Trial::with(Place::new(), vec![Packed::guest("runner")], ALL);
     let refused = ran(&trial, script("echo"));
     assert_eq!(text(&refused, "error"), "unavailable", "{refused}");
@@ -176,7 +176,7 @@ fn of_the_hosts_environment_a_program_gets_what_is_granted() {
         let trial = runner(Place::new(), tier, &settings);
         let ran = ran(&trial, script("env; echo \"$GRANTED_TOKEN\" >&2; echo ${#GRANTED_TOKEN}"));
         let stdout = text(&ran, "stdout");
-        // Its value is blotted out of what the plugin sees; the program itself has it.
+        // The value is redacted in what the plugin sees; the program itself has it.
         assert!(stdout.contains("GRANTED_TOKEN=[GRANTED_TOKEN]\n"), "{ran}");
         assert!(stdout.ends_with("\n15\n"), "{ran}");
         assert_eq!(text(&ran, "stderr"), "[GRANTED_TOKEN]\n", "{ran}");

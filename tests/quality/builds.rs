@@ -6,7 +6,7 @@ use super::{executed, is_missing, left_over, project, run};
 use crate::projects::break_it;
 use crate::support::Place;
 
-/// A test's entry in an answer.
+/// The entry of a test in a result.
 fn test<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let tests = answer["tests"].as_array().unwrap();
     tests
@@ -41,7 +41,7 @@ fn tests_are_found_run_and_told_apart() {
         let left = left_over(&place, language);
         assert!(left.iter().all(|path| path.starts_with("node_modules")), "{language}: {left:?}");
 
-        // Only one of them.
+        // Only one of the tests.
         let one = executed(
             &place,
             json!({"type": "run_tests", "test_pattern": passing, "framework": framework, "timeout_seconds": 300}),
@@ -49,7 +49,7 @@ fn tests_are_found_run_and_told_apart() {
         assert_eq!(one["success"], true, "{language}: {one:#}");
         assert_eq!(test(&one, passing)["status"], "pass", "{language}: {one:#}");
 
-        // None of them.
+        // None of the tests.
         let none =
             json!({"type": "run_tests", "test_pattern": "no_such_test", "framework": framework});
         let none = executed(&place, none);
@@ -73,7 +73,7 @@ fn a_package_that_is_no_json_says_where() {
     assert!(result["message"].as_str().unwrap().contains(wanted), "{result:#}");
 }
 
-/// As they are installed, with no word of them in the settings.
+/// Debian's programs, without an entry in the settings.
 #[test]
 fn debians_java_tools_start() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! The JSON examples of S3's sections Command Execution and Git, word for word, on projects that
-//! they fit.
+//! The JSON examples in the actions reference, "Command Execution" and "Git", word for word, on
+//! matching projects.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::linters::with_golangci_lint;
 use super::{project, run};
 use crate::support::Place;
 
-/// Runs examples, all of which have to be executed.
+/// Runs examples, all of which have to succeed.
 fn play(place: &Place, actions: &[Value]) -> Vec<Value> {
     let results = run(place, actions);
     assert_eq!(results.len(), actions.len());
@@ -40,7 +40,7 @@ fn of_go() {
     );
     assert!(answers[..4].iter().all(|build| build["success"] == true), "{answers:#?}");
     assert_eq!(answers[6]["summary"]["skipped"], 1, "{:#}", answers[6]);
-    // The stand-in, or the real one, finds the same in the first two.
+    // Golangci-lint or its stand-in has the same finding in the first two.
     assert_eq!(answers[7]["violations"][0]["rule"], "unused", "{:#}", answers[7]);
     assert_eq!(answers[9]["violation_count"], 0, "{:#}", answers[9]);
 }

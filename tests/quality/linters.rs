@@ -1,4 +1,4 @@
-//! `run_linter` and `lint_backend`: every linter, swapped by one line of the settings.
+//! `run_linter` and `lint_backend`: every linter, selected by one line of the settings.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{configure_programs, executed, is_missing, left_over, project, run};
 use crate::support::Place;
 
-/// The rules that were found in one file.
+/// The rules of the findings in one file.
 fn rules<'a>(answer: &'a Value, file: &str) -> Vec<&'a str> {
     let violations = answer["violations"].as_array().unwrap().iter();
     violations
@@ -25,7 +25,7 @@ fn one_line_swaps_pythons_linter() {
         ("[linters]\npython = ['ruff', 'mypy']", "ruff, mypy", "F401"),
     ] {
         let place = project("python", settings);
-        // S3's own words, whoever answers.
+        // The rules of the actions reference are the same with any linter.
         let answer = executed(&place, json!({"type": "run_linter"}));
         assert_eq!(answer["framework"], framework, "{answer:#}");
         assert_eq!(answer["success"], false, "{answer:#}");
@@ -70,8 +70,8 @@ fn go_and_rust_are_linted_by_their_own_programs() {
     assert_eq!(left_over(&place, "rust"), [""; 0]);
 }
 
-/// What golangci-lint 2 prints, for a machine on which it can't be had. Its format is the public
-/// one; the finding is that of the sample project.
+/// The output of golangci-lint 2, for machines without it. The format is the public one; the
+/// finding is that of the sample project.
 const GOLANGCI: &str = r#"#!/bin/sh
 if [ "$1" = version ] || [ "$1" = --version ]; then
   echo 'golangci-lint has version 2.5.0 built with go1.25.1 from ff63786c on 2025-09-21T19:04:19Z'
@@ -83,7 +83,7 @@ END
 exit 1
 "#;
 
-/// Settings with which golangci-lint is found: the real one, or what stands in for it.
+/// Settings for golangci-lint: the real one, or its stand-in.
 pub(super) fn with_golangci_lint(place: &Place, settings: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let mut programs = crate::programs::settings();
@@ -116,7 +116,8 @@ fn golangci_lint_is_understood() {
 #[test]
 fn what_was_not_checked_is_not_clean() {
     let place = project("go", "");
-    // The program is missing, or has no network for its dependencies: either way an answer says so.
+    // The program is missing, or can't download its dependencies: in either case the result says
+    // so.
     if is_missing("golangci-lint") {
         let result = run(&place, &[json!({"type": "run_linter"})]).remove(0);
         assert_eq!(result["status"], "error", "{result:#}");
@@ -192,7 +193,7 @@ fn no_linter_waits_for_what_is_no_file() {
         place.write("apart/whole.py", "import os\n");
         let fifo = place.workspace().join("shop/wait.py");
         mknodat(CWD, fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        // A linter that waits does so until this time is over, which is an error.
+        // A linter that blocks would reach this timeout, which is an error.
         let answer = executed(&place, json!({"type": "run_linter", "timeout_seconds": 120}));
         assert_eq!(answer["framework"], linter, "{answer:#}");
         let unchecked = |violation: &Value| violation["rule"] == "not-checked";
@@ -228,7 +229,7 @@ fn the_backend_of_s0_groups_by_code() {
         assert_eq!(ended.status, 0, "{ended:?}");
         ended.json()
     };
-    // Nothing is modified.
+    // Nothing was modified.
     let clean = lint(json!({"path": null, "check_all": false}));
     let summary = json!({"total_errors": 0, "clean": true, "files_checked": 0});
     assert_eq!(clean, json!({"ruff": {}, "mypy": {}, "summary": summary}));
@@ -242,7 +243,7 @@ fn the_backend_of_s0_groups_by_code() {
     assert_eq!(found["mypy"]["assignment"]["fix_available"], false, "{found:#}");
     assert_eq!(found["summary"]["clean"], false, "{found:#}");
     assert_eq!(found["summary"]["files_checked"], 1, "{found:#}");
-    // Everything, with the contracts.
+    // All files, with the contracts.
     let all = lint(json!({"path": "shop", "check_all": true}));
     assert!(all["summary"]["files_checked"].as_u64().unwrap() >= 4, "{all:#}");
     let contracts = all["import_linter"].as_object().unwrap();
@@ -267,7 +268,7 @@ fn a_missing_type_checker_is_said() {
     assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
 }
 
-/// What it printed is told as findings, and not kept a second time.
+/// Output that is returned as findings is not stored in addition.
 #[test]
 fn a_linters_long_output_is_not_kept() {
     let place = project("python", "[linters]\npython = 'native-ruff'");

@@ -84,7 +84,7 @@ fn git_is_asked_and_nothing_planted_runs() {
     place.with_git(&["commit", "-q", "-m", "all"]);
     place.write("shop/__init__.py", "changed = True\n");
     place.write("new file", "");
-    // Everything of a workspace that git would run.
+    // Everything in a workspace that git could execute.
     let planted = place.workspace().join("planted");
     let plant = format!("touch {}", planted.display());
     for (key, value) in [

@@ -1,5 +1,4 @@
-//! Reads a file, asks the host about it, logs, writes a file, returns a result, and can fail with
-//! its own error.
+//! Reads a file, asks the host about it, logs, writes a file, answers; and fails in its own words.
 
 // Generated from the WIT files.
 wit_bindgen::generate!({ path: "wit", world: "plugin", generate_all });
