@@ -114,7 +114,7 @@ impl<'a> Project<'a> {
 }
 
 #[test]
-fn rust_from_nothing_to_an_answered_call() {
+fn rust_from_template_to_successful_call() {
     let Some(tools) = tools("rust") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-rust", &["rust"], tools);
@@ -146,7 +146,7 @@ fn a_linter_lints(place: &Place) {
 }
 
 #[test]
-fn c_from_nothing_to_an_answered_call() {
+fn c_from_template_to_successful_call() {
     let Some(tools) = tools("c") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-c", &["c"], tools);
@@ -207,7 +207,7 @@ fn mistakes_are_found(project: &Project<'_>) {
 }
 
 #[test]
-fn python_from_nothing_to_an_answered_call() {
+fn python_from_template_to_successful_call() {
     let Some(tools) = tools("python") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-python", &["python"], tools);
@@ -216,7 +216,7 @@ fn python_from_nothing_to_an_answered_call() {
 }
 
 #[test]
-fn javascript_and_typescript_from_nothing_to_an_answered_call() {
+fn javascript_and_typescript_from_template_to_successful_call() {
     let Some(tools) = tools("javascript") else { return };
     for language in ["javascript", "typescript"] {
         let place = Place::new();
@@ -234,7 +234,7 @@ fn link(packages: &Path, to: &Path) {
 }
 
 #[test]
-fn what_there_is_no_template_for_is_refused() {
+fn a_missing_template_is_an_error() {
     let place = Place::new();
     for (args, wanted) in [
         (&["plugin", "new", "Hello", "--lang", "c"][..], "[a-z][a-z0-9_-]*"),

@@ -100,7 +100,7 @@ fn example(action: &str, id: &str) -> Value {
 }
 
 #[test]
-fn s3s_examples_go_their_way() {
+fn the_actions_references_examples_succeed() {
     let place = Place::new();
     let created = place.do_all(&[example("create_bead", "")]).remove(0);
     let id = created["bead_id"].as_str().unwrap();
@@ -215,14 +215,14 @@ fn beads_are_listed_by_priority_and_age() {
 }
 
 #[test]
-fn looking_at_beads_changes_nothing() {
+fn listing_and_showing_beads_changes_nothing() {
     let place = Place::new();
     assert_eq!(place.beads(&[]).status, 0);
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
 }
 
 #[test]
-fn broken_beads_are_named_and_hide_no_others() {
+fn invalid_beads_are_reported_and_the_others_listed() {
     let place = Place::new();
     let good = place.create(json!({"title": "good"}));
     place.write(".beads/bead-a.yaml", "title: \"a\"\npriority: high\n");
@@ -263,7 +263,7 @@ fn broken_beads_are_named_and_hide_no_others() {
 }
 
 #[test]
-fn titles_drive_no_terminal() {
+fn control_characters_in_titles_are_escaped() {
     let place = Place::new();
     let id = place.create(json!({"title": "a\u{1b}[31m\u{202e}\nb"}));
     assert!(!place.read(&format!(".beads/{id}.yaml")).contains(['\u{1b}', '\u{202e}']));
@@ -291,7 +291,7 @@ fn a_link_out_of_the_workspace_shows_nothing() {
 }
 
 #[test]
-fn without_the_right_to_write_them_there_are_no_beads() {
+fn without_permission_to_write_no_bead_is_created() {
     let place = Place::new();
     let envelope = json!({"actions": [example("create_bead", "")]}).to_string();
     let scoped = place.run_with(&["run", "--scope", "src"], &envelope);
@@ -310,7 +310,7 @@ fn without_the_right_to_write_them_there_are_no_beads() {
 }
 
 #[test]
-fn branches_that_go_on_with_beads_merge_without_conflict() {
+fn branches_that_change_beads_merge_without_conflict() {
     let place = Place::new();
     let ids = ["shared", "closed here", "escalated there"]
         .map(|title| place.create(json!({ "title": title })));

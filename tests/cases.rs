@@ -45,7 +45,7 @@ const ABSENT: &str = ".absent";
 const ANY: &str = "${ANY}";
 
 #[test]
-fn every_folder_ends_as_it_says() {
+fn every_case_has_the_expected_result() {
     let folder = project().join("tests/cases");
     let names = names(&folder);
     assert!(!names.is_empty(), "{} is empty", folder.display());
@@ -285,7 +285,7 @@ fn fits(expected: &str, found: &str) -> bool {
 }
 
 #[test]
-fn expectations_are_exact_but_for_wildcards() {
+fn expectations_are_exact_except_for_wildcards() {
     for (expected, found, wanted) in [
         (json!({"a": [1, "x"]}), json!({"a": [1, "x"]}), &[][..]),
         (json!({"a": "${ANY}"}), json!({"a": 7}), &[]),
@@ -311,7 +311,7 @@ fn expectations_are_exact_but_for_wildcards() {
 }
 
 #[test]
-fn a_folder_that_is_no_case_fails() {
+fn a_folder_that_is_not_a_case_fails() {
     let cases = tempfile::tempdir().unwrap();
     let envelope = r#"{"tool": "glob", "pattern": "*"}"#;
     let files = [("input/a", "A"), ("envelope.json", envelope)];

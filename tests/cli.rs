@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_command_explains_itself_with_examples() {
+fn every_command_has_help_with_examples() {
     let place = Place::new();
     let mut seen = Vec::new();
     let mut pending = vec![Vec::new()];
@@ -175,7 +175,7 @@ fn the_version_is_printed() {
 }
 
 #[test]
-fn the_exit_status_is_that_of_the_gravest_outcome() {
+fn the_exit_status_is_that_of_the_most_serious_outcome() {
     let place = Place::new();
     place.write("a", "A".repeat(2048));
     place.write("cofferdam.toml", "[limits]\noutput-kb = 1\n");
@@ -287,7 +287,7 @@ fn arguments_of_a_call_come_from_the_command_line_or_from_standard_input() {
 }
 
 #[test]
-fn strict_takes_nothing_around_the_document() {
+fn strict_mode_refuses_text_around_the_document() {
     let place = Place::new();
     let fenced = format!("```json\n{}\n```\n", actions([write("a", "A")]));
     for command in ["run", "validate"] {
@@ -303,7 +303,7 @@ fn strict_takes_nothing_around_the_document() {
 }
 
 #[test]
-fn text_is_for_reading_and_drives_no_terminal() {
+fn text_output_is_readable_and_escaped() {
     let place = Place::new();
     let hostile = "\u{1b}[31mred\u{7}\r\u{9b}2J \u{202e}back\nnext \u{e0041}line";
     place.write("a", hostile);
@@ -663,7 +663,7 @@ fn a_plugin_from_elsewhere_runs_without_a_grant() {
 }
 
 #[test]
-fn a_file_that_is_no_plugin_is_refused() {
+fn a_file_that_is_not_a_plugin_is_refused() {
     let place = Place::new();
     place.write("prose.wasm", "not WebAssembly");
     place.write("core.wasm", wat::parse_str("(module)").unwrap());
@@ -730,7 +730,7 @@ fn packing_puts_the_manifest_into_the_component() {
 }
 
 #[test]
-fn a_workspace_that_is_none_is_refused() {
+fn a_workspace_that_does_not_exist_is_refused() {
     let place = Place::new();
     place.write("file", "");
     for workspace in ["none", "file"] {
@@ -816,7 +816,7 @@ fn the_log_shows_how_calls_ended() {
 }
 
 #[test]
-fn the_doctor_finds_a_healthy_machine() {
+fn doctor_succeeds_on_this_machine() {
     let place = Place::new();
     let ended = place.run(&["doctor"]);
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -956,7 +956,7 @@ fn every_document_has_a_schema_and_fits_it() {
 }
 
 #[test]
-fn the_workspaces_settings_count_once_they_are_accepted() {
+fn the_workspaces_settings_apply_after_they_are_accepted() {
     let place = Place::new();
     let two = || place.act(&[], [write("a", "A"), read("a")]);
     let trusted = || place.act(&["--trust-workspace"], [write("a", "A"), read("a")]);
@@ -1029,7 +1029,7 @@ fn malformed_settings_name_the_line() {
 }
 
 #[test]
-fn the_users_own_settings_count_everywhere() {
+fn the_users_own_settings_apply_to_every_workspace() {
     let place = Place::new();
     place.write("a", "A");
     let folder = place.home().join(".config/cofferdam");
@@ -1079,7 +1079,7 @@ fn the_users_own_settings_count_everywhere() {
 }
 
 #[test]
-fn limits_of_the_settings_hold() {
+fn limits_in_the_settings_are_enforced() {
     let place = Place::new();
     place.write("cofferdam.toml", "[limits]\nenvelope-mb = 1\ncalls = 3\n");
     place.run(&["policy", "accept"]);
@@ -1173,7 +1173,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn an_interrupted_run_ends_soon_and_leaves_the_workspace_whole() {
+fn an_interrupted_run_ends_soon_and_leaves_no_partial_change() {
     let place = Place::new();
     let names: Vec<String> = (0..10_000).map(|number| format!("out/{number:05}")).collect();
     let envelope = place.workspace().with_file_name("envelope.json");
@@ -1208,7 +1208,7 @@ fn an_interrupted_run_ends_soon_and_leaves_the_workspace_whole() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn broken_pipe_is_not_an_error() {
     let place = Place::new();
     place.write("a", "A".repeat(1 << 20));
     for args in
@@ -1236,7 +1236,7 @@ fn a_file_without_permission_is_a_permission_error() {
 }
 
 #[test]
-fn what_a_search_can_not_read_is_said() {
+fn unreadable_files_of_a_search_are_reported() {
     let place = with_a_secret();
     place.write("open", "S");
     for tool in ["grep", "search_text"] {
@@ -1258,7 +1258,7 @@ fn with_a_secret() -> Place {
 }
 
 #[test]
-fn more_files_than_an_answer_holds_are_too_many() {
+fn too_many_files_for_one_answer_are_an_error() {
     let place = Place::new();
     let folder = place.workspace().join("many");
     fs::create_dir(&folder).unwrap();
@@ -1282,7 +1282,7 @@ fn more_files_than_an_answer_holds_are_too_many() {
 }
 
 #[test]
-fn a_search_that_takes_too_long_says_so() {
+fn a_search_that_takes_too_long_is_a_timeout() {
     let place = Place::new();
     place.write("cofferdam.toml", "[limits]\ncall-ms = 3000\n");
     place.write("tree/0", "äb ".repeat(100_000));

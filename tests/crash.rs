@@ -45,7 +45,7 @@ fn edits(who: u32) -> String {
 }
 
 #[test]
-fn two_hosts_with_a_hundred_edits_each_lose_nothing() {
+fn two_hosts_with_a_hundred_edits_each_lose_no_edit() {
     let place = Place::new();
     let lines: String = (0..200).map(|line| format!("{line}\n")).collect();
     place.write("shared.txt", format!("0\n{lines}"));

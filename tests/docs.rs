@@ -182,7 +182,7 @@ fn libraries_are_found_as_in_the_source() {
 }
 
 #[test]
-fn documentation_is_asked_as_in_the_source() {
+fn documentation_is_queried_as_in_the_source() {
     let server = context7();
     let place = place(&server, "");
     for (id, query, wanted) in [
@@ -222,7 +222,7 @@ fn documentation_is_asked_as_in_the_source() {
 
 /// Every row of the two tables of failures, and other failures.
 #[test]
-fn each_failure_has_its_name_and_says_what_to_do() {
+fn each_failure_has_a_code_and_a_hint() {
     let quota = Server::new(|_| {
         let body = json!({"error": "rate_limited", "message": "Monthly quota reached."});
         server::answer(429, "Retry-After: 60\r\n", body.to_string().as_bytes())
@@ -333,7 +333,7 @@ fn a_slow_server_is_asked_twice_then_the_fallback_is_recorded() {
 
 /// The limit that the tool schemas prescribe: 10 s for each of two attempts.
 #[test]
-fn ten_seconds_are_too_long() {
+fn a_request_of_ten_seconds_times_out() {
     let server = Server::new(|_| vec![Step::Wait(Duration::from_secs(18))]);
     let place = place(&server, "");
     let begun = Instant::now();
@@ -346,7 +346,7 @@ fn ten_seconds_are_too_long() {
 }
 
 #[test]
-fn a_server_that_fails_once_is_forgiven() {
+fn a_server_that_fails_once_is_asked_again() {
     let count = AtomicUsize::new(0);
     let server = Server::new(move |_| match count.fetch_add(1, Ordering::Relaxed) {
         0 => server::answer(503, "", b"<html>busy</html>"),
@@ -374,7 +374,7 @@ fn a_refused_connection_is_a_fallback() {
 }
 
 #[test]
-fn the_key_goes_to_context7_and_nowhere_else() {
+fn the_key_is_sent_only_to_context7() {
     let server = context7();
     let place = place(&server, "headers = { Authorization = 'Bearer ${CONTEXT7_API_KEY}' }");
     let args = r#"{"libraryName": "httpx", "query": "timeouts"}"#;
@@ -392,7 +392,7 @@ fn the_key_goes_to_context7_and_nowhere_else() {
 }
 
 #[test]
-fn without_a_grant_the_error_has_the_lines_that_are_one() {
+fn without_a_grant_the_error_has_the_lines_to_add() {
     let place = Place::new();
     let args = r#"{"libraryName": "httpx", "query": "timeouts"}"#;
     let ended = place.run(&["call", "context7_resolve_library_id", args]);
@@ -407,7 +407,7 @@ fn without_a_grant_the_error_has_the_lines_that_are_one() {
 }
 
 #[test]
-fn a_question_is_asked_three_times() {
+fn a_query_is_sent_at_most_three_times() {
     let server = context7();
     let place = place(&server, "");
     let action = |name: &str| {
@@ -426,7 +426,7 @@ fn a_question_is_asked_three_times() {
 }
 
 #[test]
-fn what_was_answered_is_not_asked_again() {
+fn cached_answers_are_not_requested_again() {
     let server = context7();
     let place = place(&server, "");
     let resolve = r#"{"libraryName": "httpx", "query": "timeouts"}"#;

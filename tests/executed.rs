@@ -29,7 +29,7 @@ fn place(settings: &str) -> Place {
 }
 
 #[test]
-fn what_is_executed_by_name_is_named() {
+fn writing_executed_files_is_reported() {
     let place = place("");
     let actions = [
         write(".envrc", "x\n"),
@@ -70,7 +70,7 @@ fn what_is_executed_by_name_is_named() {
 }
 
 #[test]
-fn what_gits_configuration_runs_is_named() {
+fn files_that_gits_configuration_runs_are_reported() {
     let place = place("");
     place.with_git(&["init", "-q"]);
     for (key, value) in [
@@ -97,7 +97,7 @@ fn what_gits_configuration_runs_is_named() {
 }
 
 #[test]
-fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
+fn executed_files_are_refused_by_a_roles_settings() {
     let role = "[roles.careful]\ntools = ['*']\nexecuted = 'refused'\n";
     let place = place(role);
     for action in [write(".envrc", "x\n"), json!({"type": "apply_patch", "patch": PATCH})] {
@@ -125,7 +125,7 @@ fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
 }
 
 #[test]
-fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
+fn executed_files_are_not_written_if_the_user_can_not_be_asked() {
     let place = place("executed = 'ask'\n");
     for options in [&[][..], &["--atomic"], &["--dry-run"]] {
         let (_, results) = run(&place, options, &[write(".envrc", "x\n")]);
@@ -140,7 +140,7 @@ fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
 
 /// An MCP client gets the report after the answer, or the refusal.
 #[test]
-fn clients_of_mcp_hear_what_is_executed_by_name() {
+fn mcp_clients_are_told_about_executed_files() {
     for (settings, wanted) in [
         ("", "[Warning: wrote .envrc, which direnv runs when the directory is entered]"),
         ("executed = 'refused'\n", "PermissionError: nothing was changed"),

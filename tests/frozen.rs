@@ -41,7 +41,7 @@ fn plugins_of_the_first_version_are_loaded_and_called() {
 
 /// Each interface version that the host serves has a frozen plugin.
 #[test]
-fn every_version_that_is_served_has_a_frozen_plugin() {
+fn every_served_interface_version_has_a_frozen_plugin() {
     let ours = served().filter(|name| name.starts_with("cofferdam:"));
     let mut versions: Vec<&str> = ours.filter_map(|name| Some(name.split_once('@')?.1)).collect();
     versions.sort_unstable();

@@ -13,7 +13,7 @@ const SOURCE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_
 "#;
 
 #[test]
-fn a_log_of_the_source_has_figures_and_an_alert() {
+fn the_sources_log_has_metrics_and_an_alert() {
     let place = Place::new();
     place.write("calls.jsonl", SOURCE);
     let ended = place.run(&["stats", "--log-file", "calls.jsonl"]);
@@ -45,7 +45,7 @@ fn a_log_of_the_source_has_figures_and_an_alert() {
 }
 
 #[test]
-fn the_journal_has_figures() {
+fn stats_reads_the_journal() {
     let place = Place::new();
     place.write("a", "A");
     assert_eq!(place.run(&["stats"]).json()["total"]["calls"], 0);
@@ -68,7 +68,7 @@ fn the_journal_has_figures() {
 }
 
 #[test]
-fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
+fn resource_usage_is_recorded_and_summed_by_plugin() {
     let place = Place::new();
     place.write("a", "A");
     let write = json!({"path": "b", "content": "x".repeat(5000)}).to_string();
@@ -108,7 +108,7 @@ fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
 }
 
 #[test]
-fn what_can_not_be_a_log_is_refused() {
+fn files_that_are_not_logs_are_refused() {
     let place = Place::new();
     place.write("log.gz", b"\x1f\x8b\x08\0");
     for (args, part) in [
@@ -148,7 +148,7 @@ fn a_healthy_host_is_healthy_and_says_so_in_the_journal() {
 }
 
 #[test]
-fn a_backend_that_is_missing_degrades_and_settings_that_are_wrong_fail() {
+fn a_missing_backend_degrades_and_invalid_settings_fail() {
     let place = Place::new();
     place.write("cofferdam.toml", "builders = ['nonsense']");
     let ended = place.run(&["health", "--trust-workspace"]);
@@ -167,7 +167,7 @@ fn a_backend_that_is_missing_degrades_and_settings_that_are_wrong_fail() {
 }
 
 #[test]
-fn saved_reports_are_summed_up() {
+fn saved_reports_are_summarized() {
     let place = Place::new();
     assert_eq!(place.run(&["report", "summary", "--format", "text"]).stdout, "no reports\n");
     let schema = include_str!("../schemas/tools/report.save_agent_report.input.json");

@@ -122,7 +122,7 @@ fn a_copy_of_another_workspaces_directory_is_set_aside_and_named() {
 /// A pull replaces the directory, which git ignores, by a link. The link is set aside, and calls
 /// continue to work.
 #[test]
-fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
+fn a_link_in_place_of_the_hosts_directory_is_set_aside() {
     for planted in ["staging", "history", "images", "runs", "lock", "journal.jsonl"] {
         let place = with_a_shell();
         write_in(&place, &place.workspace(), "a", "1");
@@ -144,7 +144,7 @@ fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
 
 /// File systems reuse the inode of a removed directory.
 #[test]
-fn a_copy_with_the_same_inode_does_not_count() {
+fn a_copy_with_the_same_inode_is_not_authentic() {
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
     let own = place.workspace().join(OWN);
@@ -165,7 +165,7 @@ fn a_copy_with_the_same_inode_does_not_count() {
 
 /// Changes are possible with any contents of a directory that came with a repository.
 #[test]
-fn what_a_planted_directory_holds_is_not_looked_at() {
+fn contents_of_a_planted_directory_are_ignored() {
     for planted in ["lock", "history", "images", "staging", "owner", "journal.jsonl", "set-aside"] {
         let place = Place::new();
         let outside = place.workspace().with_file_name("outside");
@@ -188,7 +188,7 @@ fn what_a_planted_directory_holds_is_not_looked_at() {
 /// A pull replaces ignored files without asking, so single files can be planted in an authentic
 /// directory.
 #[test]
-fn what_a_pull_brings_into_a_directory_that_counts_is_not_believed() {
+fn files_planted_in_an_authentic_directory_are_ignored() {
     let place = Place::new();
     for number in 0..100 {
         place.write(&format!("m{number}.py"), format!("def wanted(): # {number}\n    pass\n"));
@@ -235,7 +235,7 @@ fn digest(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lines_that_this_host_has_not_written_are_no_part_of_the_journal() {
+fn planted_lines_of_the_journal_are_ignored() {
     let place = Place::new();
     let other = beside(&place);
     write_in(&place, &other, "theirs", "");
@@ -263,7 +263,7 @@ fn lines_that_this_host_has_not_written_are_no_part_of_the_journal() {
 }
 
 #[test]
-fn output_that_this_host_has_not_kept_is_not_shown() {
+fn planted_output_is_not_shown() {
     let place = with_a_shell();
     let other = beside(&place);
     let command = json!({"command": "yes planted | head -c 200000"}).to_string();
@@ -320,7 +320,7 @@ fn a_commit_of_the_longest_paths_is_listed() {
 
 /// The old and new contents of a commit are stored in files beside the history.
 #[test]
-fn what_is_put_in_the_place_of_a_kept_file_is_neither_restored_nor_shown() {
+fn a_planted_file_of_the_history_is_neither_restored_nor_shown() {
     let place = Place::new();
     let images = place.workspace().join(OWN).join("images");
     place.write("run.sh", "old\n");
@@ -354,7 +354,7 @@ fn what_is_put_in_the_place_of_a_kept_file_is_neither_restored_nor_shown() {
 }
 
 #[test]
-fn directories_that_nest_without_end_are_removed_or_set_aside() {
+fn deeply_nested_directories_are_removed_or_set_aside() {
     const DEPTH: usize = 6_000;
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
@@ -377,7 +377,7 @@ fn directories_that_nest_without_end_are_removed_or_set_aside() {
 }
 
 #[test]
-fn the_hosts_directory_is_closed_to_others_whatever_it_was() {
+fn the_hosts_directory_is_made_private() {
     let place = with_a_shell();
     let command = json!({"command": "yes | head -c 100000"}).to_string();
     assert_eq!(place.run(&["call", "shell.bash", &command]).status, 0);
@@ -415,7 +415,7 @@ fn of_a_user(user: u32) -> (Place, PathBuf, tempfile::TempDir) {
 }
 
 #[test]
-fn a_directory_of_another_user_is_neither_used_nor_touched() {
+fn a_directory_of_another_user_is_neither_used_nor_changed() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -465,7 +465,7 @@ fn a_workspace_keeps_its_directory_when_it_is_moved() {
 
 /// Another key stands for another user; both hosts can work.
 #[test]
-fn hosts_with_other_keys_take_turns_and_do_not_believe_each_other() {
+fn hosts_with_other_keys_take_turns_and_do_not_trust_each_other() {
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
     let elsewhere = place.home().join("elsewhere");
@@ -489,7 +489,7 @@ fn hosts_with_other_keys_take_turns_and_do_not_believe_each_other() {
 }
 
 #[test]
-fn many_that_begin_at_the_same_time_agree() {
+fn many_hosts_that_start_at_the_same_time_agree() {
     let place = Place::new();
     fs::create_dir(place.workspace().join(OWN)).unwrap();
     fs::write(place.workspace().join(OWN).join("owner"), "planted").unwrap();

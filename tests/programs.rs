@@ -60,7 +60,7 @@ pub fn settings() -> String {
 
 /// Each program has either a version or a reason why it is missing.
 #[test]
-fn every_program_is_accounted_for() {
+fn every_program_is_installed_or_has_a_reason() {
     let Programs { path, readable, versions, missing } = programs();
     for directory in path {
         assert!(directory.is_dir(), "{}", directory.display());

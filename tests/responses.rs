@@ -93,7 +93,7 @@ fn contract(agent: &str, response: &str) -> Expected {
 }
 
 #[test]
-fn every_response_is_read_as_it_says() {
+fn every_response_has_the_expected_result() {
     let folder = project().join("tests/responses");
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(&folder).unwrap() {

@@ -37,7 +37,7 @@ fn report(agent: &str) -> Value {
 /// The tool schemas, "Agent-Specific Tool Usage": every call of every agent, including relative
 /// paths.
 #[test]
-fn the_verification_agents_call_what_their_source_says() {
+fn the_verification_agents_can_make_the_sources_calls() {
     let read = |path: &str| json!({"tool": "read", "file_path": path});
     let bash = |command: &str| json!({"tool": "bash", "command": command});
     let grep =
@@ -110,7 +110,7 @@ fn the_verification_agents_call_what_their_source_says() {
 }
 
 #[test]
-fn what_the_operator_grants_a_role_can_use() {
+fn a_role_can_use_what_the_operator_grants() {
     let place = place("[grants.shell]\nfiles = 'write'\nprocess = ['bash', 'sh']\n");
     let call = json!({"tool": "bash", "command": "echo reviewed"});
     for (agent, status) in
@@ -124,7 +124,7 @@ fn what_the_operator_grants_a_role_can_use() {
 /// The table in the tool schemas says of `read`: "Relative paths rejected", but its agents use
 /// relative ones.
 #[test]
-fn relative_paths_are_for_the_agents_only() {
+fn relative_paths_are_only_allowed_for_the_agents() {
     let place = place(
         "[roles.own]\ntools = ['files.*']\nscope = ['src/api']\npaths = {'files.read' = 'file_path'}\n",
     );
@@ -152,7 +152,7 @@ fn relative_paths_are_for_the_agents_only() {
 
 /// The allow-lists of the pipeline commands.
 #[test]
-fn designer_and_qa_have_their_tools_only() {
+fn designer_and_qa_have_only_their_tools() {
     let place = place("");
     for tool in ["locate_symbol", "get_source", "discover_api"] {
         let shown = place.run(&["role", "show", "qa"]).json();
@@ -293,7 +293,7 @@ fn a_definition_becomes_a_prompt() {
 }
 
 #[test]
-fn definitions_that_can_not_be_used_say_why() {
+fn invalid_definitions_are_refused_with_the_reason() {
     let place = python();
     let with = |more: &str| {
         let file = place.home_file("bad.yaml");

@@ -241,7 +241,7 @@ fn nested() -> Vec<(String, String)> {
 
 /// A file never ends a call: it is parsed, or listed with a line.
 #[test]
-fn what_nests_deeply_ends_no_call() {
+fn deeply_nested_files_do_not_end_a_call() {
     let place = Place::new();
     let files = nested();
     for (path, text) in &files {
@@ -267,7 +267,7 @@ fn what_nests_deeply_ends_no_call() {
 }
 
 #[test]
-fn files_that_are_too_large_or_no_text_are_listed() {
+fn files_that_are_too_large_or_not_text_are_listed() {
     let place = Place::new();
     place.write("good.py", "def target(): ...\n");
     place.write("huge.py", format!("def target(): ...\n{}", "x = 1\n".repeat(1_000_000)));
@@ -357,7 +357,7 @@ fn endpoints_of_a_large_project_are_found() {
 /// Search results are cached for the plugin, separately for each scope, and the cache may be
 /// deleted at any time.
 #[test]
-fn a_search_keeps_what_it_has_learned() {
+fn a_search_caches_its_results() {
     let place = Place::new();
     for number in 0..100 {
         place.write(

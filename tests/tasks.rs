@@ -80,7 +80,7 @@ fn assert_dies(file: &Path) {
 }
 
 #[test]
-fn s4s_example_is_done() {
+fn the_sources_example_succeeds() {
     let place = place(
         "cat > HOME/prompt.0; echo \"$COFFERDAM_ROLE $COFFERDAM_MAX_TURNS\" > HOME/told\n\
          echo 'I have done it.'; cat HOME/answer.0",
@@ -118,7 +118,7 @@ fn s4s_example_is_done() {
 }
 
 #[test]
-fn a_broken_answer_is_asked_for_again() {
+fn an_invalid_answer_is_retried() {
     let place = answering(&["Done!", "---OUTPUT---\nphase: two\n---END---", ""]);
     fs::write(place.home_file("answer.2"), example(&place)).unwrap();
     let ended = task(&place, &[]);
@@ -136,7 +136,7 @@ fn a_broken_answer_is_asked_for_again() {
 
 /// The output contracts, "Contract Violations": at most 2 retries, then a blocker.
 #[test]
-fn an_answer_that_stays_broken_blocks() {
+fn an_answer_that_stays_invalid_blocks() {
     let place = answering(&["Done!", "Done!", "I said: done!", "never asked for"]);
     let ended = task(&place, &[]);
     assert_failed(&ended, 1, "", "still broken after 2 retries");
@@ -152,7 +152,7 @@ fn an_answer_that_stays_broken_blocks() {
 /// The output contracts, "Attempt to extract key information from response": no required field is
 /// missing, so the agent is not asked again.
 #[test]
-fn an_answer_whose_fields_stand_in_its_text_will_do() {
+fn fields_in_the_text_of_an_answer_are_extracted() {
     let place = answering(&[]);
     let example = example(&place);
     let lines: Vec<&str> = example.lines().filter(|line| !line.starts_with("---")).collect();
@@ -165,7 +165,7 @@ fn an_answer_whose_fields_stand_in_its_text_will_do() {
 }
 
 #[test]
-fn without_a_contract_an_answer_is_its_words() {
+fn without_a_contract_the_answer_is_its_text() {
     let place = place("cat", "", "");
     let ended = task(&place, &[]);
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -173,7 +173,7 @@ fn without_a_contract_an_answer_is_its_words() {
 }
 
 #[test]
-fn contracts_of_the_persons_own_count() {
+fn contracts_of_the_user_apply() {
     let place = place("echo '---OUTPUT---\npages: [a.md]\n---END---'", "contract = 'writer'", "");
     let settings = place.home_file(".config/cofferdam/cofferdam.toml");
     let folder = place.home_file("contracts");
@@ -196,7 +196,7 @@ fn contracts_of_the_persons_own_count() {
 }
 
 #[test]
-fn an_agent_that_hangs_dies_with_all_that_it_started() {
+fn a_hanging_agent_is_killed_with_its_children() {
     let place = place(
         "trap '' TERM\nsetsid sh -c 'echo $$ > HOME/stray; exec sleep 600' &\n\
          while ! [ -s HOME/stray ]; do sleep 0.01; done\n\
@@ -235,7 +235,7 @@ fn an_interrupted_call_ends_its_agent() {
 }
 
 #[test]
-fn no_answer_has_a_reason() {
+fn a_missing_answer_has_a_reason() {
     for (body, status, code, words) in [
         ("echo no key >&2; exit 3", 1, "AgentFailed", "exit status 3; it said: no key"),
         ("kill -9 $$", 1, "AgentFailed", "signal 9"),
@@ -249,7 +249,7 @@ fn no_answer_has_a_reason() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_named() {
+fn a_missing_agent_is_named() {
     let place = Place::new();
     let one = "[agents.code-implementer]\ncommand = ['no-such-agent']\n";
     configure(&place, &format!("[grants.team]\nagents = ['*']\n{one}"));
@@ -261,7 +261,7 @@ fn an_agent_that_is_not_there_is_named() {
 }
 
 #[test]
-fn an_agent_is_asked_only_where_a_person_grants_it() {
+fn an_agent_is_asked_only_if_granted() {
     let place = place("touch HOME/asked", "", "[agents.other]\ncommand = ['true']");
     let settings = place.home_file(".config/cofferdam/cofferdam.toml");
     let text = fs::read_to_string(&settings).unwrap();
@@ -286,7 +286,7 @@ fn an_agent_is_asked_only_where_a_person_grants_it() {
 }
 
 #[test]
-fn what_is_no_role_or_contract_is_said_before_anything_runs() {
+fn unknown_roles_and_contracts_are_reported_before_anything_runs() {
     for (own, others, words) in [
         ("role = 'nobody'", "", "agents.code-implementer.role: there is no role 'nobody'"),
         ("contract = 'tdd-task-executer'", "", "did you mean 'tdd-task-executor'?"),
@@ -300,7 +300,7 @@ fn what_is_no_role_or_contract_is_said_before_anything_runs() {
 
 /// An agent's changes can't be rolled back with a transaction.
 #[test]
-fn a_task_is_no_part_of_a_transaction() {
+fn a_task_is_not_allowed_in_a_transaction() {
     let place = place("touch HOME/asked; echo done", "", "");
     for option in ["--atomic", "--dry-run"] {
         let envelope = json!({"tool": "task", "subagent_type": AGENT, "prompt": PROMPT});
@@ -312,7 +312,7 @@ fn a_task_is_no_part_of_a_transaction() {
 
 /// Each task sees the changes of the tasks before it, and so do later calls.
 #[test]
-fn tasks_are_done_one_after_the_other() {
+fn tasks_run_one_after_the_other() {
     let place = place("read word; cat log; echo $word >> log", "", "");
     let call = |prompt: &str| json!({"type": "task", "subagent_type": AGENT, "prompt": prompt});
     place.write("log", "");
@@ -348,7 +348,7 @@ fn an_agents_own_calls_are_made_under_its_role() {
 }
 
 #[test]
-fn agents_that_ask_agents_come_to_an_end() {
+fn nested_agents_have_a_maximum_depth() {
     let args = json!({"subagent_type": AGENT, "prompt": PROMPT}).to_string();
     let binary = built().join("cofferdam");
     let body = format!(
@@ -365,7 +365,7 @@ fn agents_that_ask_agents_come_to_an_end() {
 /// An agent's agent is killed with it, although it has a process group of its own and ignores
 /// signals.
 #[test]
-fn an_agents_agent_dies_with_it() {
+fn an_agents_agent_is_killed_with_it() {
     let args = json!({"subagent_type": "inner", "prompt": PROMPT}).to_string();
     let binary = built().join("cofferdam");
     let body = format!("exec {} call team.task '{args}'", binary.display());
@@ -383,7 +383,7 @@ fn an_agents_agent_dies_with_it() {
 }
 
 #[test]
-fn the_tool_says_what_it_does() {
+fn the_tools_annotations_and_requests_are_listed() {
     let place = Place::new();
     let tools = place.run(&["tools", "--format", "mcp"]).json();
     let tools = tools["tools"].as_array().unwrap();

@@ -39,7 +39,7 @@ impl Place {
 }
 
 #[test]
-fn s4s_example_arrives() {
+fn the_sources_example_is_delivered() {
     let place = Place::new();
     let ended = place.run_with(
         &["run"],
@@ -75,7 +75,7 @@ fn s4s_example_arrives() {
 }
 
 #[test]
-fn an_inbox_holds_what_is_for_somebody_and_what_is_for_all() {
+fn an_inbox_has_personal_messages_and_broadcasts() {
     let place = Place::new();
     assert_eq!(place.contents(&[]), [""; 0]);
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
@@ -108,7 +108,7 @@ fn an_inbox_holds_what_is_for_somebody_and_what_is_for_all() {
 }
 
 #[test]
-fn broken_messages_are_named_and_hide_no_others() {
+fn invalid_messages_are_reported_and_the_others_listed() {
     let place = Place::new();
     place.send(None, "good");
     place

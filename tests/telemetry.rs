@@ -213,7 +213,7 @@ fn calls_of_clients_are_spans() {
 }
 
 #[test]
-fn a_command_sends_what_it_has_before_it_ends() {
+fn a_command_sends_its_telemetry_before_it_exits() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let collector = Collector::new();
@@ -252,7 +252,7 @@ fn a_command_sends_what_it_has_before_it_ends() {
 
 /// A collector that is missing or never answers delays nothing.
 #[test]
-fn a_collector_that_takes_nothing_holds_nothing_up() {
+fn a_blocked_collector_delays_nothing() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -282,7 +282,7 @@ fn a_collector_that_takes_nothing_holds_nothing_up() {
 /// Invalid variables turn telemetry off and have no other effect; values that may be secrets are
 /// not printed.
 #[test]
-fn a_mistake_in_the_variables_is_said() {
+fn invalid_variables_are_reported() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let collector = Collector::new();

@@ -133,7 +133,7 @@ fn descriptions(schema: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn clients_get_compact_schemas_under_names_that_they_take() {
+fn clients_get_compact_schemas_under_valid_names() {
     let place = Place::new();
     for role in [None, Some("main"), Some("reader"), Some("lint"), Some("code-reviewer")] {
         let options = role.map_or(vec![], |role| vec!["--role", role]);
@@ -199,7 +199,7 @@ fn tokens(place: &Place, options: &[&str]) -> Value {
 /// The tool schemas, "Token Impact Analysis": tool descriptions need at least 70 % fewer tokens
 /// than prose.
 #[test]
-fn the_tools_of_s4_cost_seventy_percent_less_than_their_prose() {
+fn the_tool_schemas_cost_seventy_percent_less_than_their_prose() {
     let place = Place::new();
     let counted = tokens(&place, &["--role", "main", "--format", "anthropic"]);
     assert_eq!(
@@ -248,7 +248,7 @@ fn listings_come_in_stages() {
 }
 
 #[test]
-fn tools_are_found_by_words_the_best_first() {
+fn search_results_are_sorted_by_relevance() {
     let place = Place::new();
     let found = |arguments: &[&str]| -> Vec<String> {
         let ended = place.run(&[&["tools", "--format", "json", "--search"], arguments].concat());

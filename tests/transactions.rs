@@ -240,7 +240,7 @@ fn a_failure_discards_an_atomic_envelope() {
 }
 
 #[test]
-fn a_dry_run_answers_the_diff_and_changes_nothing() {
+fn a_dry_run_prints_the_diff_and_changes_nothing() {
     let place = place();
     let before = tree(&place);
     let actions = [patch(PATCH), write("sub/c", "C\n"), read("a"), read("missing")];
@@ -281,7 +281,7 @@ fn a_dry_run_that_would_be_rolled_back_has_no_diff() {
 }
 
 #[test]
-fn a_dry_run_of_one_call_answers_its_diff() {
+fn a_dry_run_of_one_call_prints_its_diff() {
     let place = place();
     let before = tree(&place);
     let args = json!({"path": "a", "content": "one\n"}).to_string();
@@ -396,7 +396,7 @@ fn an_undo_is_refused_where_something_has_changed_since() {
 }
 
 #[test]
-fn where_there_is_nothing_to_undo_that_is_said() {
+fn nothing_to_undo_is_reported() {
     let place = place();
     let before = tree(&place);
     for args in [&["undo"][..], &["log", "--diff", "0"]] {
@@ -482,7 +482,7 @@ fn commits_are_kept_as_long_as_the_settings_say() {
 }
 
 #[test]
-fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
+fn an_unwritable_workspace_is_reported() {
     let place = place();
     for directory in ["", "sub"] {
         let directory = place.workspace().join(directory);
@@ -508,7 +508,7 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
 
 /// The workspace's own directory was created by another program: a link, a file, a link in it.
 #[test]
-fn a_planted_directory_of_the_hosts_is_refused() {
+fn a_planted_directory_of_the_host_is_refused() {
     for planted in ["link", "dangling", "file"] {
         let place = place();
         let workspace = place.workspace();
@@ -537,7 +537,7 @@ fn a_planted_directory_of_the_hosts_is_refused() {
 }
 
 #[test]
-fn a_busy_workspace_is_waited_for_and_then_said_to_be_busy() {
+fn a_busy_workspace_is_waited_for_until_the_deadline() {
     let place = place();
     place.done(write("a", "first"));
     let lock = fs::File::open(place.workspace().join(".cofferdam/lock")).unwrap();

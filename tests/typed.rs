@@ -134,7 +134,7 @@ fn three_components_of_other_hosts_load_and_answer() {
 }
 
 #[test]
-fn every_kind_of_value_goes_in_and_comes_out() {
+fn every_type_of_value_is_converted_in_both_directions() {
     let shapes = Typed::new("shapes.wasm", &bare());
     let drawing = json!({
         "shapes": [
@@ -182,7 +182,7 @@ fn every_kind_of_value_goes_in_and_comes_out() {
 }
 
 #[test]
-fn limits_hold_as_for_every_plugin() {
+fn limits_apply_as_for_every_plugin() {
     let shapes = Typed::new("shapes.wasm", &bare());
     shapes.settings("[limits]\ncall-ms = 500\n");
     shapes.fails("spin", json!({}), &["WallClockLimit"]);
@@ -194,7 +194,7 @@ fn limits_hold_as_for_every_plugin() {
 }
 
 #[test]
-fn files_are_what_a_person_grants() {
+fn files_need_the_users_grant() {
     let shapes = Typed::new("shapes.wasm", &bare());
     shapes.place.write("note.txt", "hello");
     let read = json!({"path": "note.txt"});
@@ -310,7 +310,7 @@ fn a_typed_component_is_installed_under_its_files_name() {
 }
 
 #[test]
-fn a_manifest_says_more_than_types_can() {
+fn a_manifest_overrides_the_derived_one() {
     let typed = Typed { place: Place::new(), file: guest("typed") };
     typed.answers(
         "typed.get-weather",
@@ -324,7 +324,7 @@ fn a_manifest_says_more_than_types_can() {
 }
 
 #[test]
-fn components_that_cant_be_plugins_say_why() {
+fn components_that_cant_be_plugins_are_refused_with_the_reason() {
     let stream =
         r#"(component (import "f" (func $f (result (stream u8)))) (export "f" (func $f)))"#;
     let clash = r#"(component

@@ -378,7 +378,7 @@ fn campaign(kills: usize) {
 }
 
 #[test]
-fn whenever_the_host_is_killed_all_is_old_or_all_is_new() {
+fn a_killed_host_leaves_all_files_old_or_all_new() {
     let mut within = 0;
     for kind in [Kind::Patch, Kind::Atomic, Kind::Undo] {
         let mut scene = Scene::new(kind, "A");
@@ -420,7 +420,7 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
 #[test]
 #[ignore = "takes up to an hour: cargo xtask kills"]
 #[expect(clippy::disallowed_methods, reason = "how the command says how many")]
-fn as_many_as_asked() {
+fn the_requested_number_of_kills() {
     let asked = std::env::var(ASKED).ok().and_then(|kills| kills.parse().ok());
     campaign(asked.unwrap_or(2000));
 }

@@ -65,7 +65,7 @@ fn times_of_directories_on_the_disk_are_not_set() {
 }
 
 #[test]
-fn tmp_is_a_tree_of_its_own() {
+fn tmp_is_a_separate_tree() {
     assert_played(&[
         ("list /tmp>.", "", ""),
         ("open t /tmp>. rd", "ok", "ok"),
@@ -138,7 +138,7 @@ fn a_call_that_only_reads_changes_nothing() {
 
 /// Each entry of a large directory is listed exactly once.
 #[test]
-fn large_directories_are_listed_whole() {
+fn large_directories_are_listed_completely() {
     let trial = trial();
     Native::new(&trial.place.workspace()).play_all(&parse(&["mkdir big", "fill big 3000"]));
     let steps = [
@@ -160,7 +160,7 @@ fn large_directories_are_listed_whole() {
 
 /// As in Linux, a name has at most 255 bytes, a path 4,096, and at most 40 links are followed.
 #[test]
-fn names_paths_and_chains_of_links_have_an_end() {
+fn lengths_of_names_paths_and_chains_of_links_are_limited() {
     let longest = "n".repeat(255);
     let (long, deep) = ("n".repeat(256), "d/".repeat(2049));
     let chain: Vec<String> = (0..=40).map(|link| format!("symlink {} {link}", link + 1)).collect();

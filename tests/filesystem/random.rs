@@ -130,7 +130,7 @@ fn natively(before: &[&str], steps: &[&str]) -> Played {
 }
 
 #[test]
-fn what_random_scripts_do_is_what_linux_does() {
+fn random_scripts_have_the_same_results_as_on_linux() {
     let mut differences = Vec::new();
     for seed in 1..=SCRIPTS {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -25,7 +25,7 @@ fn refactor(trial: &Trial) -> cofferdam_core::outcome::Outcome {
 }
 
 #[test]
-fn an_ordinary_program_changes_everything() {
+fn an_ordinary_program_changes_all_files() {
     let trial = project();
     let outcome = refactor(&trial);
     assert_eq!(outcome, cofferdam_core::outcome::Outcome::Executed(json!({"files": 21})));

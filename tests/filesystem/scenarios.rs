@@ -811,7 +811,7 @@ fn staged_before(trial: &Trial, before: &[&str], steps: &[&str]) -> Vec<String> 
 pub const WAYS: [Way; 3] = [Way::OnDisk, Way::Staged, Way::StagedBefore];
 
 #[test]
-fn files_are_what_linux_says_they_are() {
+fn scenarios_have_the_same_results_as_on_linux() {
     let mut wrong = Vec::new();
     for scenario in SCENARIOS {
         let (before, wanted) = (scenario.before(), scenario.wanted());

@@ -207,7 +207,7 @@ fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
 
 /// Connections that send nothing and have no token.
 #[test]
-fn idle_connections_without_a_token_block_no_client() {
+fn idle_connections_without_a_token_do_not_block_clients() {
     let (_place, token) = with_token();
     let mut beside = Beside::new("", &["--token-file", &token]);
     beside.clients(2, |server, over| crowd(server, over, 700, ""));
@@ -216,7 +216,7 @@ fn idle_connections_without_a_token_block_no_client() {
 
 /// Heads and bodies that never end, from clients that may make calls.
 #[test]
-fn requests_that_drip_block_no_client() {
+fn slow_requests_do_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Filler: ";
     beside.clients(1, |server, over| crowd(server, over, 700, head));
@@ -227,14 +227,14 @@ fn requests_that_drip_block_no_client() {
 }
 
 #[test]
-fn sessions_without_end_block_no_client() {
+fn opening_sessions_without_end_does_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
     beside.bear("sessions without end", unchanged);
 }
 
 #[test]
-fn resources_without_end_delay_no_client() {
+fn reading_resources_without_end_does_not_delay_clients() {
     let mut beside = Beside::new("", &[]);
     for number in 0..2_000 {
         beside.place.write(&format!("many/{}/{number}.txt", number % 50), "x");
@@ -246,7 +246,7 @@ fn resources_without_end_delay_no_client() {
 }
 
 #[test]
-fn looping_calls_delay_no_client() {
+fn looping_calls_do_not_delay_clients() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     beside.clients(16, |server, _| {
         ask(server, &call("/mcp", "conformance__wait", &json!({"how": "compute"})));
@@ -255,7 +255,7 @@ fn looping_calls_delay_no_client() {
 }
 
 #[test]
-fn looping_calls_of_a_session_delay_no_client() {
+fn looping_calls_of_a_session_do_not_delay_clients() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     let session = crate::mcp::sessions::session(&beside.server);
     let ids = Arc::new(AtomicUsize::new(1));
@@ -293,7 +293,7 @@ fn writers_wait_in_turn() {
 
 /// A call that holds the workspace makes others wait; they are not refused, and run in turn.
 #[test]
-fn writers_that_take_long_do_not_send_others_away() {
+fn slow_writers_do_not_make_others_fail() {
     let place = Place::new();
     configure(&place, &format!("[limits]\ncall-ms = 2000\n{ALL}"));
     let hostile = guest("hostile");
@@ -316,7 +316,7 @@ fn writers_that_take_long_do_not_send_others_away() {
 /// A shortage of the host's descriptors is not reported as the plugin's fault.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shell lowers the limit for the command")]
-fn a_shortage_of_descriptors_is_no_crash() {
+fn a_shortage_of_descriptors_is_not_a_crash() {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Command, Stdio};
     let place = Place::new();

@@ -58,7 +58,7 @@ fn explode(bomb: Packed, settings: &str) -> Outcome {
 }
 
 #[test]
-fn a_plugin_is_compiled_apart_and_once() {
+fn a_plugin_is_compiled_in_a_worker_process_once() {
     let place = Place::new();
     let packed = honest();
     let copy = Packed::verbatim(&fs::read(&packed.path).unwrap());
@@ -99,7 +99,7 @@ fn a_component_that_is_not_valid_is_refused_as_without_a_compiler() {
 
 /// What a compiler does that was taken over or that crashes.
 #[test]
-fn a_compiler_that_fails_is_told() {
+fn a_compiler_that_fails_is_reported() {
     for (body, status, code, words) in [
         ("kill -SEGV $$", Status::Trap, "CompilerCrashed", "signal: 11"),
         ("echo thread panicked >&2; exit 101", Status::Trap, "CompilerCrashed", "thread panicked"),

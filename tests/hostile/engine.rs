@@ -69,7 +69,7 @@ fn run_apart(component: &Component) -> (Value, i32, u64) {
 }
 
 #[test]
-fn a_guest_of_text_answers() {
+fn a_guest_from_webassembly_text_answers() {
     assert_eq!(run(&Component::new(ANSWER)), Outcome::Executed(json!({})));
     assert_eq!(run(&logging(ANSWER)), Outcome::Executed(json!({})));
     assert_eq!(
@@ -164,7 +164,7 @@ fn memories_count_together() {
 
 /// Case 4.
 #[test]
-fn too_much_to_begin_with_is_refused() {
+fn an_initial_memory_or_table_that_is_too_large_is_refused() {
     for (module, status, code, message) in [
         ("(memory 65536)", Status::Trap, "InvalidComponent", "memory"),
         ("(table 4000000000 funcref)", Status::Trap, "InvalidComponent", "table"),

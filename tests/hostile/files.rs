@@ -146,7 +146,7 @@ pub fn entries(directory: &Path) -> Vec<Entry> {
 /// With ordinary paths all operations work, so the refusals in the other tests are due to the
 /// paths.
 #[test]
-fn what_is_granted_works() {
+fn granted_operations_work() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)
@@ -221,7 +221,7 @@ fn paths_that_leave_are_denied() {
 
 /// Case 19: the guest gets the error code for a denied path.
 #[test]
-fn paths_that_leave_are_called_denied() {
+fn paths_that_leave_have_the_error_code_for_denied() {
     let beside = Beside::new(ALL);
     fs::create_dir(beside.trial.place.workspace().join("a")).unwrap();
     let long = "x".repeat(5000);
@@ -251,7 +251,7 @@ fn paths_that_leave_are_called_denied() {
 
 /// Names that are not UTF-8 are neither listed nor changed.
 #[test]
-fn names_that_are_no_text_are_left_alone() {
+fn names_that_are_not_utf8_are_not_listed_or_changed() {
     let beside = Beside::new(ALL);
     let workspace = beside.trial.place.workspace();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
@@ -273,7 +273,7 @@ fn names_that_are_no_text_are_left_alone() {
 
 /// A directory becomes a file, and a file a directory.
 #[test]
-fn files_and_directories_take_turns() {
+fn a_file_and_a_directory_can_replace_each_other() {
     let trial = Trial::of_guest(Place::new(), ALL);
     trial.place.write("a", "inside");
     let path = trial.place.workspace().join("a");
@@ -348,7 +348,7 @@ fn a_handle_for_reading_does_not_write() {
 
 /// A tool that does not use files sees none, even if its plugin was granted files.
 #[test]
-fn tools_without_files_see_none() {
+fn tools_without_files_can_not_access_files() {
     let beside = Beside::new(ALL);
     for what in READING.iter().chain(CHANGING).chain(BETWEEN) {
         let tried = beside.trial.attempt("hostile.attempt_none", what, "inside.txt", "new");
@@ -421,7 +421,7 @@ fn special_files_are_refused_at_once() {
 
 /// A role's scope applies to every operation with a path.
 #[test]
-fn what_is_out_of_scope_is_denied() {
+fn paths_out_of_scope_are_denied() {
     let settings = format!("{ALL}[roles.narrow]\ntools = ['*']\nscope = ['in', 'on/the/way']\n");
     let trial = Trial::of_guest(Place::new(), &settings);
     let place = &trial.place;
@@ -558,7 +558,7 @@ fn deep_globs_are_refused() {
 
 /// Nested globs in a file of the workspace, which is not trusted.
 #[test]
-fn files_of_rules_do_no_harm() {
+fn deep_globs_in_ignore_files_are_refused() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}[limits]\ncall-ms = 5000\n"));
     let workspace = trial.place.workspace();
     trial.place.write("sub/sub/found", "");

@@ -79,7 +79,7 @@ fn tmp_has_the_same_limits() {
 /// A path that is too long can't be created by nesting directories either, and one of the maximum
 /// length does not make the host fail: it is renamed, walked, committed and undone.
 #[test]
-fn directories_do_not_nest_without_end() {
+fn nested_directories_have_a_maximum_depth() {
     let trial = Trial::of_guest(Place::new(), ALL);
     let workspace = trial.place.workspace();
     // Each level has three bytes with the slash, up to 4096.
@@ -120,7 +120,7 @@ fn depth(workspace: &Path, name: &str) -> usize {
 
 /// Each call has the full limits, and files that it only reads do not count.
 #[test]
-fn limits_are_of_one_call() {
+fn limits_apply_to_each_call_separately() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}{LIMITS}"));
     trial.place.write("large", vec![b'x'; 5 << 20]);
     for round in 0..5 {

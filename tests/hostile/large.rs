@@ -76,7 +76,7 @@ fn text_of(answer: &(u16, String, String)) -> &str {
 }
 
 #[test]
-fn each_is_refused_at_once_and_in_little_memory() {
+fn large_messages_are_refused_at_once_and_in_little_memory() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     assert_eq!(server.ask(&list("/mcp")).0, 200);
@@ -122,7 +122,7 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
 }
 
 #[test]
-fn four_senders_keep_no_other_client_waiting() {
+fn four_senders_of_large_messages_do_not_delay_other_clients() {
     const LONG: Duration = Duration::from_secs(6);
     let place = Place::new();
     place.write("b.txt", "legitimate\n");
@@ -168,7 +168,7 @@ fn four_senders_keep_no_other_client_waiting() {
 }
 
 #[test]
-fn an_envelope_that_nests_is_refused_at_once() {
+fn a_deeply_nested_envelope_is_refused_at_once() {
     let place = Place::new();
     for (what, text) in [
         ("nested", filled("{\"a\":")),
@@ -215,7 +215,7 @@ fn a_line_is_refused_with_its_number() {
 
 /// Files of a workspace that the user has not accepted.
 #[test]
-fn the_files_of_a_workspace_have_a_bound() {
+fn files_of_a_workspace_have_a_maximum_size() {
     const LARGE: usize = 11 << 20;
     let plugin = "[plugins.aaaaaaa]\nversion = '1'\n";
     let table = |part: &str| part.repeat(LARGE / part.len());

@@ -83,7 +83,7 @@ fn links_that_leave_are_denied() {
 
 /// A guest creates links inside of the workspace, and uses them.
 #[test]
-fn links_inside_can_be_made() {
+fn links_inside_can_be_created() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)
@@ -115,7 +115,7 @@ fn links_inside_can_be_made() {
 
 /// A guest can't create a link that leads outside, or one to a protected file.
 #[test]
-fn links_that_leave_can_not_be_made() {
+fn links_that_leave_can_not_be_created() {
     let beside = Beside::new(ALL);
     let place = &beside.trial.place;
     place.write("d/file", "");
@@ -163,7 +163,7 @@ fn links_that_leave_can_not_be_made() {
 
 /// A relative link leads elsewhere after it was moved.
 #[test]
-fn links_that_are_moved_do_not_lead_out() {
+fn moved_links_do_not_lead_out() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)

@@ -41,7 +41,7 @@ fn compiled(component: &[u8]) -> Vec<u8> {
 
 /// Case 14.
 #[test]
-fn files_that_are_no_plugin_are_refused() {
+fn files_that_are_not_plugins_are_refused() {
     let module = wat::parse_str("(module (func (export \"call\")))").unwrap();
     let unpacked = Component::new(ANSWER).build();
     let executable = fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -90,7 +90,7 @@ fn damaged_plugins_do_no_harm() {
 
 /// Case 15: machine code is never accepted from a plugin's author.
 #[test]
-fn compiled_code_is_no_plugin() {
+fn compiled_code_is_not_accepted_as_a_plugin() {
     let code = compiled(&Component::new(ANSWER).build());
     assert!(refusal(&code).contains("not a WebAssembly component"));
 }
@@ -295,7 +295,7 @@ fn components_of_another_world_are_refused() {
 
 /// Grants go by the plugin's name, so two plugins can't have the same one.
 #[test]
-fn a_second_plugin_of_a_name_is_refused() {
+fn a_second_plugin_with_the_same_name_is_refused() {
     let (first, second) = (Component::new(ANSWER).pack(), Component::new(ANSWER).pack());
     let error = Trial::open(Place::new(), vec![first, second], "", cache()).err();
     assert!(

@@ -156,7 +156,7 @@ fn workers() -> usize {
 }
 
 #[test]
-fn endless_calls_on_every_worker_stop_nobody_else_and_end_when_cancelled() {
+fn endless_calls_on_every_worker_do_not_block_others_and_can_be_cancelled() {
     let (place, packed) = endless();
     place.write("file", "x");
     let mut session = Session::start(&place, &[&packed]);
@@ -183,7 +183,7 @@ fn endless_calls_on_every_worker_stop_nobody_else_and_end_when_cancelled() {
 }
 
 #[test]
-fn calls_beyond_the_queue_are_told_that_the_server_is_busy() {
+fn calls_beyond_the_queue_get_the_error_busy() {
     let (place, packed) = endless();
     let mut session = Session::start(&place, &[&packed]);
     let calls: Vec<u64> =
@@ -210,7 +210,7 @@ fn calls_beyond_the_queue_are_told_that_the_server_is_busy() {
 }
 
 #[test]
-fn calls_that_end_in_the_queue_cost_no_thread() {
+fn calls_that_are_cancelled_in_the_queue_use_no_thread() {
     let (place, packed) = endless();
     configure(&place, "[limits]\ncall-ms = 500\n");
     let mut session = Session::start(&place, &[&packed]);
@@ -261,7 +261,7 @@ fn every_fresh_start_lists_all_tools_in_the_first_answer() {
 }
 
 #[test]
-fn a_server_that_ends_leaves_no_half_done_edit() {
+fn a_server_that_exits_leaves_no_partial_edit() {
     let packed = Packed::guest("hostile");
     for how in ["standard input closes", "SIGTERM"] {
         let place = Place::new();
@@ -291,7 +291,7 @@ fn a_server_that_ends_leaves_no_half_done_edit() {
 
 /// Another process changes the file while the user looks at the proposed change.
 #[test]
-fn what_a_person_saw_is_what_is_done() {
+fn a_file_that_changed_during_the_question_is_not_overwritten() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     for (meanwhile, done) in [("before\n", true), ("something else\n", false)] {

@@ -32,7 +32,7 @@ fn command(place: &Place, how: &str, size: u64, options: &[&str]) -> (Ended, u64
 
 /// Case 23.
 #[test]
-fn nothing_of_the_hosts_can_be_seen() {
+fn a_guest_sees_no_environment_of_the_host() {
     let place = Place::new();
     configure(&place, ALL);
     let args = json!({"how": "look-around"}).to_string();
@@ -72,7 +72,7 @@ fn clocks_are_coarse() {
 
 /// Case 24: 1 GB on standard output.
 #[test]
-fn a_flood_of_output_is_cut_with_a_mark() {
+fn a_flood_of_output_is_truncated_with_a_mark() {
     for how in ["print", "print-error", "log"] {
         let started = Instant::now();
         let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
@@ -86,7 +86,7 @@ fn a_flood_of_output_is_cut_with_a_mark() {
 
 /// Case 24: many small messages with control characters, which are longer when escaped.
 #[test]
-fn many_messages_end_at_the_budget() {
+fn many_messages_are_truncated_at_the_budget() {
     let trial = Trial::of_guest(Place::new(), ALL);
     misbehave(&trial, "report-progress", 400_000);
     let said = trial.heard.size();
@@ -103,7 +103,7 @@ fn huge_answers_are_refused() {
 
 /// Case 25: messages to an observer in the same process.
 #[test]
-fn messages_are_inert() {
+fn messages_are_escaped() {
     let trial = Trial::of_guest(Place::new(), ALL);
     // The answer is data and is not changed.
     assert_eq!(tried(misbehave(&trial, "shout", 0)).as_deref(), Ok(SHOUT));
@@ -116,7 +116,7 @@ fn messages_are_inert() {
 
 /// Case 25: output for a user at a terminal.
 #[test]
-fn what_is_printed_is_inert() {
+fn printed_output_is_escaped() {
     for (how, format) in
         [("shout", "text"), ("shout", "json"), ("panic", "text"), ("panic", "json")]
     {
@@ -134,7 +134,7 @@ fn what_is_printed_is_inert() {
 /// Case 25: an error's code and message come from the guest, too; and the journal is read on
 /// terminals and has one line for each call.
 #[test]
-fn errors_are_inert_and_the_journal_keeps_its_lines() {
+fn errors_are_escaped_and_the_journal_has_one_line_each() {
     let text = "\u{1b}]52;c;aGk=\u{7}\n{\"forged\": true}\u{202e}";
     let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let component =
@@ -177,7 +177,7 @@ fn a_huge_error_code_does_not_fill_the_journal() {
 }
 
 #[test]
-fn a_panic_is_a_trap_with_its_last_words() {
+fn a_panic_is_a_trap_with_its_message() {
     let trial = Trial::of_guest(Place::new(), ALL);
     let failure = failure(misbehave(&trial, "panic", 0));
     assert_eq!((failure.status, failure.code.as_str()), (Status::Trap, "PluginCrashed"));
@@ -186,7 +186,7 @@ fn a_panic_is_a_trap_with_its_last_words() {
 }
 
 #[test]
-fn a_guest_that_exits_has_not_answered() {
+fn a_guest_that_exits_is_a_trap() {
     let trial = Trial::of_guest(Place::new(), ALL);
     assert_failed(misbehave(&trial, "exit", 0), Status::Trap, "PluginCrashed", "exit");
     assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));

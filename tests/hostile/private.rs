@@ -8,7 +8,7 @@ use crate::trial::{ALL, Trial, said};
 
 /// Files in `/tmp` are visible neither to the next call nor on the machine.
 #[test]
-fn what_a_call_writes_to_tmp_is_gone_afterwards() {
+fn files_in_tmp_are_deleted_after_the_call() {
     for tool in ["hostile.attempt", "hostile.attempt_read"] {
         let trial = Trial::of_guest(Place::new(), ALL);
         let attempt =
@@ -50,7 +50,7 @@ fn the_machines_tmp_can_not_be_seen() {
 
 /// Files can be copied between `/tmp` and the workspace, but not renamed.
 #[test]
-fn tmp_is_another_device() {
+fn tmp_is_a_separate_device() {
     let trial = Trial::of_guest(Place::new(), ALL);
     trial.place.write("inside.txt", "inside");
     let attempt =

@@ -201,7 +201,7 @@ fn only_commit(workspace: &Path) -> String {
 
 /// A directory that contains a repository at any depth can't be moved away, replaced or emptied.
 #[test]
-fn directories_above_a_repository_stay() {
+fn directories_above_a_repository_are_not_removed() {
     let trial = Trial::of_guest(place(), ALL);
     trial.place.write("top/sub/.git/config", "original");
     trial.place.write("top/file", "inside");

@@ -98,7 +98,7 @@ fn creating(files: &[(&str, &str)]) -> Value {
 
 /// `.git` is a file that names a repository in the workspace.
 #[test]
-fn what_a_git_file_leads_to_is_not_changed() {
+fn the_target_of_a_git_file_is_not_changed() {
     let place = Place::new();
     let canary = Canary::new(&place);
     place.with_git(&["init", "-q", "--bare", ".bare"]);
@@ -237,7 +237,7 @@ fn no_rename_or_link_completes_a_repository() {
 /// A repository that is checked in as a fixture can be read, but neither changed nor moved; nor can
 /// a directory above it. A working tree inside of a repository can be changed.
 #[test]
-fn repositories_that_lie_open_stay_as_they_are() {
+fn bare_repositories_are_not_changed() {
     let place = Place::new();
     place.with_git(&["init", "-q", "--bare", "testdata/repo.git"]);
     place.with_git(&["init", "-q", "--bare", "-b", "main", "trees"]);
@@ -307,7 +307,7 @@ fn a_linked_working_tree_inside_its_repository_can_be_changed() {
 
 /// Files that git's configuration includes are part of it.
 #[test]
-fn what_gits_configuration_includes_is_not_changed() {
+fn files_that_gits_configuration_includes_are_not_changed() {
     let place = Place::new();
     let canary = Canary::new(&place);
     place.with_git(&["init", "-q"]);
@@ -325,7 +325,7 @@ fn what_gits_configuration_includes_is_not_changed() {
 /// So are files that it includes through links, by other names of the workspace, or from the home
 /// directory.
 #[test]
-fn what_is_included_through_links_or_other_names_is_not_changed() {
+fn files_included_through_links_or_other_names_are_not_changed() {
     let include = |path: &str| ["config".to_owned(), "include.path".to_owned(), path.to_owned()];
     for what in ["link", "absent", "alias", "home", "nested", "nested and absent", "bare"] {
         let place = Place::new();
@@ -454,7 +454,7 @@ fn an_undo_does_not_complete_a_repository() {
 
 /// The host's records in a nested workspace are neither read nor changed.
 #[test]
-fn a_nested_workspaces_records_are_its_own() {
+fn a_nested_workspaces_records_are_not_accessible() {
     let place = Place::new();
     place.write("sub/.cofferdam/journal.jsonl", "secret\n");
     place.write("sub/file", "plain\n");
@@ -524,7 +524,7 @@ fn plant(directory: &Path, name: &str, kind: u64, state: &mut u64) {
 /// Of several hundred directories that look more or less like a repository, all that git accepts
 /// are protected.
 #[test]
-fn all_that_git_takes_for_a_repository_is_one_here() {
+fn every_directory_that_git_accepts_as_a_repository_is_protected() {
     let place = Place::new();
     for shared in ["shared/objects", "shared/refs"] {
         fs::create_dir_all(place.workspace().join(shared)).unwrap();

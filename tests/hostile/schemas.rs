@@ -30,7 +30,7 @@ fn calls(schema: &Value, args: &Value) -> Vec<Option<Outcome>> {
 
 /// References to other documents are not resolved.
 #[test]
-fn schemas_fetch_nothing() {
+fn schemas_do_not_load_other_documents() {
     for reference in [
         "file:///etc/passwd",
         "http://127.0.0.1:9/schema",
@@ -46,7 +46,7 @@ fn schemas_fetch_nothing() {
 /// A recursive schema is refused, even if it is harmless: checking a hostile one takes twice as
 /// long for each level of the arguments.
 #[test]
-fn schemas_that_go_in_circles_are_refused() {
+fn recursive_schemas_are_refused() {
     for schema in [
         json!({"$ref": "#"}),
         json!({"allOf": [{"$ref": "#"}]}),
@@ -69,7 +69,7 @@ fn schemas_that_go_in_circles_are_refused() {
 
 /// Patterns do not backtrack exponentially.
 #[test]
-fn patterns_that_backtrack_end() {
+fn patterns_do_not_backtrack_exponentially() {
     let started = Instant::now();
     for pattern in
         ["^(a+)+$", "^(a|aa)+$", "(?=(a+))\\1+b", "^(?:(?:(?:a{0,50}){0,50}){0,50}){0,50}$"]
@@ -82,7 +82,7 @@ fn patterns_that_backtrack_end() {
 
 /// Sixty schemas that each refer twice to the next one.
 #[test]
-fn schemas_that_double_end() {
+fn schemas_that_grow_exponentially_are_refused() {
     let mut definitions = serde_json::Map::new();
     for level in 0..60 {
         let next = json!({"$ref": format!("#/$defs/{}", level + 1)});
@@ -102,7 +102,7 @@ fn schemas_that_double_end() {
 
 /// A manifest whose JSON is nested too deeply is refused.
 #[test]
-fn manifests_that_nest_are_refused() {
+fn deeply_nested_manifests_are_refused() {
     let mut component = Component::new(ANSWER).build();
     let json = format!("{{\"name\": {}", "[".repeat(1_000_000));
     let section = wasm_encoder::CustomSection {
@@ -117,7 +117,7 @@ fn manifests_that_nest_are_refused() {
 /// A tool whose input schema is invalid is shown to users but not to clients; the place of the
 /// problem is logged, and no call of the tool runs (the tool schemas, "Fallback Strategy").
 #[test]
-fn clients_are_not_told_of_a_tool_that_can_not_be_checked() {
+fn a_tool_with_an_invalid_schema_is_not_listed_for_clients() {
     let packed = plugin(&json!({"properties": {"a": {"type": "objekt"}}}), &json!({}));
     let place = Place::new();
     let run = |arguments: &[&str]| {

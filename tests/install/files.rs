@@ -59,7 +59,7 @@ fn a_plugin_is_installed_called_listed_and_removed() {
 }
 
 #[test]
-fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
+fn a_clone_of_the_same_user_works_and_another_users_has_no_grants() {
     let place = Place::new();
     let plugin = Plugin::new("lines").requests(json!({"files": "write"}));
     place.write("lines.wasm", plugin.bytes());
@@ -100,7 +100,7 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
 }
 
 #[test]
-fn an_update_says_what_is_different_and_asks_for_what_is_more() {
+fn an_update_shows_differences_and_asks_for_new_requests() {
     let place = Place::new();
     let first = Plugin::new("lines").requests(json!({"files": "read", "process": ["git"]}));
     let file = place.beside("lines.wasm", &first.tool("old", "is here"));
@@ -166,7 +166,7 @@ fn third_again() -> Plugin {
 }
 
 #[test]
-fn what_is_no_plugin_is_not_installed() {
+fn an_invalid_plugin_is_not_installed() {
     let place = Place::new();
     place.write("text.wasm", "hello");
     place.write("module.wasm", b"\0asm\x01\0\0\0");

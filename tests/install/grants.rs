@@ -18,7 +18,7 @@ fn everything() -> Value {
 }
 
 #[test]
-fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
+fn a_plugin_that_requests_everything_gets_what_the_user_grants() {
     let place = Place::new();
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     let install = ["plugin", "install", file.to_str().unwrap()];
@@ -75,7 +75,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
 }
 
 #[test]
-fn grants_are_given_and_taken_back_where_they_stand() {
+fn grants_are_added_and_revoked_in_place() {
     let place = Place::new();
     let settings = place.home().join(".config/cofferdam/cofferdam.toml");
     fs::create_dir_all(settings.parent().unwrap()).unwrap();
@@ -129,7 +129,7 @@ fn saying(settings: &str) -> Place {
 }
 
 #[test]
-fn agents_are_granted_by_name_and_taken_back() {
+fn agents_are_granted_by_name_and_revoked() {
     let place = saying("[agents.code-implementer]\ncommand = ['false']\n");
     let names = |place: &Place| -> Vec<String> {
         let shown = place.works(&["policy", "show"]);
@@ -203,7 +203,7 @@ fn a_plugin_keeps_its_cache_when_something_else_is_granted() {
 }
 
 #[test]
-fn what_is_taken_back_does_not_return_with_a_later_grant() {
+fn revoked_fields_do_not_return_with_a_later_grant() {
     let programs = "process = [\"git\", \"sh\"]\nenvironment = [\"TOKEN\"]\n";
     let place = saying(&format!("[grants.greedy]\n{programs}"));
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
@@ -229,7 +229,7 @@ fn what_is_taken_back_does_not_return_with_a_later_grant() {
 }
 
 #[test]
-fn what_is_allowed_is_explained_down_to_the_line() {
+fn explain_names_the_line_of_a_setting() {
     let place = Place::new();
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=write"]);

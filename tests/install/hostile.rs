@@ -191,7 +191,7 @@ fn greedy() -> Plugin {
 }
 
 #[test]
-fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
+fn a_plugin_that_takes_over_a_name_gets_only_new_grants() {
     let place = Place::new();
     let old = place.beside("lines.wasm", &greedy());
     fs::create_dir(place.home_file("elsewhere")).unwrap();
@@ -231,7 +231,7 @@ fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_new_version_that_asks_for_agents_or_a_cache_is_refused_until_a_person_says() {
+fn a_new_version_that_requests_agents_or_a_cache_is_refused_until_accepted() {
     let place = installed();
     let more = json!({"files": "read", "cache": true, "agents": ["qa"]});
     place.beside("lines.wasm", &reading().version("0.2.0").requests(more));
@@ -250,7 +250,7 @@ fn a_new_version_that_asks_for_agents_or_a_cache_is_refused_until_a_person_says(
 }
 
 #[test]
-fn a_name_of_a_built_in_plugin_is_never_taken() {
+fn the_name_of_a_built_in_plugin_is_refused() {
     let place = installed();
     let file = place.beside("files.wasm", &Plugin::new("files"));
     let why = place.refused(3, &["plugin", "install", file.to_str().unwrap()]);

@@ -154,7 +154,7 @@ fn a_signature_goes_with_the_plugin() {
 }
 
 #[test]
-fn a_private_registry_is_told_what_docker_login_keeps() {
+fn a_private_registry_gets_the_password_of_docker_login() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, true) else { return };
     let reference = registry.reference("lines:1");
@@ -186,7 +186,7 @@ fn a_private_registry_is_told_what_docker_login_keeps() {
 }
 
 #[test]
-fn a_registry_that_lies_is_not_believed() {
+fn a_registry_with_wrong_digests_is_refused() {
     let plugin = Plugin::new("lines").bytes();
     let digest = Digest::of(&plugin);
     let layer = |media_type: &str, digest: &str, size: u64| json!({"mediaType": media_type, "digest": digest, "size": size});
@@ -236,7 +236,7 @@ fn a_registry_that_lies_is_not_believed() {
 }
 
 #[test]
-fn a_token_is_got_where_the_registry_says() {
+fn a_token_is_requested_from_the_registrys_realm() {
     let plugin = Plugin::new("lines").bytes();
     let digest = Digest::of(&plugin).to_string();
     let manifest =

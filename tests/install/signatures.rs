@@ -143,7 +143,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
 }
 
 #[test]
-fn a_locks_signer_is_checked_by_whoever_installs_it() {
+fn a_lock_files_signer_is_checked_by_each_user() {
     let place = Place::new();
     let Some(ada) = Author::new(&place, "ada") else { return };
     place.write("lines.wasm", Plugin::new("lines").bytes());

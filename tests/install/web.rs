@@ -28,7 +28,7 @@ impl Place {
 }
 
 #[test]
-fn a_plugin_is_got_once_and_only_as_it_was() {
+fn a_plugin_is_downloaded_once_and_only_with_its_digest() {
     let place = Place::new();
     let content = Arc::new(Mutex::new(Plugin::new("lines").bytes()));
     let served = Arc::clone(&content);
@@ -88,7 +88,7 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
 /// A server on this machine that the user named may not redirect to addresses that the user did not
 /// name.
 #[test]
-fn a_redirect_leads_to_public_addresses_only() {
+fn redirects_are_followed_to_public_addresses_only() {
     let other = Server::plain(|_| answer("200 OK", "", b"secret"));
     let elsewhere = format!("location: http://{}/lines.wasm\r\n", other.address());
     let by_name = format!("location: http://localhost:{}/lines.wasm\r\n", other.address().port());

@@ -110,7 +110,7 @@ const CHANGES: [Meanwhile; 7] = [
 ];
 
 #[test]
-fn a_yes_holds_for_everything_that_a_program_could_read() {
+fn an_approval_covers_everything_that_a_program_could_read() {
     for tier in ["A", "B"] {
         for (tool, arguments) in calls() {
             for (named, change) in CHANGES {
@@ -132,7 +132,7 @@ fn a_yes_holds_for_everything_that_a_program_could_read() {
 }
 
 #[test]
-fn what_has_not_changed_runs_as_it_was_shown() {
+fn an_approved_program_runs_if_nothing_changed() {
     for tier in ["A", "B"] {
         for (tool, arguments) in calls() {
             let place = place(tier);
@@ -155,7 +155,7 @@ fn what_has_not_changed_runs_as_it_was_shown() {
 
 /// The change happens while the program is running.
 #[test]
-fn what_changes_while_an_approved_program_runs_is_not_kept() {
+fn a_change_while_an_approved_program_runs_discards_its_work() {
     for tier in ["A", "B"] {
         let place = place(tier);
         let server = Server::new(&place, &[]);
@@ -173,9 +173,10 @@ fn what_changes_while_an_approved_program_runs_is_not_kept() {
     }
 }
 
-/// For a tool that only reads, the arguments are shown, and what was read then is returned.
+/// For a tool that only reads, the user sees its arguments; the approval is outdated if the file has
+/// changed since.
 #[test]
-fn what_is_read_is_what_it_was() {
+fn an_approved_read_is_refused_after_a_change() {
     let place = place("A");
     let server = Server::new(&place, &[]);
     let arguments = json!({"path": "script.sh"});
@@ -233,7 +234,7 @@ fn a_question_is_answered_under_its_own_role_only() {
 
 /// In a session, the answer is a separate message; a session of another role can't answer.
 #[test]
-fn a_session_of_one_role_is_none_of_another() {
+fn a_session_of_one_role_can_not_answer_another_roles_question() {
     let place = place("A");
     let server = Server::new(&place, &[]);
     let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

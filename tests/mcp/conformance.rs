@@ -68,7 +68,7 @@ impl Exceptions {
 
 /// All checks pass except the listed ones, and each listed check fails.
 #[test]
-fn the_public_suite_passes_but_for_what_does_not_apply() {
+fn the_public_suite_passes_except_the_listed_checks() {
     let place = Place::new();
     configure(&place, SETTINGS);
     place.write("a.txt", "one\n");
@@ -172,7 +172,7 @@ fn read(results: &Path, all: &BTreeSet<String>) -> Failures {
 
 /// The table in the documentation equals the tested list.
 #[test]
-fn the_documentation_says_what_does_not_apply() {
+fn the_documentation_lists_the_failing_checks() {
     let document = fs::read_to_string(project().join("docs/mcp.md")).unwrap();
     for Group { reason, checks } in Exceptions::read().group {
         let scenarios: Vec<String> = checks.keys().map(|name| format!("`{name}`")).collect();

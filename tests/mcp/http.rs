@@ -20,7 +20,7 @@ pub fn call(path: &str, tool: &str, arguments: &Value) -> Request {
 }
 
 #[test]
-fn a_token_is_asked_for_where_there_is_one() {
+fn a_token_is_required_if_configured() {
     let place = Place::new();
     let file = place.home_file("token.txt");
     std::fs::write(&file, "a-long-secret\n").unwrap();
@@ -64,7 +64,7 @@ fn a_token_is_asked_for_where_there_is_one() {
 
 /// A page in a browser must not reach it (DNS rebinding, and cross-origin requests).
 #[test]
-fn other_hosts_and_pages_are_refused() {
+fn requests_with_other_hosts_or_origins_are_refused() {
     let place = Place::new();
     let options =
         ["--allow-host", "tools.example.com", "--allow-origin", "https://app.example.com:443"];
@@ -99,7 +99,7 @@ fn other_hosts_and_pages_are_refused() {
 /// Requests that can be interpreted in two ways: a user before the host, two hosts, another host in
 /// the address.
 #[test]
-fn requests_say_in_one_way_where_they_go() {
+fn ambiguous_request_targets_are_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let port = server.address.port();
@@ -148,7 +148,7 @@ fn requests_say_in_one_way_where_they_go() {
 }
 
 #[test]
-fn an_origin_that_no_page_has_is_refused() {
+fn an_invalid_origin_is_refused() {
     let place = Place::new();
     for origin in ["foo", "app.example.com", "https://app.example.com/page"] {
         let ended = place.run(&["serve", "--http", "127.0.0.1:0", "--allow-origin", origin]);
@@ -159,7 +159,7 @@ fn an_origin_that_no_page_has_is_refused() {
 
 /// Incomplete requests do not keep connections open, nor the server running.
 #[test]
-fn a_request_that_is_sent_by_halves_is_given_up() {
+fn an_incomplete_request_is_a_timeout() {
     let place = Place::new();
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\n";
     let body = format!(
@@ -186,7 +186,7 @@ fn a_request_that_is_sent_by_halves_is_given_up() {
 }
 
 #[test]
-fn a_body_that_is_no_message_is_answered() {
+fn an_invalid_message_is_answered_with_an_error() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     for (body, code, id) in [
@@ -206,7 +206,7 @@ fn a_body_that_is_no_message_is_answered() {
 }
 
 #[test]
-fn params_of_another_kind_are_refused() {
+fn params_of_another_type_are_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let params = json!({"name": "files__glob", "arguments": "x"});
@@ -218,7 +218,7 @@ fn params_of_another_kind_are_refused() {
 }
 
 #[test]
-fn every_role_has_an_address_of_its_own() {
+fn every_role_has_its_own_address() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
@@ -242,7 +242,7 @@ fn every_role_has_an_address_of_its_own() {
 }
 
 #[test]
-fn only_this_machine_is_listened_to_without_a_token() {
+fn without_a_token_the_server_is_local_only() {
     let place = Place::new();
     for address in ["0.0.0.0:0", "[::]:0"] {
         let ended = place.run(&["serve", "--http", address]);
@@ -270,7 +270,7 @@ fn a_request_that_is_too_large_is_refused() {
 
 /// Addresses of resources that do not exist.
 #[test]
-fn an_address_of_no_resource_is_refused() {
+fn an_unknown_resource_is_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     for uri in ["file:///%ff", "file:///etc/passwd", "file://elsewhere/a", "http://a", "a", ""] {
@@ -282,7 +282,7 @@ fn an_address_of_no_resource_is_refused() {
 
 /// Since revision 2026-07-28 this is a protocol error with a required HTTP status.
 #[test]
-fn a_client_that_can_not_ask_is_told_what_is_missing() {
+fn a_client_that_can_not_ask_gets_the_missing_capability() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     let server = Server::new(&place, &[]);
@@ -297,7 +297,7 @@ fn a_client_that_can_not_ask_is_told_what_is_missing() {
 
 /// A call that never ends does not keep a server from stopping.
 #[test]
-fn a_server_that_is_told_to_stop_ends_its_calls() {
+fn a_server_that_is_stopped_ends_its_calls() {
     let place = Place::new();
     configure(&place, "[limits]\ncall-ms = 600000\n");
     let server = Server::new(&place, &[]);

@@ -18,7 +18,7 @@ fn read(server: &Server, path: &str, uri: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn a_client_reads_on_in_what_a_program_printed() {
+fn a_client_reads_long_output_in_parts() {
     let place = Place::new();
     configure(&place, SETTINGS);
     let server = Server::new(&place, &[]);

@@ -84,7 +84,7 @@ fn listen(server: &Server, path: &str) -> impl Iterator<Item = String> + use<> {
 }
 
 #[test]
-fn a_call_ends_on_the_plugin_that_it_began_with() {
+fn a_call_keeps_the_plugin_that_it_started_with() {
     let place = Place::new();
     let (server, file) = serve(&place);
     let mut changes = listen(&server, "/mcp");
@@ -114,7 +114,7 @@ fn a_call_ends_on_the_plugin_that_it_began_with() {
 
 /// A change that can't be used is logged and has no effect.
 #[test]
-fn a_server_goes_on_as_it_was_where_the_new_state_is_broken() {
+fn a_server_keeps_its_state_if_the_new_one_is_invalid() {
     let place = Place::new();
     let (server, file) = serve(&place);
     let works = || text(&server.ask(&call("/mcp", TOOL, &json!({}))).2);
@@ -164,7 +164,7 @@ fn roles_come_and_go_with_the_settings() {
 
 /// An agent can change files of the workspace, and a server ignores these changes.
 #[test]
-fn nothing_in_the_workspace_changes_what_a_server_grants() {
+fn files_in_the_workspace_do_not_change_grants() {
     let place = Place::new();
     place.write("tools/guest.wasm", stand_in("the first"));
     place.write("cofferdam.toml", "[roles.lister]\ntools = ['files.glob']\n");
@@ -196,7 +196,7 @@ fn nothing_in_the_workspace_changes_what_a_server_grants() {
 /// A user installs, updates and removes plugins; the official clients are notified, over each
 /// transport, with each era of the protocol.
 #[test]
-fn clients_hear_of_plugins_that_are_installed_updated_and_removed() {
+fn clients_are_notified_of_installed_updated_and_removed_plugins() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let mut clients = Vec::new();
@@ -251,7 +251,7 @@ fn tools_of_lines(client: &mut Client) -> Vec<String> {
 
 /// The plugins of an old host are dropped with it; what all hosts share stays.
 #[test]
-fn hosts_that_follow_each_other_release_what_they_had() {
+fn replaced_hosts_release_their_memory() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let _timers = runtime.enter();
     let place = Place::new();

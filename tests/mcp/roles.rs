@@ -56,7 +56,7 @@ fn an_agent_definition_is_a_role() {
 
 /// An agent that was given a role can't start a server with another one.
 #[test]
-fn a_given_role_holds_for_the_server() {
+fn the_role_in_the_environment_applies_to_the_server() {
     let place = Place::new();
     configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
     let server = Server::started(place.command(SERVE).env("COFFERDAM_ROLE", "lister"));

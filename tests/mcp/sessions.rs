@@ -54,7 +54,7 @@ fn end(server: &Server, session: &str) {
 
 /// A call that would not end by itself ends with its session.
 #[test]
-fn the_end_of_a_session_ends_its_calls() {
+fn closing_a_session_ends_its_calls() {
     let place = Place::new();
     configure(&place, "[limits]\ncall-ms = 600000\n");
     let server = Server::new(&place, &[]);

@@ -142,7 +142,7 @@ fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
 }
 
 #[test]
-fn a_second_signal_is_not_waited_for() {
+fn a_second_signal_ends_the_server_at_once() {
     let place = Place::new();
     let mut session = deaf(&place);
     session.signal(Signal::TERM);
@@ -156,7 +156,7 @@ fn a_second_signal_is_not_waited_for() {
 
 /// A client that closes its end of standard output makes the server exit.
 #[test]
-fn a_server_that_nobody_reads_from_ends() {
+fn a_server_with_a_broken_pipe_exits() {
     let place = Place::new();
     let mut session = Session::begun(&place, &json!({}));
     session.stdout = None;
@@ -165,7 +165,7 @@ fn a_server_that_nobody_reads_from_ends() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_answered() {
+fn an_invalid_line_is_answered_with_an_error() {
     let place = Place::new();
     configure(&place, "[limits]\nenvelope-mb = 1\n");
     let mut session = Session::begun(&place, &json!({}));
@@ -201,7 +201,7 @@ fn a_line_that_is_no_message_is_answered() {
 }
 
 #[test]
-fn params_that_are_others_are_refused_with_what_is_wrong() {
+fn invalid_params_are_refused_with_the_problem() {
     let place = Place::new();
     let mut session = Session::begun(&place, &json!({}));
     for (method, params, problem) in [
@@ -223,7 +223,7 @@ fn params_that_are_others_are_refused_with_what_is_wrong() {
 }
 
 #[test]
-fn what_comes_before_the_first_request_is_nobodys() {
+fn messages_before_the_first_request_are_ignored() {
     let place = Place::new();
     let mut session = Session::new(&place);
     session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -236,7 +236,7 @@ fn what_comes_before_the_first_request_is_nobodys() {
 
 /// A client that waits for its user can make other calls.
 #[test]
-fn open_questions_take_no_place_of_a_call() {
+fn open_questions_do_not_block_other_calls() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     configure(&place, "ask = ['files.write_file']\n");

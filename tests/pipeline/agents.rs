@@ -69,7 +69,7 @@ fn a_whole_round_runs_unattended() {
 }
 
 #[test]
-fn a_rejection_is_not_asked_about_again() {
+fn a_rejected_round_ends_with_qas_reasons() {
     let place = package();
     start(&place);
     let before = tree(&place);
@@ -82,7 +82,7 @@ fn a_rejection_is_not_asked_about_again() {
 }
 
 #[test]
-fn qa_is_not_asked_about_what_does_not_keep_to_the_rules() {
+fn qa_is_not_asked_about_an_invalid_document() {
     let place = package();
     start(&place);
     let designer_cmd = answering(&place, "designer.sh", "{\"commands\": []}");
@@ -201,7 +201,7 @@ fn agents_of_the_settings_can_be_asked() {
 
 /// An agent runs in the workspace, with the user's environment.
 #[test]
-fn an_agent_is_its_persons_own_program() {
+fn an_agent_runs_with_the_users_environment() {
     let place = package();
     start(&place);
     let home = place.home();

@@ -10,7 +10,7 @@ use super::{
 const AFTER: &str = "\"\"\"Files.\"\"\"\n\n\ndef get_file(path: str) -> str:\n    return path\n";
 
 #[test]
-fn what_was_approved_is_one_commit() {
+fn approved_commands_are_one_commit() {
     let place = package();
     let before = tree(&place);
     let designer = designer_of(&[
@@ -88,7 +88,7 @@ fn a_dry_run_shows_what_would_be_committed() {
 
 /// QA may modify commands, and verify more.
 #[test]
-fn what_qa_made_of_it_is_executed() {
+fn qas_version_of_the_commands_is_executed() {
     let place = package();
     let mut qa = approval(&designer());
     qa["commands"] =
@@ -109,7 +109,7 @@ fn what_qa_made_of_it_is_executed() {
 
 /// The work order's own lints are run if the approved verification omits some.
 #[test]
-fn the_work_order_is_verified_as_a_whole() {
+fn all_lints_of_the_work_order_are_run() {
     let place = package();
     let mut designer = designer();
     designer["verification"]["args"] = json!({"path": HELPERS, "check_all": false});

@@ -41,7 +41,7 @@ fn blocked(place: &Place, order: &Value, designer: &str, qa: &str) -> Ended {
 
 /// The rows of the table, in its order: the first line of the log, and the place of the problem.
 #[test]
-fn every_row_of_the_table_blocks() {
+fn every_row_of_the_failure_table_blocks() {
     let place = package();
     let order = work_order();
     let good = designer();
@@ -337,7 +337,7 @@ fn every_rule_of_qa_blocks() {
 }
 
 #[test]
-fn a_work_order_that_makes_no_sense_blocks() {
+fn an_invalid_work_order_blocks() {
     let place = package();
     let good = work_order();
     for (order, options, wanted) in [
@@ -387,7 +387,7 @@ fn a_document_may_be_as_long_as_an_envelope() {
 }
 
 #[test]
-fn strict_takes_nothing_around_a_document() {
+fn strict_mode_refuses_text_around_a_document() {
     let place = package();
     let (designer, qa) = (designer(), approval(&designer()));
     let fenced = format!("```json\n{designer}\n```");
@@ -405,7 +405,7 @@ fn strict_takes_nothing_around_a_document() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+fn an_invalid_command_line_is_refused() {
     let place = package();
     for (arguments, wanted) in [
         (&["pipeline"][..], "--work-order"),

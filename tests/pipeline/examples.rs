@@ -109,7 +109,7 @@ fn the_documents_of_the_source_fit_their_schemas() {
 }
 
 #[test]
-fn a_designer_that_has_no_commands_blocks_with_its_reason() {
+fn a_designers_error_blocks_with_its_reason() {
     let ended = round(&package(), WORK_ORDER, ERROR, REJECTED, &[]);
     assert_state(&ended, "BLOCKED", 2);
     assert_eq!(log(&ended), ["Could not locate symbol X in file Y"]);
@@ -212,7 +212,7 @@ fn the_edit_tools_answer_as_the_source_says() {
 
 /// `run` and `validate` recognize the documents and say which command is for them.
 #[test]
-fn documents_of_a_pipeline_do_not_run_alone() {
+fn documents_of_a_pipeline_are_refused_by_run() {
     let place = Place::new();
     for command in ["run", "validate"] {
         for (text, dialect) in [(ERROR, "'commands'"), (REJECTED, "'decision'")] {

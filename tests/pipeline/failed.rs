@@ -25,7 +25,7 @@ fn failed(place: &Place, order: &Value, designer: &Value, options: &[&str]) -> E
 }
 
 #[test]
-fn a_tool_that_fails_midway_leaves_nothing() {
+fn a_tool_that_fails_midway_changes_nothing() {
     let place = package();
     let designer = designer_of(&[
         replace("    file = path\n", "    name = path\n"),
@@ -64,7 +64,7 @@ fn a_tool_that_fails_midway_leaves_nothing() {
 }
 
 #[test]
-fn a_lint_that_finds_something_leaves_nothing() {
+fn a_lint_with_findings_changes_nothing() {
     let place = package();
     // The finding did not exist before.
     let designer = designer_of(&[
@@ -97,7 +97,7 @@ fn a_lint_that_finds_something_leaves_nothing() {
 
 /// In the pipeline commands, a lint with findings fails the round, even if they existed before.
 #[test]
-fn what_was_there_before_fails_as_well_and_is_said() {
+fn findings_that_existed_before_fail_the_round_and_are_marked() {
     let place = package();
     place.write("nomarr/helpers/old.py", "import os\n");
     let ended = failed(&place, &work_order(), &designer(), &[]);
@@ -106,7 +106,7 @@ fn what_was_there_before_fails_as_well_and_is_said() {
 }
 
 #[test]
-fn what_fails_is_kept_if_it_is_to_be_kept() {
+fn a_failed_round_is_committed_with_keep() {
     let place = package();
     let designer = designer_of(&[replace("return file", "return 1")]);
     let qa = approval(&designer).to_string();
@@ -128,7 +128,7 @@ fn what_fails_is_kept_if_it_is_to_be_kept() {
 }
 
 #[test]
-fn a_broken_invariant_leaves_nothing() {
+fn a_broken_invariant_changes_nothing() {
     let place = package();
     let names = "nomarr/helpers/names.py";
     let rename = |old: &str, new: &str| {
@@ -167,7 +167,7 @@ fn a_broken_invariant_leaves_nothing() {
 
 /// Without a type checker, the code can't be called clean.
 #[test]
-fn a_lint_that_can_not_be_run_leaves_nothing() {
+fn a_lint_that_can_not_be_run_changes_nothing() {
     let place = package();
     crate::trial::configure(&place, "");
     let ended = failed(&place, &work_order(), &designer(), &[]);
@@ -178,7 +178,7 @@ fn a_lint_that_can_not_be_run_leaves_nothing() {
 
 /// The operator's denials apply to a pipeline as well.
 #[test]
-fn a_denied_command_leaves_nothing() {
+fn a_denied_command_changes_nothing() {
     let place = package();
     let denied = "[roles.designer]\ntools = ['edit.move_text']\n";
     crate::trial::configure(&place, &format!("{denied}{}", crate::programs::settings()));
@@ -209,7 +209,7 @@ fn a_link_does_not_lead_out_of_the_scope() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_leaves_nothing() {
+fn a_call_that_takes_too_long_changes_nothing() {
     let place = package();
     let ended = failed(&place, &work_order(), &designer(), &["--call-ms", "1"]);
     assert_state(&ended, "FAILED", 4);

@@ -36,7 +36,7 @@ time.sleep(3)
 ";
 
 #[test]
-fn a_program_that_reads_holds_nobody_up() {
+fn a_program_that_only_reads_does_not_block_others() {
     for scene in Scene::all() {
         scene.place.write("file", "the user's\n");
         scene.give(&scene.place.workspace());
@@ -88,7 +88,7 @@ time.sleep(60)
 }
 
 #[test]
-fn a_lease_of_another_program_is_an_error_at_once() {
+fn another_programs_lease_is_an_immediate_error() {
     let place = Place::new();
     place.write("held", "text\n");
     place.write("other", "text\n");

@@ -125,7 +125,7 @@ fn word(scene: &Scene, what: &str) -> String {
 }
 
 #[test]
-fn nothing_can_be_connected_to() {
+fn no_socket_can_be_connected_to() {
     for scene in Scene::all() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = tcp.local_addr().unwrap().port();
@@ -199,7 +199,7 @@ fn files_elsewhere_can_neither_be_read_nor_written() {
 }
 
 #[test]
-fn the_hosts_records_stay_its_own() {
+fn the_hosts_records_are_not_changed_by_programs() {
     for scene in Scene::all() {
         // Creates records of the host: a commit.
         let mut first = script("echo 1 > file");
@@ -242,7 +242,7 @@ fn the_hosts_records_are_not_read_by_programs() {
 }
 
 #[test]
-fn nothing_outlives_a_run() {
+fn no_process_outlives_a_run() {
     for scene in Scene::all() {
         let word = word(&scene, "daemon");
         let daemon = format!(
@@ -265,7 +265,7 @@ os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}']
 }
 
 #[test]
-fn a_host_that_is_killed_takes_its_programs_along() {
+fn programs_are_killed_with_the_host() {
     // In tier B, a program that has left the process group is found by the helper.
     for scene in Scene::all() {
         let word = word(&scene, "orphan");
@@ -285,7 +285,7 @@ fn a_host_that_is_killed_takes_its_programs_along() {
 }
 
 #[test]
-fn limits_have_names_of_their_own() {
+fn each_limit_has_its_own_code() {
     for scene in Scene::all() {
         let limits = "[limits]\nprogram-memory-mb = 200\nprocesses = 40\nwrite-mb = 8\nprogram-call-ms = 40000\n";
         let settings = format!("{ALL}[programs]\ntier = '{}'\n{limits}", scene.tier);
@@ -323,7 +323,7 @@ fn shown(answer: &Value) -> String {
 }
 
 #[test]
-fn output_is_bounded_and_inert() {
+fn output_is_bounded_and_escaped() {
     for scene in Scene::all() {
         let args =
             json!({"program": "python3", "arguments": ["-c", "print('a' * 20_000_000 + 'z')"]});

@@ -80,7 +80,7 @@ fn assert_nothing_left(scene: &Scene) {
 }
 
 #[test]
-fn what_a_program_changes_is_bounded_while_it_is_written() {
+fn changes_are_limited_while_they_are_written() {
     for scene in Scene::all() {
         settings(&scene, "write-mb = 32");
         for changes in ["keep", "discard"] {
@@ -104,7 +104,7 @@ fn what_a_program_changes_is_bounded_while_it_is_written() {
 
 /// For a tool that only reads, changes are discarded, but its cache stays.
 #[test]
-fn a_cache_has_a_limit_and_makes_room() {
+fn a_cache_has_a_limit_and_is_emptied() {
     for scene in Scene::all() {
         settings(&scene, "cache-mb = 24\nwrite-mb = 64");
         let cache = scene.place.workspace().join(".cofferdam/cache/runner");
@@ -124,7 +124,7 @@ fn a_cache_has_a_limit_and_makes_room() {
 
 /// An unnamed file uses space as long as it is open.
 #[test]
-fn files_without_names_are_counted() {
+fn unnamed_files_count() {
     const PROGRAM: &str = "import os, time
 for directory in [os.environ['XDG_CACHE_HOME'], '.']:
     try: f = open(directory + '/gone', 'wb')

@@ -56,7 +56,7 @@ fn log(place: &Place, name: &str, more: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_program_that_takes_its_time_is_heard_of() {
+fn progress_of_a_long_program_is_reported() {
     for tier in TIERS {
         let trial = runner(Place::new(), tier, ALL);
         assert_eq!(ran(&trial, script("sleep 4"))["end"], json!({"exited": 0}));
@@ -67,7 +67,7 @@ fn a_program_that_takes_its_time_is_heard_of() {
 }
 
 #[test]
-fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
+fn fifty_megabytes_of_output_are_stored_in_bounded_memory() {
     for tier in TIERS {
         let place = place(tier, "");
         let command = bash("seq 7000000; seq 20000 >&2");
@@ -111,7 +111,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
 }
 
 #[test]
-fn what_is_short_makes_no_file() {
+fn short_output_is_not_stored() {
     for tier in TIERS {
         let place = place(tier, "");
         assert_eq!(run(&place, "head -c 40000 /dev/zero | tr '\\0' x").status, 0);
@@ -165,7 +165,7 @@ sys.stderr.write(text[:-1])";
 }
 
 #[test]
-fn what_is_beyond_the_limit_is_counted() {
+fn output_beyond_the_limit_is_counted() {
     let place = place("B", "[limits]\nspill-mb = 1\n");
     assert_eq!(run(&place, "yes 0123456 | head -c 3000000").status, 0);
     let (_, outputs) = recorded(&place);
@@ -177,7 +177,7 @@ fn what_is_beyond_the_limit_is_counted() {
 
 /// The output of a run that is stopped or fails is the most interesting one.
 #[test]
-fn what_a_run_printed_is_kept_however_it_ended() {
+fn output_is_stored_for_every_end_of_a_run() {
     for (tier, end) in [("A", "exit 3"), ("B", "kill -9 $$"), ("A", "sleep 600"), ("B", "yes")] {
         let place = place(tier, "");
         let command = format!("yes | head -c 100000 >&2; {end}");
@@ -190,7 +190,7 @@ fn what_a_run_printed_is_kept_however_it_ended() {
 }
 
 #[test]
-fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
+fn output_of_a_cancelled_call_or_killed_host_is_removed() {
     for tier in TIERS {
         for signal in [Signal::INT, Signal::KILL] {
             let place = place(tier, "");
@@ -215,7 +215,7 @@ fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
 }
 
 #[test]
-fn a_file_in_the_way_is_set_aside_and_output_is_kept() {
+fn a_conflicting_file_is_set_aside_and_output_is_stored() {
     let place = place("A", "");
     assert_eq!(run(&place, "true").status, 0);
     fs::write(output(&place), "in the way").unwrap();
@@ -229,7 +229,7 @@ fn a_file_in_the_way_is_set_aside_and_output_is_kept() {
 }
 
 #[test]
-fn no_tool_reads_what_is_kept() {
+fn no_tool_can_read_stored_output() {
     for tier in TIERS {
         let place = place(tier, "");
         assert_eq!(run(&place, "yes secret | head -c 100000").status, 0);
@@ -257,7 +257,7 @@ fn no_tool_reads_what_is_kept() {
 }
 
 #[test]
-fn a_streams_characters_drive_no_terminal() {
+fn control_characters_of_a_stream_are_escaped() {
     let place = place("A", "");
     assert_eq!(run(&place, "printf '\\033[2J'; yes | head -c 100000").status, 0);
     let (call, _) = recorded(&place);

@@ -71,7 +71,7 @@ fn a_call_that_only_reads_keeps_nothing() {
 }
 
 #[test]
-fn a_program_in_the_workspace_is_nobodys() {
+fn a_program_in_the_workspace_is_not_found() {
     let place = Place::new();
     place.write("bin/planted", "#!/bin/sh\necho planted\n");
     let bin = place.workspace().join("bin");
@@ -123,7 +123,7 @@ fn an_operators_program_is_found_and_can_be_read() {
 }
 
 #[test]
-fn arguments_are_no_shells() {
+fn arguments_are_not_interpreted_by_a_shell() {
     for tier in TIERS {
         let trial = runner(Place::new(), tier, ALL);
         trial.place.write("a b", "spaced");
@@ -141,7 +141,7 @@ fn arguments_are_no_shells() {
 }
 
 #[test]
-fn what_is_said_about_a_run_is_checked() {
+fn options_of_a_run_are_validated() {
     let trial = runner(Place::new(), "A", ALL);
     for (key, value, wanted) in [
         ("directory", json!("../"), "leaves the workspace"),
@@ -170,7 +170,7 @@ fn without_a_sandbox_nothing_runs() {
 }
 
 #[test]
-fn of_the_hosts_environment_a_program_gets_what_is_granted() {
+fn a_program_gets_only_granted_environment_variables() {
     for tier in TIERS {
         let settings = ALL.replace("files", "environment = ['GRANTED_TOKEN']\nfiles");
         let trial = runner(Place::new(), tier, &settings);

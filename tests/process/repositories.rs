@@ -59,7 +59,7 @@ fn no_program_makes_or_changes_a_repository() {
 
 /// The parts are created by several calls, each of which is harmless by itself.
 #[test]
-fn no_repository_comes_by_several_calls() {
+fn no_repository_is_completed_by_several_calls() {
     for tier in TIERS {
         let place = Place::new();
         let canary = Canary::new(&place);

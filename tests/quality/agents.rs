@@ -80,7 +80,7 @@ fn an_agent_lints_fixes_and_submits() {
 }
 
 #[test]
-fn it_never_raises_and_never_leaves_its_file() {
+fn the_agent_never_raises_and_stays_in_its_file() {
     let place = place("");
     let envelope = json!({"actions": [
         {"type": "run_linter"},
@@ -106,7 +106,7 @@ fn it_never_raises_and_never_leaves_its_file() {
 }
 
 #[test]
-fn without_a_configuration_there_is_none() {
+fn a_missing_configuration_is_empty() {
     let place = place("");
     std::fs::remove_file(place.workspace().join("pyproject.toml")).unwrap();
     assert_eq!(play(&place, &[json!({"type": "ruff_config"})]), [json!("")]);

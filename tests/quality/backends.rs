@@ -24,22 +24,22 @@ fn conform(plugin: &str) {
 }
 
 #[test]
-fn ruff_inside_conforms() {
+fn the_ruff_plugin_conforms() {
     conform("ruff");
 }
 
 #[test]
-fn deno_lint_inside_conforms() {
+fn the_deno_lint_plugin_conforms() {
     conform("deno_lint");
 }
 
 #[test]
-fn pyflakes_inside_conforms() {
+fn the_pyflakes_plugin_conforms() {
     conform_if_built("pyflakes");
 }
 
 #[test]
-fn eslint_inside_conforms() {
+fn the_eslint_plugin_conforms() {
     conform_if_built("eslint");
 }
 

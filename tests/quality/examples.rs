@@ -19,7 +19,7 @@ fn play(place: &Place, actions: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn of_go() {
+fn examples_for_go() {
     let place = project("go", "");
     with_golangci_lint(&place, "");
     place.write("pkg/pkg.go", "// Package pkg holds what others may import.\npackage pkg\n");
@@ -46,7 +46,7 @@ fn of_go() {
 }
 
 #[test]
-fn of_javascript() {
+fn examples_for_javascript() {
     let place = project("javascript", "");
     let answers = play(
         &place,
@@ -61,7 +61,7 @@ fn of_javascript() {
 }
 
 #[test]
-fn of_python() {
+fn examples_for_python() {
     let place = project("python", "");
     let test = json!({"type": "run_tests", "test_pattern": "test_api", "framework": "pytest"});
     let fix = json!({
@@ -77,7 +77,7 @@ fn of_python() {
 }
 
 #[test]
-fn of_a_shell_and_git() {
+fn examples_for_the_shell_and_git() {
     let place = project("npm", "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
     place.write("frontend/package.json", "{\"name\": \"frontend\", \"version\": \"1.0.0\"}");
     play(

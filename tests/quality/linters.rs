@@ -16,7 +16,7 @@ fn rules<'a>(answer: &'a Value, file: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn one_line_swaps_pythons_linter() {
+fn one_setting_changes_pythons_linter() {
     for (settings, framework, rule) in [
         ("", "ruff", "F401"),
         ("[linters]\npython = 'pyflakes'", "pyflakes", "F401"),
@@ -42,7 +42,7 @@ fn one_line_swaps_pythons_linter() {
 }
 
 #[test]
-fn one_line_swaps_javascripts_linter() {
+fn one_setting_changes_javascripts_linter() {
     for (settings, framework) in [
         ("", "deno_lint"),
         ("[linters]\njavascript = 'eslint'\ntypescript = []", "eslint"),
@@ -99,7 +99,7 @@ pub(super) fn with_golangci_lint(place: &Place, settings: &str) {
 }
 
 #[test]
-fn golangci_lint_is_understood() {
+fn output_of_golangci_lint_is_parsed() {
     let place = project("go", "");
     with_golangci_lint(&place, "");
     let answer = executed(
@@ -114,7 +114,7 @@ fn golangci_lint_is_understood() {
 }
 
 #[test]
-fn what_was_not_checked_is_not_clean() {
+fn unchecked_files_are_not_clean() {
     let place = project("go", "");
     // The program is missing, or can't download its dependencies: in either case the result says
     // so.
@@ -136,7 +136,7 @@ fn what_was_not_checked_is_not_clean() {
 }
 
 #[test]
-fn a_choice_that_nobody_answers_to_is_said_everywhere() {
+fn an_unknown_backend_is_reported_everywhere() {
     let place = Place::new();
     place.write("c/m.py", "x: int = 1\n");
     place.write(
@@ -187,7 +187,7 @@ fn a_choice_that_nobody_answers_to_is_said_everywhere() {
 }
 
 #[test]
-fn no_linter_waits_for_what_is_no_file() {
+fn no_linter_blocks_on_special_files() {
     for linter in ["native-ruff", "mypy", "pylint", "ruff"] {
         let place = project("python", &format!("[linters]\npython = '{linter}'"));
         place.write("apart/whole.py", "import os\n");
@@ -206,7 +206,7 @@ fn no_linter_waits_for_what_is_no_file() {
 }
 
 #[test]
-fn a_linter_that_was_not_chosen_is_not_answered_for() {
+fn a_linter_that_was_not_chosen_is_an_error() {
     let place = Place::new();
     place.write("m.py", "x = 1\n");
     let action = json!({"type": "run_linter", "framework": "mypy"});
@@ -219,7 +219,7 @@ fn a_linter_that_was_not_chosen_is_not_answered_for() {
 }
 
 #[test]
-fn the_backend_of_s0_groups_by_code() {
+fn lint_backend_groups_by_code() {
     let place = project("python", "");
     place.with_git(&["init", "-q"]);
     place.with_git(&["add", "."]);
@@ -256,7 +256,7 @@ fn the_backend_of_s0_groups_by_code() {
 }
 
 #[test]
-fn a_missing_type_checker_is_said() {
+fn a_missing_type_checker_is_reported() {
     let place = Place::new();
     crate::projects::write(&place, "python");
     let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
@@ -270,7 +270,7 @@ fn a_missing_type_checker_is_said() {
 
 /// Output that is returned as findings is not stored in addition.
 #[test]
-fn a_linters_long_output_is_not_kept() {
+fn a_linters_long_output_is_not_stored() {
     let place = project("python", "[linters]\npython = 'native-ruff'");
     configure_programs(&place, "[linters]\npython = 'native-ruff'");
     let imports: String = (0..1_000).map(|n| format!("import module_{n}\n")).collect();

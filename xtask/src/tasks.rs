@@ -109,7 +109,7 @@ pub fn kills(project: &Project, count: u32) -> Result<()> {
         .current_dir(&project.root)
         .env("COFFERDAM_KILLS", count.to_string())
         .args(["test", "--release", "--workspace", "--test", "all", "--", "--ignored", "--exact"])
-        .args(["crash::kills::as_many_as_asked", "--nocapture"]);
+        .args(["crash::kills::the_requested_number_of_kills", "--nocapture"]);
     process::run("killing", &mut tests)
 }
 
