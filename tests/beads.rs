@@ -143,7 +143,14 @@ fn the_actions_references_examples_succeed() {
             &Value::Null
         )
     );
-    let bead = place.show(id);
+    assert_closed_bead(&place.show(id), id);
+    // An answer is undone like any other commit.
+    assert_eq!(place.run(&["undo"]).status, 0);
+    assert_eq!(place.titles(&["--type", "question"]).len(), 0);
+}
+
+/// Asserts the fields and the history of the example's bead after it was closed.
+fn assert_closed_bead(bead: &Value, id: &str) {
     for (field, wanted) in [
         ("id", json!(id)),
         ("title", json!("Fix authentication bug")),
@@ -160,9 +167,6 @@ fn the_actions_references_examples_succeed() {
     let history = bead["history"].as_array().unwrap();
     let events: Vec<&str> = history.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["escalated", "decided", "rejected", "approved", "closed"]);
-    // An answer is undone like any other commit.
-    assert_eq!(place.run(&["undo"]).status, 0);
-    assert_eq!(place.titles(&["--type", "question"]).len(), 0);
 }
 
 #[test]

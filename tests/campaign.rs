@@ -305,41 +305,13 @@ impl Campaign {
     ) -> BTreeMap<String, usize> {
         let place = Place::new();
         let mut tally = BTreeMap::new();
-        let mut count = |what: String| *tally.entry(what).or_default() += 1;
-        let (mut plugins, mut kinds) = (Vec::new(), BTreeMap::new());
-        let mut names = HashSet::from(["honest".to_owned()]);
-        for number in first..first + BATCH {
-            let _case = Case::begin(number);
-            let (kind, bytes) = self.case(number);
-            let file = place.home_file(&format!("{number}.wasm"));
-            fs::write(&file, &bytes).unwrap();
-            let checked = check::packed("it", &bytes);
-            let mut registry = Registry::default();
-            match registry.add_file(&file) {
-                Err(error) => {
-                    // `check` and loading either both find a problem, or neither.
-                    assert!(!checked.findings.is_empty(), "{error}");
-                    count(format!("{kind}: not taken"));
-                }
-                Ok(()) => {
-                    let name = registry.plugins()[0].manifest.name.clone();
-                    if names.insert(name.clone()) {
-                        kinds.insert(name, (number, kind));
-                        plugins.push(file);
-                    }
-                }
-            }
-            if number.is_multiple_of(10) {
-                runtime.check("it", &bytes, checked.manifest.as_ref());
-            }
-            done.fetch_add(1, Ordering::Relaxed);
-        }
+        let (mut plugins, kinds) = self.load(first, &place, runtime, (&mut tally, done));
         let honest = place.home_file("honest.wasm");
         fs::write(&honest, packed(&self.frame, "honest")).unwrap();
         plugins.push(honest);
-        let timers = Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let host = {
-            let _timers = timers.enter();
+            let _runtime = runtime.enter();
             open(&place, plugins)
         };
         let options = RunOptions {
@@ -357,20 +329,61 @@ impl Campaign {
             for tool in &plugin.manifest.tools {
                 let tool = format!("{name}.{}", tool.name);
                 let options = if kind == "honest" { &RunOptions::default() } else { &options };
-                match timers.block_on(host.call(&tool, "{}", options)) {
-                    Err(_) => count(format!("{kind}: call not taken")),
+                let result = match runtime.block_on(host.call(&tool, "{}", options)) {
+                    Err(_) => "call not taken".to_owned(),
                     Ok((answer, _)) => match answer.outcome {
-                        Outcome::Executed(_) => count(format!("{kind}: executed")),
+                        Outcome::Executed(_) => "executed".to_owned(),
                         Outcome::Failed(failure) => {
                             assert!(!failure.message.contains("host failed"), "{failure:?}");
-                            count(format!("{kind}: {} {}", failure.status.as_str(), failure.code));
+                            format!("{} {}", failure.status.as_str(), failure.code)
                         }
                     },
-                }
+                };
+                *tally.entry(format!("{kind}: {result}")).or_default() += 1;
             }
             done.fetch_add(1, Ordering::Relaxed);
         }
         tally
+    }
+
+    /// Loads the components of a batch. Returns the files of those that can be loaded together, and
+    /// the number and kind of each by the plugin's name. Counts those that can't be loaded.
+    fn load(
+        &self,
+        first: usize,
+        place: &Place,
+        runtime: &runtime::Runtime,
+        (tally, done): (&mut BTreeMap<String, usize>, &AtomicUsize),
+    ) -> (Vec<PathBuf>, BTreeMap<String, (usize, &'static str)>) {
+        let (mut plugins, mut kinds) = (Vec::new(), BTreeMap::new());
+        let mut names = HashSet::from(["honest".to_owned()]);
+        for number in first..first + BATCH {
+            let _case = Case::begin(number);
+            let (kind, bytes) = self.case(number);
+            let file = place.home_file(&format!("{number}.wasm"));
+            fs::write(&file, &bytes).unwrap();
+            let checked = check::packed("it", &bytes);
+            let mut registry = Registry::default();
+            match registry.add_file(&file) {
+                Err(error) => {
+                    // `check` and loading either both find a problem, or neither.
+                    assert!(!checked.findings.is_empty(), "{error}");
+                    *tally.entry(format!("{kind}: not taken")).or_default() += 1;
+                }
+                Ok(()) => {
+                    let name = registry.plugins()[0].manifest.name.clone();
+                    if names.insert(name.clone()) {
+                        kinds.insert(name, (number, kind));
+                        plugins.push(file);
+                    }
+                }
+            }
+            if number.is_multiple_of(10) {
+                runtime.check("it", &bytes, checked.manifest.as_ref());
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        (plugins, kinds)
     }
 }
 

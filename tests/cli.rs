@@ -82,6 +82,66 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// All commands and subcommands.
+const COMMANDS: [&str; 56] = [
+    "",
+    "backend",
+    "backend compare",
+    "backend list",
+    "beads",
+    "beads list",
+    "beads show",
+    "cache",
+    "cache clear",
+    "cache list",
+    "call",
+    "completions",
+    "contract",
+    "contract check",
+    "contract list",
+    "contract parse",
+    "contract prompt",
+    "contract show",
+    "doctor",
+    "health",
+    "inbox",
+    "log",
+    "man",
+    "mcp",
+    "mcp config",
+    "pipeline",
+    "plugin",
+    "plugin check",
+    "plugin inspect",
+    "plugin install",
+    "plugin list",
+    "plugin new",
+    "plugin pack",
+    "plugin push",
+    "plugin remove",
+    "plugin test",
+    "plugin update",
+    "policy",
+    "policy accept",
+    "policy explain",
+    "policy grant",
+    "policy revoke",
+    "policy show",
+    "report",
+    "report summary",
+    "role",
+    "role list",
+    "role prompt",
+    "role show",
+    "run",
+    "schema",
+    "serve",
+    "stats",
+    "tools",
+    "undo",
+    "validate",
+];
+
 #[test]
 fn every_command_has_help_with_examples() {
     let place = Place::new();
@@ -104,65 +164,7 @@ fn every_command_has_help_with_examples() {
         pending.extend(below.into_iter().map(|name| [&command[..], &[name]].concat()));
     }
     seen.sort();
-    let wanted = [
-        "",
-        "backend",
-        "backend compare",
-        "backend list",
-        "beads",
-        "beads list",
-        "beads show",
-        "cache",
-        "cache clear",
-        "cache list",
-        "call",
-        "completions",
-        "contract",
-        "contract check",
-        "contract list",
-        "contract parse",
-        "contract prompt",
-        "contract show",
-        "doctor",
-        "health",
-        "inbox",
-        "log",
-        "man",
-        "mcp",
-        "mcp config",
-        "pipeline",
-        "plugin",
-        "plugin check",
-        "plugin inspect",
-        "plugin install",
-        "plugin list",
-        "plugin new",
-        "plugin pack",
-        "plugin push",
-        "plugin remove",
-        "plugin test",
-        "plugin update",
-        "policy",
-        "policy accept",
-        "policy explain",
-        "policy grant",
-        "policy revoke",
-        "policy show",
-        "report",
-        "report summary",
-        "role",
-        "role list",
-        "role prompt",
-        "role show",
-        "run",
-        "schema",
-        "serve",
-        "stats",
-        "tools",
-        "undo",
-        "validate",
-    ];
-    assert_eq!(seen, wanted);
+    assert_eq!(seen, COMMANDS);
 }
 
 #[test]
@@ -571,26 +573,27 @@ fn answers_fit_the_published_schemas() {
         let schemas = place.run(&["tools", tool]).json();
         assert_valid(&schemas["input"], &args);
         assert_valid(&schemas["output"], &ended.json());
-        // A call that fails is valid by the failure schema.
         if let Some(failure) = schemas.get("failure") {
-            let mut wrong = args.clone();
-            match tool {
-                "edit.atomic_replace" => wrong["replacements"][0]["old_string"] = json!("nowhere"),
-                "edit.move_text" => wrong["target_line"] = json!(99),
-                _ => {
-                    wrong["patch"] =
-                        json!(wrong["patch"].as_str().unwrap().replace("\n-", "\n-not "))
-                }
-            }
-            let ended = place.run(&["call", tool, &wrong.to_string()]);
-            assert_eq!(ended.status, 1, "{tool}: {ended:?}");
-            assert_valid(failure, &ended.json());
+            assert_failure_is_valid(&place, tool, args, failure);
         }
     }
     assert_eq!(
         (place.read("a.txt").as_str(), place.read("b.txt").as_str()),
         ("2\nthree\n1\n", "B\n")
     );
+}
+
+/// Changes the arguments of an edit so that it fails, and asserts that the result is valid by the
+/// failure schema.
+fn assert_failure_is_valid(place: &Place, tool: &str, mut args: Value, failure: &Value) {
+    match tool {
+        "edit.atomic_replace" => args["replacements"][0]["old_string"] = json!("nowhere"),
+        "edit.move_text" => args["target_line"] = json!(99),
+        _ => args["patch"] = json!(args["patch"].as_str().unwrap().replace("\n-", "\n-not ")),
+    }
+    let ended = place.run(&["call", tool, &args.to_string()]);
+    assert_eq!(ended.status, 1, "{tool}: {ended:?}");
+    assert_valid(failure, &ended.json());
 }
 
 #[test]
@@ -799,6 +802,17 @@ fn the_log_shows_how_calls_ended() {
     let calls: BTreeSet<&str> = each(&records, "call").into_iter().collect();
     assert_eq!(calls.len(), records.len());
 
+    assert_log_is_filtered(&place, &records);
+    place.write(".cofferdam/journal.jsonl", format!("{lines}{{\"broken\n"));
+    let ended = place.run(&["log"]).json();
+    assert_eq!(
+        (array(&ended, "/records").len(), &ended["unreadable_lines"]),
+        (records.len(), &json!(1))
+    );
+}
+
+/// Asserts what `log` prints of these records with filters, and as text.
+fn assert_log_is_filtered(place: &Place, records: &[Value]) {
     assert_eq!(place.log(&["--failed"]).len(), 9);
     assert_eq!(place.log(&["--limit", "2"]), records[9..]);
     assert_eq!(place.log(&["--failed", "-n", "3"]), [&records[7..8], &records[9..]].concat());
@@ -806,13 +820,6 @@ fn the_log_shows_how_calls_ended() {
     let text = place.run(&["log", "--format", "text", "-n", "1"]).stdout;
     assert!(text.contains("  error  ") && text.ends_with(" ms  -  UnknownRole\n"), "{text}");
     assert_eq!(text.lines().count(), 1);
-
-    place.write(".cofferdam/journal.jsonl", format!("{lines}{{\"broken\n"));
-    let ended = place.run(&["log"]).json();
-    assert_eq!(
-        (array(&ended, "/records").len(), &ended["unreadable_lines"]),
-        (records.len(), &json!(1))
-    );
 }
 
 #[test]
@@ -863,9 +870,8 @@ fn completions_and_manual_pages_are_written() {
 }
 
 #[test]
-fn every_document_has_a_schema_and_fits_it() {
+fn every_document_has_a_schema() {
     let place = Place::new();
-    place.write("a", "A");
     let help = place.run(&["schema", "--help"]).stdout;
     let documents: Vec<&str> = help
         .lines()
@@ -891,15 +897,35 @@ fn every_document_has_a_schema_and_fits_it() {
         "pipeline-result",
     ];
     assert_eq!(documents, wanted);
-    let schema = |document: &str| {
-        let schema = place.run(&["schema", document]).json();
-        jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{document}: {error}"));
-        schema
-    };
-    documents.iter().for_each(|document| drop(schema(document)));
+    documents.iter().for_each(|document| drop(schema(&place, document)));
+    let plugin = schema(&place, "plugin");
+    for manifest in
+        ["plugins/edit", "plugins/files", "plugins/grep", "plugins/report", "examples/hello"]
+    {
+        let text = fs::read_to_string(project().join(manifest).join("plugin.toml")).unwrap();
+        assert_valid(&plugin, &toml::from_str(&text).unwrap());
+    }
+    let settings: Value = toml::from_str(
+        "[grants.x]\nfiles = 'read'\nscan = true\n[roles.r]\ntools = ['*']\nscope = ['src/']\n[limits]\ncall-ms = 1\n",
+    )
+    .unwrap();
+    assert_valid(&schema(&place, "settings"), &settings);
+    assert_valid(&schema(&place, "role"), &settings["roles"]["r"]);
+}
 
+/// The schema of a document, which has to be a valid schema.
+fn schema(place: &Place, document: &str) -> Value {
+    let schema = place.run(&["schema", document]).json();
+    jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{document}: {error}"));
+    schema
+}
+
+#[test]
+fn envelopes_results_and_refusals_fit_their_schemas() {
+    let place = Place::new();
+    place.write("a", "A");
     for dialect in ["actions", "tool"] {
-        let envelope = schema(&format!("envelope-{dialect}"));
+        let envelope = schema(&place, &format!("envelope-{dialect}"));
         let examples = array(&envelope, "/examples");
         assert!(!examples.is_empty());
         for example in examples {
@@ -908,7 +934,7 @@ fn every_document_has_a_schema_and_fits_it() {
             assert_eq!((ended.status, &ended.json()["dialect"]), (0, &json!(dialect)), "{example}");
         }
     }
-    let results = schema("results-actions");
+    let results = schema(&place, "results-actions");
     let fails = json!({"type": "edit_code", "path": "a", "patch": "@@ -1 +1 @@\n-B\n+C\n"});
     for (options, text) in [
         (&[][..], actions([read("a"), read("missing"), fails])),
@@ -917,7 +943,7 @@ fn every_document_has_a_schema_and_fits_it() {
     ] {
         assert_valid(&results, &place.run_with(&[&["run"], options].concat(), &text).json());
     }
-    let results = schema("results-tool");
+    let results = schema(&place, "results-tool");
     for (text, status) in [
         (r#"{"tool": "glob", "pattern": "*"}"#, "success"),
         (r#"so: {"tool": "glob", "pattern": "none"}"#, "error"),
@@ -930,7 +956,7 @@ fn every_document_has_a_schema_and_fits_it() {
         assert_eq!(document["status"], status);
         assert_valid(&results, &document);
     }
-    let refusal = schema("refusal");
+    let refusal = schema(&place, "refusal");
     for (options, text) in [
         (&[][..], "prose".to_owned()),
         (&[], actions([])),
@@ -940,19 +966,6 @@ fn every_document_has_a_schema_and_fits_it() {
     ] {
         assert_valid(&refusal, &place.run_with(&[&["run"], options].concat(), &text).json());
     }
-    let plugin = schema("plugin");
-    for manifest in
-        ["plugins/edit", "plugins/files", "plugins/grep", "plugins/report", "examples/hello"]
-    {
-        let text = fs::read_to_string(project().join(manifest).join("plugin.toml")).unwrap();
-        assert_valid(&plugin, &toml::from_str(&text).unwrap());
-    }
-    let settings: Value = toml::from_str(
-        "[grants.x]\nfiles = 'read'\nscan = true\n[roles.r]\ntools = ['*']\nscope = ['src/']\n[limits]\ncall-ms = 1\n",
-    )
-    .unwrap();
-    assert_valid(&schema("settings"), &settings);
-    assert_valid(&schema("role"), &settings["roles"]["r"]);
 }
 
 #[test]

@@ -222,6 +222,7 @@ fn documentation_is_queried_as_in_the_source() {
 
 /// Every row of the two tables of failures, and other failures.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_failure_has_a_code_and_a_hint() {
     let quota = Server::new(|_| {
         let body = json!({"error": "rate_limited", "message": "Monthly quota reached."});

@@ -96,10 +96,16 @@ fn the_verification_agents_can_make_the_sources_calls() {
             assert_eq!(ended.status, wanted, "{agent} {call}: {ended:?}");
         }
     }
+}
+
+#[test]
+fn the_verification_agents_have_only_their_tools() {
+    let place = place("");
+    let grep = json!({"tool": "grep", "pattern": "x", "path": "src", "type": "py"});
     let calls = [
-        ("code-reviewer", grep("x")),
-        ("test-generator", grep("x")),
-        ("hallucination-detector", bash("true")),
+        ("code-reviewer", grep.clone()),
+        ("test-generator", grep),
+        ("hallucination-detector", json!({"tool": "bash", "command": "true"})),
         ("security-auditor", json!({"tool": "write_file", "path": "a", "content": ""})),
     ];
     for (agent, call) in calls {

@@ -182,34 +182,31 @@ fn calls_of_clients_are_spans() {
         (attribute(&span, "cofferdam.role"), attribute(&span, "cofferdam.outcome")),
         ("lister", "denied")
     );
-    collector.figures(|figures| {
-        let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);
-        assert_eq!(
-            named("cofferdam.calls.running").unwrap()["gauge"]["dataPoints"][0]["asInt"],
-            "0"
-        );
-        assert_eq!(
-            named("cofferdam.calls.waiting").unwrap()["gauge"]["dataPoints"][0]["asInt"],
-            "0"
-        );
-        assert_eq!(named("cofferdam.calls.busy").unwrap()["sum"]["dataPoints"][0]["asInt"], "0");
-        let durations = &named("cofferdam.call.duration").unwrap()["histogram"];
-        assert_eq!(durations["aggregationTemporality"], 2);
-        let count = |outcome: &str| {
-            let points = durations["dataPoints"].as_array().unwrap().iter();
-            let of = |point: &&Value| {
-                attribute(point, "gen_ai.tool.name") == "files.read_file"
-                    && attribute(point, "cofferdam.outcome") == outcome
-            };
-            let point = points.clone().find(of)?;
-            let buckets = point["bucketCounts"].as_array().unwrap();
-            assert_eq!(buckets.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
-            let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
-            assert_eq!(buckets.iter().map(number).sum::<u64>(), number(&point["count"]));
-            Some(number(&point["count"]))
+    collector.figures(has_figures_of_all_calls);
+}
+
+/// Whether the metrics count all calls of the test, none of which is running or waiting.
+fn has_figures_of_all_calls(figures: &[Value]) -> bool {
+    let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);
+    assert_eq!(named("cofferdam.calls.running").unwrap()["gauge"]["dataPoints"][0]["asInt"], "0");
+    assert_eq!(named("cofferdam.calls.waiting").unwrap()["gauge"]["dataPoints"][0]["asInt"], "0");
+    assert_eq!(named("cofferdam.calls.busy").unwrap()["sum"]["dataPoints"][0]["asInt"], "0");
+    let durations = &named("cofferdam.call.duration").unwrap()["histogram"];
+    assert_eq!(durations["aggregationTemporality"], 2);
+    let count = |outcome: &str| {
+        let points = durations["dataPoints"].as_array().unwrap().iter();
+        let of = |point: &&Value| {
+            attribute(point, "gen_ai.tool.name") == "files.read_file"
+                && attribute(point, "cofferdam.outcome") == outcome
         };
-        (count("executed"), count("error"), count("denied")) == (Some(4), Some(1), Some(1))
-    });
+        let point = points.clone().find(of)?;
+        let buckets = point["bucketCounts"].as_array().unwrap();
+        assert_eq!(buckets.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
+        let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!(buckets.iter().map(number).sum::<u64>(), number(&point["count"]));
+        Some(number(&point["count"]))
+    };
+    (count("executed"), count("error"), count("denied")) == (Some(4), Some(1), Some(1))
 }
 
 #[test]

@@ -180,16 +180,14 @@ impl Trial {
         path: &str,
         target: &str,
     ) -> Result<String, String> {
-        self.attempt_as(None, tool, what, path, target)
+        self.attempt_as(None, [tool, what, path, target])
     }
 
+    /// Like [`Self::attempt`], under a role.
     pub fn attempt_as(
         &self,
         role: Option<&str>,
-        tool: &str,
-        what: &str,
-        path: &str,
-        target: &str,
+        [tool, what, path, target]: [&str; 4],
     ) -> Result<String, String> {
         tried(self.call_as(role, tool, json!({"what": what, "path": path, "target": target})))
     }

@@ -57,6 +57,7 @@ impl Component {
     }
 
     /// The text of the component.
+    #[expect(clippy::too_many_lines, reason = "one WebAssembly text")]
     pub fn text(&self) -> String {
         let Self { definitions, lowered, given, module, call } = self;
         format!(

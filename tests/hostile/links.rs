@@ -7,29 +7,32 @@ use std::path::Path;
 use super::files::{Beside, CHANGING, READING, SECRET, outside, relink};
 use crate::trial::{ALL, said};
 
+/// Creates links in the workspace that lead outside, each in another way.
+fn make_leaving_links(workspace: &Path, outside: &Path) {
+    for (target, link) in [
+        (outside.join("secret.txt"), "absolute-file"),
+        (outside.to_owned(), "absolute"),
+        ("../outside".into(), "relative"),
+        ("../outside/secret.txt".into(), "relative-file"),
+        ("../../outside".into(), "sub/up"),
+        ("absolute".into(), "chain"),
+        ("sub/up".into(), "second"),
+        (outside.join("new"), "dangling"),
+        ("/".into(), "root"),
+        ("/proc/self/root".into(), "magic"),
+        ("/proc/self/cwd/..".into(), "cwd"),
+    ] {
+        relink(&target, &workspace.join(link));
+    }
+}
+
 /// Case 20.
 #[test]
 fn links_that_leave_are_denied() {
     let beside = Beside::new(ALL);
     let (workspace, outside) = (beside.trial.place.workspace(), outside(&beside.trial.place));
     fs::create_dir(workspace.join("sub")).unwrap();
-    let make = || {
-        for (target, link) in [
-            (outside.join("secret.txt"), "absolute-file"),
-            (outside.clone(), "absolute"),
-            ("../outside".into(), "relative"),
-            ("../outside/secret.txt".into(), "relative-file"),
-            ("../../outside".into(), "sub/up"),
-            ("absolute".into(), "chain"),
-            ("sub/up".into(), "second"),
-            (outside.join("new"), "dangling"),
-            ("/".into(), "root"),
-            ("/proc/self/root".into(), "magic"),
-            ("/proc/self/cwd/..".into(), "cwd"),
-        ] {
-            relink(&target, &workspace.join(link));
-        }
-    };
+    let make = || make_leaving_links(&workspace, &outside);
     let below_root = format!("root{}/secret.txt", outside.display());
     for path in [
         "absolute-file",

@@ -58,7 +58,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     let file = place.beside("lines.wasm", &Plugin::new("lines"));
     let name = file.to_str().unwrap().to_owned();
     let install = ["plugin", "install", &name];
-    let (adas, eve_file) = (ada.key_file(), eve.key_file());
+    let adas = ada.key_file();
     let with_key = [&install[..], &["--key", &adas]].concat();
     says(&place.refused(3, &with_key), &["there is no signature by RW", "lines.wasm.minisig"]);
     ada.sign(&file);
@@ -85,31 +85,7 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     assert_eq!(inspected["signer"], ada.key(), "the file that was installed");
     assert_eq!(place.works(&["plugin", "inspect", "lines"])["signer"], ada.key());
 
-    // The file was changed without a new signature.
-    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
-    let inspected = place.works(&["plugin", "inspect", &name]);
-    assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["is not one of this content: one of the two was changed"],
-    );
-    // It is signed with another key.
-    eve.sign(&file);
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["another key than RW", "--key KEY --accept-signer"],
-    );
-    let eves = ["plugin", "update", "lines", "--key", &eve_file];
-    says(&place.refused(3, &eves), &["'lines' is refused: it is signed by", "--accept-signer"]);
-    // It is no longer signed.
-    fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["it is not signed, and what was accepted is", "--accept-signer"],
-    );
-    says(&place.refused(3, &install), &["it is not signed"]);
-    assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
-    assert_eq!(place.go("lines").status, 0);
+    assert_other_signatures_are_refused(&place, &eve, &file);
 
     // The next version by the pinned signer is installed without a question.
     ada.sign(&file);
@@ -126,6 +102,8 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
          headers = { Authorization = '${GITHUB_TOKEN}' }\n",
     );
     let granting = ["--accept-signer", "--grant", "process=git", "--grant=http=https://a.example"];
+    let eve_file = eve.key_file();
+    let eves = ["plugin", "update", "lines", "--key", &eve_file];
     let accepted = place.works(&[&eves[..], &granting].concat());
     // The grants, variables and headers of Ada's plugin do not apply to Eve's.
     assert_eq!(
@@ -140,6 +118,37 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     place.beside("lines.wasm", &Plugin::new("lines").version("0.4.0"));
     ada.sign(&file);
     says(&place.refused(3, &["plugin", "update"]), &["made with another key"]);
+}
+
+/// Replaces the file of a plugin whose signer is pinned: unsigned versions and those of another
+/// signer are refused, and the installed version stays.
+fn assert_other_signatures_are_refused(place: &Place, eve: &Author, file: &Path) {
+    let name = file.to_str().unwrap();
+    // The file was changed without a new signature.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    let inspected = place.works(&["plugin", "inspect", name]);
+    assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["is not one of this content: one of the two was changed"],
+    );
+    // It is signed with another key.
+    eve.sign(file);
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["another key than RW", "--key KEY --accept-signer"],
+    );
+    let eves = ["plugin", "update", "lines", "--key", &eve.key_file()];
+    says(&place.refused(3, &eves), &["'lines' is refused: it is signed by", "--accept-signer"]);
+    // It is no longer signed.
+    fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
+    says(
+        &place.refused(3, &["plugin", "update"]),
+        &["it is not signed, and what was accepted is", "--accept-signer"],
+    );
+    says(&place.refused(3, &["plugin", "install", name]), &["it is not signed"]);
+    assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
+    assert_eq!(place.go("lines").status, 0);
 }
 
 #[test]

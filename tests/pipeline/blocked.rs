@@ -110,6 +110,7 @@ fn every_row_of_the_failure_table_blocks() {
 
 /// Invalid outputs of the Designer, each with the whole log.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rule_of_the_designer_blocks() {
     let place = package();
     let good = designer();
@@ -257,6 +258,7 @@ fn every_rule_of_the_designer_blocks() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rule_of_qa_blocks() {
     let place = package();
     let good = designer();
@@ -405,6 +407,7 @@ fn strict_mode_refuses_text_around_a_document() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn an_invalid_command_line_is_refused() {
     let place = package();
     for (arguments, wanted) in [

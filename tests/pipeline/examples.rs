@@ -140,14 +140,10 @@ fn a_rejection_blocks_with_its_reasons() {
     assert_eq!(document["stages"][2]["verdict"], "rejected");
 }
 
-/// The responses that the source shows for its edit tools, through a round.
-#[test]
-fn the_edit_tools_answer_as_the_source_says() {
-    let place = package();
-    place.write("nomarr/helpers/scanner.py", "a = 1\nb = 2\nc = 3\n");
-    place.write("nomarr/helpers/batch_scanner.py", "d = 4\n");
+/// A Designer's output with the edits whose responses the source shows.
+fn edits() -> Value {
     let edit = |tool: &str, args: Value| json!({"tool": tool, "args": args, "reason": "So"});
-    let designer = json!({
+    json!({
         "touched_files": [
             "nomarr/helpers/file_helpers.py", "nomarr/helpers/scanner.py",
             "nomarr/helpers/batch_scanner.py"
@@ -171,7 +167,16 @@ fn the_edit_tools_answer_as_the_source_says() {
         ],
         "changed_signatures": [],
         "verification": {"tool": "lint_backend", "args": {"path": "nomarr/helpers", "check_all": false}}
-    });
+    })
+}
+
+/// The responses that the source shows for its edit tools, through a round.
+#[test]
+fn the_edit_tools_answer_as_the_source_says() {
+    let place = package();
+    place.write("nomarr/helpers/scanner.py", "a = 1\nb = 2\nc = 3\n");
+    place.write("nomarr/helpers/batch_scanner.py", "d = 4\n");
+    let designer = edits();
     let mut order = super::work_order();
     order["invariants"] = json!([]);
     let qa = super::approval(&designer);
