@@ -43,21 +43,21 @@ const BATCH: usize = 100;
 const THREADS: usize = 2;
 
 /// If no case ends for this long, the campaign hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// By how much the process may grow from the third to the last quarter, in KiB.
-const GROWTH: u64 = 16 << 10;
+const MAX_GROWTH_KIB: u64 = 16 << 10;
 
 /// Makes glibc return free memory to the system: memory that it keeps for each thread would hide
 /// growth.
-const FRUGAL: [(&str, &str); 3] = [
+const MALLOC_SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "65536"),
     ("MALLOC_TRIM_THRESHOLD_", "65536"),
 ];
 
 /// A case that takes longer is named in the printed figures.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_CASE: Duration = Duration::from_secs(1);
 
 /// Runs in a process of its own, because its memory is measured.
 #[test]
@@ -65,7 +65,7 @@ const SLOW: Duration = Duration::from_secs(1);
 fn ten_thousand_generated_components_do_no_harm() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "campaign::in_a_process_of_its_own", "--ignored", "--nocapture"])
-        .envs(FRUGAL)
+        .envs(MALLOC_SETTINGS)
         .output()
         .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -106,7 +106,7 @@ fn in_a_process_of_its_own() {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
-            assert!(since.elapsed() < PATIENCE, "it hangs after {seen} cases");
+            assert!(since.elapsed() < TIMEOUT, "it hangs after {seen} cases");
         }
     });
     let sizes = sizes.into_inner().unwrap();
@@ -126,7 +126,7 @@ fn in_a_process_of_its_own() {
         median(&sizes[sizes.len() * 3 / 4..]),
     );
     println!("resident: {third} KiB in the third quarter, {last} KiB in the last");
-    assert!(last <= third + GROWTH, "it grows: {sizes:?}");
+    assert!(last <= third + MAX_GROWTH_KIB, "it grows: {sizes:?}");
     // Enough cases of each kind end in the most useful way for that kind.
     let count = |what: &str| {
         tally.iter().filter(|(key, _)| key.starts_with(what)).map(|(_, count)| count).sum::<usize>()
@@ -174,7 +174,7 @@ impl Drop for Case {
     #[expect(clippy::print_stderr, reason = "which case it was")]
     fn drop(&mut self) {
         let took = self.begun.elapsed();
-        if thread::panicking() || took > SLOW {
+        if thread::panicking() || took > SLOW_CASE {
             eprintln!("case {}: {took:?}", self.number);
         }
     }
@@ -223,7 +223,7 @@ impl Campaign {
                         &name,
                     )
                 };
-                ("spoilt", self.spoilt(whole, &mut random))
+                ("spoilt", self.damaged(whole, &mut random))
             }
         }
     }
@@ -240,7 +240,7 @@ impl Campaign {
         bytes
     }
 
-    fn spoilt(&self, mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
+    fn damaged(&self, mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
         match random.below(6) {
             0 | 1 => {
                 // Most changes are behind the manifest, in binary sections.
@@ -435,7 +435,7 @@ fn change(document: &mut Value, random: &mut Random) {
             let key = random.one_of(&keys).clone();
             match random.below(8) {
                 0 => drop(fields.remove(&key)),
-                1 => drop(fields.insert(format!("{key}\u{202e}"), strange(random))),
+                1 => drop(fields.insert(format!("{key}\u{202e}"), strange_value(random))),
                 _ => change(&mut fields[&key], random),
             }
         }
@@ -446,11 +446,11 @@ fn change(document: &mut Value, random: &mut Random) {
                 _ => change(&mut items[at], random),
             }
         }
-        other => *other = strange(random),
+        other => *other = strange_value(random),
     }
 }
 
-fn strange(random: &mut Random) -> Value {
+fn strange_value(random: &mut Random) -> Value {
     match random.below(12) {
         0 => Value::Null,
         1 => json!(-1),

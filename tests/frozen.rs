@@ -15,7 +15,7 @@ use crate::trial::{Trial, assert_failed};
 /// The packed plugin that was frozen at a version.
 fn frozen(version: &str) -> Packed {
     let file = project().join("tests/frozen").join(version).join("frozen.wasm");
-    Packed::verbatim(&fs::read(file).unwrap())
+    Packed::from_bytes(&fs::read(file).unwrap())
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Place {
 }
 
 /// Asserts that a text contains all of these.
-fn says(text: &str, wanted: &[&str]) {
+fn assert_contains(text: &str, wanted: &[&str]) {
     for words in wanted {
         assert!(text.contains(words), "'{words}' is missing in: {text}");
     }

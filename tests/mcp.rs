@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::support::{Place, built, guest, project};
 
 /// How long to wait for something that has to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A call with a duplicate key, which parsers interpret differently.
 const TWICE: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"files__read_file","arguments":{"path":"a","path":"b"}}}"#;
@@ -60,7 +60,7 @@ fn wait_for_the_end(place: &Place, tool: &str, code: &str, number: usize) {
     let begin = Instant::now();
     let of_these = |end: &Value| end["tool"] == tool && end["code"] == code;
     while ends(&place.workspace()).iter().filter(|end| of_these(end)).count() < number {
-        assert!(begin.elapsed() < PATIENCE, "{number} calls of {tool} should end with {code}");
+        assert!(begin.elapsed() < TIMEOUT, "{number} calls of {tool} should end with {code}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

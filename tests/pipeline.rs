@@ -118,11 +118,11 @@ fn round(place: &Place, order: &str, designer: &str, qa: &str, options: &[&str])
     let (order, designer, qa) =
         (file("order.json", order), file("designer.json", designer), file("qa.json", qa));
     let arguments = ["pipeline", "--work-order", &order, "--designer", &designer, "--qa", &qa];
-    fits(place.run(&[&arguments, options].concat()))
+    assert_fits_schema(place.run(&[&arguments, options].concat()))
 }
 
 /// Asserts that the printed document is valid by its schema.
-fn fits(ended: Ended) -> Ended {
+fn assert_fits_schema(ended: Ended) -> Ended {
     if ended.stdout.starts_with('{') {
         let schema =
             fs::read_to_string(crate::support::project().join("schemas/pipeline.result.json"));

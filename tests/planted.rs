@@ -19,7 +19,7 @@ use crate::trial::configure;
 const OWN: &str = ".cofferdam";
 
 /// The id of a user who is not root.
-const ORDINARY: u32 = 65_534;
+const ORDINARY_UID: u32 = 65_534;
 
 /// A part of the warning about such a directory.
 const NOT_MADE_HERE: &str = "did not make it in this place";
@@ -419,7 +419,7 @@ fn a_directory_of_another_user_is_neither_used_nor_changed() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let (place, command, _open) = of_a_user(ORDINARY);
+    let (place, command, _open) = of_a_user(ORDINARY_UID);
     let call = |user: u32, home: &Path, content: &str| {
         let args = json!({"path": "a", "content": content}).to_string();
         let mut command = place.command_at(&command, &["call", "files.write_file", &args]);
@@ -427,17 +427,17 @@ fn a_directory_of_another_user_is_neither_used_nor_changed() {
     };
     let root = place.home().join("root");
     fs::create_dir(&root).unwrap();
-    assert_eq!(call(ORDINARY, &place.home(), "mine").status, 0);
+    assert_eq!(call(ORDINARY_UID, &place.home(), "mine").status, 0);
     let own = place.workspace().join(OWN);
     let before = fs::metadata(&own).unwrap();
     let refused = call(0, &root, "root's");
     assert_ne!(refused.status, 0, "{refused:?}");
-    let said = format!("{OWN} in the workspace belongs to user {ORDINARY}, and this is user 0");
+    let said = format!("{OWN} in the workspace belongs to user {ORDINARY_UID}, and this is user 0");
     assert!(refused.stdout.contains(&said) || refused.stderr.contains(&said), "{refused:?}");
     let after = fs::metadata(&own).unwrap();
     assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
     assert_eq!(place.read("a"), "mine");
-    let mine = call(ORDINARY, &place.home(), "again");
+    let mine = call(ORDINARY_UID, &place.home(), "again");
     assert_eq!((mine.status, mine.stderr.as_str()), (0, ""), "{mine:?}");
 
     // A directory that the ordinary user planted: root sets it aside with any permissions.
@@ -446,7 +446,7 @@ fn a_directory_of_another_user_is_neither_used_nor_changed() {
     fs::set_permissions(other.join("history"), Permissions::from_mode(0o555)).unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o555)).unwrap();
     copy(&other, &own);
-    let mine = call(ORDINARY, &place.home(), "planted");
+    let mine = call(ORDINARY_UID, &place.home(), "planted");
     assert!(mine.status == 0 && mine.stderr.contains("set aside as"), "{mine:?}");
 }
 

@@ -31,14 +31,14 @@ fn configure_programs(place: &Place, settings: &str) {
 fn is_missing(program: &str) -> bool {
     let why = programs::programs().missing.get(program);
     if let Some(why) = why {
-        not_tried(&format!("{program} is missing: {why}"));
+        print_skipped(&format!("{program} is missing: {why}"));
     }
     why.is_some()
 }
 
 /// Prints what a test skipped on this machine.
 #[expect(clippy::print_stderr, reason = "shown with the test's own output")]
-fn not_tried(why: &str) {
+fn print_skipped(why: &str) {
     eprintln!("not tried: {why}");
 }
 

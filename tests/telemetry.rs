@@ -19,7 +19,7 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const SECRET: &str = "a-secret-argument";
 
 /// How long to wait for something that has to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A request that a collector received.
 struct Sent {
@@ -60,7 +60,7 @@ impl Collector {
     /// The next spans.
     fn spans(&self) -> Vec<Value> {
         loop {
-            let sent = self.sent.recv_timeout(PATIENCE).expect("no spans");
+            let sent = self.sent.recv_timeout(TIMEOUT).expect("no spans");
             assert!(sent.head.contains("\r\napi-key: a key\r\n"), "{}", sent.head);
             assert!(sent.head.contains("content-type: application/json"), "{}", sent.head);
             if sent.path == "/v1/traces" {
@@ -82,7 +82,7 @@ impl Collector {
     /// Waits until the received metrics are as wanted.
     fn figures(&self, wanted: impl Fn(&[Value]) -> bool) {
         loop {
-            let sent = self.sent.recv_timeout(PATIENCE).expect("no figures of that kind");
+            let sent = self.sent.recv_timeout(TIMEOUT).expect("no figures of that kind");
             if sent.path == "/v1/metrics" {
                 let scope = &sent.body["resourceMetrics"][0]["scopeMetrics"][0];
                 if wanted(scope["metrics"].as_array().unwrap()) {

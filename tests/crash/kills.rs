@@ -21,19 +21,19 @@ use crate::trial::configure;
 const KILLS: usize = 160;
 
 /// The variable with the number of kills that `cargo xtask kills` sets.
-const ASKED: &str = "COFFERDAM_KILLS";
+const KILLS_VARIABLE: &str = "COFFERDAM_KILLS";
 
 /// How many files a program writes.
 const FILES: usize = 12_000;
 
 /// The size of each file, in bytes.
-const SIZE: usize = 4096;
+const FILE_BYTES: usize = 4096;
 
 /// One kill in this many is of a program that writes so many files.
-const RARELY: usize = 40;
+const PROGRAM_EVERY: usize = 40;
 
 /// How long one command may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// What the killed command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ struct Tally {
 }
 
 /// A number from 0 to 1 that looks random and is the same in each run.
-fn part(turn: usize, salt: usize) -> f64 {
+fn fraction(turn: usize, salt: usize) -> f64 {
     f64::from(u32::try_from((turn * 7919 + salt * 104_729) % 10_007).unwrap()) / 10_007.0
 }
 
@@ -127,9 +127,9 @@ fn envelope() -> Value {
 
 /// A call of a program that writes `bytes` into every file.
 fn program(byte: &str) -> Value {
-    let size = FILES * SIZE;
+    let size = FILES * FILE_BYTES;
     let command =
-        format!("head -c {size} /dev/zero | tr '\\0' '{byte}' | split -b {SIZE} -a 5 -d - f");
+        format!("head -c {size} /dev/zero | tr '\\0' '{byte}' | split -b {FILE_BYTES} -a 5 -d - f");
     json!({"actions": [{"type": "run_command", "command": command}]})
 }
 
@@ -168,7 +168,7 @@ impl Scene {
     fn reset(&self) -> State {
         if self.kind == Kind::Program {
             for number in 0..FILES {
-                self.place.write(&format!("f{number:05}"), "old\n".repeat(SIZE / 4));
+                self.place.write(&format!("f{number:05}"), "old\n".repeat(FILE_BYTES / 4));
             }
         } else {
             for path in CHANGED.iter().chain(&[REMOVED]) {
@@ -212,7 +212,7 @@ impl Scene {
     /// When to kill: half of the moments are spread over the whole run. The commit is a short part
     /// of it, so the others are near the earliest time at which a commit was seen.
     fn moment(&self, turn: usize) -> Duration {
-        let part = part(turn, 1);
+        let part = fraction(turn, 1);
         if turn.is_multiple_of(2) {
             self.longest.mul_f64(part)
         } else {
@@ -226,13 +226,13 @@ impl Scene {
         if self.kind == Kind::Program {
             // The moment counts from the beginning of the commit, since most of the time is the
             // program's own.
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             let manifest = self.place.workspace().join(".cofferdam/staging/manifest.json");
             while !manifest.exists() && child.try_wait().unwrap().is_none() {
                 assert!(Instant::now() < deadline, "{:?} does not come to an end", self.kind);
                 thread::sleep(Duration::from_millis(1));
             }
-            thread::sleep(self.longest.mul_f64(0.2 * part(turn, 2)));
+            thread::sleep(self.longest.mul_f64(0.2 * fraction(turn, 2)));
         } else {
             thread::sleep(self.moment(turn));
         }
@@ -254,7 +254,7 @@ impl Scene {
             let mut child = self.place.command(&["call", "write_file", &args]).spawn().unwrap();
             let longest =
                 if self.kind == Kind::Program { self.longest.mul_f64(0.2) } else { self.longest };
-            thread::sleep(longest.mul_f64(part(turn, 3 + again)));
+            thread::sleep(longest.mul_f64(fraction(turn, 3 + again)));
             kill(&child);
             if child.wait().unwrap().code().is_none() {
                 self.tally.kills += 1;
@@ -357,7 +357,7 @@ fn succeeded(ended: Ended) {
 /// Kills the command this often in total and prints the figures.
 #[expect(clippy::print_stdout, reason = "figures for a reader")]
 fn campaign(kills: usize) {
-    let of_programs = kills / RARELY;
+    let of_programs = kills / PROGRAM_EVERY;
     let rest = kills - 2 * of_programs;
     let mut total = 0;
     for (kind, tier, kills) in [
@@ -404,7 +404,7 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
         scene.kill_recovery(7);
         succeeded(scene.place.run(&["call", "write_file", r#"{"path":"other","content":""}"#]));
         let new = state(&workspace);
-        let is_zero = |(_, content): &(u32, Option<Vec<u8>>)| *content == Some(vec![0; SIZE]);
+        let is_zero = |(_, content): &(u32, Option<Vec<u8>>)| *content == Some(vec![0; FILE_BYTES]);
         let zeros = new.values().filter(|file| is_zero(file)).count();
         assert_eq!(zeros, FILES, "tier {tier}: {} before", differences(&old, &torn));
         let commits = checker::commits(&workspace);
@@ -421,6 +421,6 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
 #[ignore = "takes up to an hour: cargo xtask kills"]
 #[expect(clippy::disallowed_methods, reason = "how the command says how many")]
 fn the_requested_number_of_kills() {
-    let asked = std::env::var(ASKED).ok().and_then(|kills| kills.parse().ok());
+    let asked = std::env::var(KILLS_VARIABLE).ok().and_then(|kills| kills.parse().ok());
     campaign(asked.unwrap_or(2000));
 }

@@ -30,10 +30,10 @@ fn time() -> Duration {
 }
 
 /// The minimum number of requests of each kind that the legitimate client makes.
-const REQUESTS: usize = 30;
+const MIN_REQUESTS: usize = 30;
 
 /// Held by the running test: its hostile clients must not affect another test.
-static ALONE: Mutex<()> = Mutex::new(());
+static RUNNING: Mutex<()> = Mutex::new(());
 
 #[expect(clippy::disallowed_methods, reason = "a person chooses")]
 fn is_strict() -> bool {
@@ -46,7 +46,7 @@ fn bound() -> Duration {
 }
 
 /// The server's memory limit, in MiB.
-const MEMORY: u64 = 300;
+const MAX_MEMORY_MIB: u64 = 300;
 
 /// A server with some files, and hostile clients that run until this is dropped.
 struct Beside {
@@ -60,7 +60,7 @@ struct Beside {
 
 impl Beside {
     fn new(settings: &str, options: &[&str]) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let place = Place::new();
         configure(&place, settings);
         place.write("small.txt", "small\n".repeat(100));
@@ -92,15 +92,17 @@ impl Beside {
     }
 
     /// Measures the legitimate client's requests while the hostile ones run.
-    fn bear(self, kind: &str, authorize: impl Fn(Request) -> Request) {
+    fn measure(self, kind: &str, authorize: impl Fn(Request) -> Request) {
         // Waits until the hostile clients have started.
         thread::sleep(Duration::from_millis(500));
         let (mut lists, mut reads) = (Vec::new(), Vec::new());
         let began = Instant::now();
-        while began.elapsed() < time() || lists.len() < REQUESTS {
-            lists.push(self.takes(&authorize(list("/mcp")), "tools"));
+        while began.elapsed() < time() || lists.len() < MIN_REQUESTS {
+            lists.push(self.duration_of(&authorize(list("/mcp")), "tools"));
             let small = json!({"path": "small.txt"});
-            reads.push(self.takes(&authorize(call("/mcp", "files__read_file", &small)), "small"));
+            reads.push(
+                self.duration_of(&authorize(call("/mcp", "files__read_file", &small)), "small"),
+            );
             thread::sleep(Duration::from_millis(2));
         }
         let memory = peak_memory(Path::new(&format!("/proc/{}/status", self.server.id()))).unwrap();
@@ -113,7 +115,7 @@ impl Beside {
             lists.len(),
         );
         assert!(list[1] < bound() && read[1] < bound(), "{kind}");
-        assert!(memory <= MEMORY, "{kind}: {memory} MiB");
+        assert!(memory <= MAX_MEMORY_MIB, "{kind}: {memory} MiB");
         // Killing the server ends every client that waits for an answer.
         self.server.kill();
         // A client that failed has printed the reason.
@@ -124,7 +126,7 @@ impl Beside {
     /// without an answer, it is opened again, as HTTP clients do (a busy machine may leave the
     /// client too little time to send its request before many others connect), and the whole time
     /// counts.
-    fn takes(&self, request: &Request, word: &str) -> Duration {
+    fn duration_of(&self, request: &Request, word: &str) -> Duration {
         let began = Instant::now();
         let (status, _, body) = loop {
             if let Some(answer) = request.try_ask(self.server.address) {
@@ -180,7 +182,7 @@ fn unchanged(request: Request) -> Request {
 }
 
 /// Keeps `number` connections open, each of which has sent `said`, until `over` is set.
-fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
+fn keep_connections_open(server: &Server, over: &AtomicBool, number: usize, said: &str) {
     let open = || {
         let mut stream = TcpStream::connect(server.address).ok()?;
         stream.set_nonblocking(true).ok()?;
@@ -210,8 +212,8 @@ fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
 fn idle_connections_without_a_token_do_not_block_clients() {
     let (_place, token) = with_token();
     let mut beside = Beside::new("", &["--token-file", &token]);
-    beside.clients(2, |server, over| crowd(server, over, 700, ""));
-    beside.bear("1,400 idle connections", authorized);
+    beside.clients(2, |server, over| keep_connections_open(server, over, 700, ""));
+    beside.measure("1,400 idle connections", authorized);
 }
 
 /// Heads and bodies that never end, from clients that may make calls.
@@ -219,18 +221,18 @@ fn idle_connections_without_a_token_do_not_block_clients() {
 fn slow_requests_do_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Filler: ";
-    beside.clients(1, |server, over| crowd(server, over, 700, head));
+    beside.clients(1, |server, over| keep_connections_open(server, over, 700, head));
     let body = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Accept: application/json, text/event-stream\r\nContent-Length: 1000000\r\n\r\n{";
-    beside.clients(1, move |server, over| crowd(server, over, 700, body));
-    beside.bear("1,400 requests that drip", unchanged);
+    beside.clients(1, move |server, over| keep_connections_open(server, over, 700, body));
+    beside.measure("1,400 requests that drip", unchanged);
 }
 
 #[test]
 fn opening_sessions_without_end_does_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
-    beside.bear("sessions without end", unchanged);
+    beside.measure("sessions without end", unchanged);
 }
 
 #[test]
@@ -242,7 +244,7 @@ fn reading_resources_without_end_does_not_delay_clients() {
     beside.clients(300, |server, _| {
         ask(server, &Request::post("/mcp", "resources/list", &json!({})));
     });
-    beside.bear("300 clients that list resources", unchanged);
+    beside.measure("300 clients that list resources", unchanged);
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn looping_calls_do_not_delay_clients() {
     beside.clients(16, |server, _| {
         ask(server, &call("/mcp", "conformance__wait", &json!({"how": "compute"})));
     });
-    beside.bear("16 clients that loop", unchanged);
+    beside.measure("16 clients that loop", unchanged);
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn looping_calls_of_a_session_do_not_delay_clients() {
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": wait});
         ask(server, &crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session));
     });
-    beside.bear("16 calls of a session that loop", unchanged);
+    beside.measure("16 calls of a session that loop", unchanged);
 }
 
 /// Clients that write wait for each other; none of them is refused.
@@ -288,7 +290,7 @@ fn writers_wait_in_turn() {
             assert!(answer.contains("bytes_written"), "{answer}");
         }
     });
-    beside.bear("16 clients that write", unchanged);
+    beside.measure("16 clients that write", unchanged);
 }
 
 /// A call that holds the workspace makes others wait; they are not refused, and run in turn.
@@ -396,7 +398,7 @@ fn a_flood_on_standard_input_is_bounded() {
     let memory = peak_memory(Path::new(&status)).unwrap();
     let sent = sent.load(Ordering::Relaxed);
     println!("standard input: {sent} requests sent, {heard} answers read, {memory} MiB");
-    assert!(memory <= MEMORY, "{memory} MiB");
+    assert!(memory <= MAX_MEMORY_MIB, "{memory} MiB");
     child.kill().unwrap();
     child.wait().unwrap();
     writer.join().unwrap();

@@ -46,7 +46,7 @@ fn host(place: Place, plugins: Vec<Packed>, settings: &str, program: PathBuf) ->
 
 /// The outcome of a bomb's call, in a host that executes an honest plugin's call before and
 /// afterwards.
-fn explode(bomb: Packed, settings: &str) -> Outcome {
+fn run_bomb(bomb: Packed, settings: &str) -> Outcome {
     let trial = host(Place::new(), vec![bomb, honest()], settings, built().join("cofferdam"));
     let call = || assert_eq!(trial.call("honest.go", json!({})), Outcome::Executed(json!({})));
     call();
@@ -61,7 +61,7 @@ fn explode(bomb: Packed, settings: &str) -> Outcome {
 fn a_plugin_is_compiled_in_a_worker_process_once() {
     let place = Place::new();
     let packed = honest();
-    let copy = Packed::verbatim(&fs::read(&packed.path).unwrap());
+    let copy = Packed::from_bytes(&fs::read(&packed.path).unwrap());
     let cache = place.home().join("code");
     let trial = host(place, vec![packed], "", built().join("cofferdam"));
     assert_eq!(trial.call("honest.go", json!({})), Outcome::Executed(json!({})));
@@ -75,13 +75,13 @@ fn a_plugin_is_compiled_in_a_worker_process_once() {
 fn a_component_that_takes_too_long_to_compile_is_refused() {
     // On a fast machine, the default memory limit would be exceeded before the timeout.
     let settings = "[limits]\ncompile-ms = 4000\ncompile-memory-mb = 16384\n";
-    let outcome = explode(bomb(2000, 2000, 8), settings);
+    let outcome = run_bomb(bomb(2000, 2000, 8), settings);
     assert_failed(outcome, Status::Limit, "CompileTimeLimit", "4000 ms (limits.compile-ms)");
 }
 
 #[test]
 fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
-    let outcome = explode(bomb(1000, 5000, 1), "[limits]\ncompile-memory-mb = 64\n");
+    let outcome = run_bomb(bomb(1000, 5000, 1), "[limits]\ncompile-memory-mb = 64\n");
     assert_failed(
         outcome,
         Status::Limit,
@@ -94,7 +94,7 @@ fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
 fn a_component_that_is_not_valid_is_refused_as_without_a_compiler() {
     let memories = "(core module $m (memory 1) (memory 1)) (core instance (instantiate $m))";
     let invalid = Component::new(ANSWER).definitions(memories).pack();
-    assert_failed(explode(invalid, ""), Status::Trap, "InvalidComponent", "multiple memories");
+    assert_failed(run_bomb(invalid, ""), Status::Trap, "InvalidComponent", "multiple memories");
 }
 
 /// What a compiler does that was taken over or that crashes.

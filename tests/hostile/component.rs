@@ -156,11 +156,11 @@ pub struct Packed {
 impl Packed {
     pub fn new(component: &[u8], manifest: &Value) -> Self {
         let manifest = Manifest::parse(manifest.to_string().as_bytes()).unwrap();
-        Self::verbatim(&pack::pack(component, &manifest).unwrap())
+        Self::from_bytes(&pack::pack(component, &manifest).unwrap())
     }
 
     /// A file with exactly these bytes.
-    pub fn verbatim(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("attack.wasm");
         std::fs::write(&path, bytes).unwrap();

@@ -17,7 +17,7 @@ use crate::trial::{Trial, assert_failed, cache};
 
 /// The host's refusal of a plugin file.
 fn refusal(bytes: &[u8]) -> String {
-    match Trial::open(Place::new(), vec![Packed::verbatim(bytes)], "", cache()) {
+    match Trial::open(Place::new(), vec![Packed::from_bytes(bytes)], "", cache()) {
         Err(error @ OpenError::Registry(RegistryError::Pack { .. })) => error.to_string(),
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("it was taken"),
@@ -78,7 +78,7 @@ fn damaged_plugins_do_no_harm() {
         damaged[position] ^= 0x55;
         let settings = "[limits]\ncall-ms = 1000\n";
         let call = |trial: Trial| trial.try_call(None, "attack.go", json!({})).ok();
-        match Trial::open(Place::new(), vec![Packed::verbatim(&damaged)], settings, cache())
+        match Trial::open(Place::new(), vec![Packed::from_bytes(&damaged)], settings, cache())
             .map(call)
         {
             Err(_) | Ok(None) => refused += 1,

@@ -20,7 +20,7 @@ use crate::trial::{ALL, configure};
 const LIMITS: &str = "[limits]\ncall-ms = 300000\n";
 
 /// How long something immediate may take on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server on standard input and output, and everything that it printed.
 struct Session {
@@ -85,7 +85,7 @@ impl Session {
             if let Some(answer) = self.waiting.remove(&request) {
                 return answer;
             }
-            let left = SOON.saturating_sub(started.elapsed());
+            let left = TIMEOUT.saturating_sub(started.elapsed());
             let message = self.said.recv_timeout(left).expect("no answer");
             if let Some(id) = message["id"].as_u64() {
                 self.waiting.insert(id, message);
@@ -117,7 +117,7 @@ impl Session {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(started.elapsed() < SOON, "the server does not end");
+            assert!(started.elapsed() < TIMEOUT, "the server does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -189,7 +189,7 @@ fn calls_beyond_the_queue_get_the_error_busy() {
     let calls: Vec<u64> =
         (0..workers() + 65).map(|_| session.call("attack__go", json!({}))).collect();
     // The server may read requests that arrive at the same time in any order.
-    let answer = session.said.recv_timeout(SOON).unwrap();
+    let answer = session.said.recv_timeout(TIMEOUT).unwrap();
     assert!(text(&answer).starts_with("Busy: "), "{answer}");
     assert_eq!(answer["result"]["isError"], true);
     // Most of these are only queued, and leave the queue at once.
@@ -203,7 +203,7 @@ fn calls_beyond_the_queue_get_the_error_busy() {
         if answer["error"]["code"] == -32602 {
             break;
         }
-        assert!(started.elapsed() < SOON, "{answer}");
+        assert!(started.elapsed() < TIMEOUT, "{answer}");
     }
     session.terminate();
     assert!(session.wait().success());
@@ -274,7 +274,7 @@ fn a_server_that_exits_leaves_no_partial_edit() {
         let stage = place.workspace().join(".cofferdam/staging");
         let started = Instant::now();
         while std::fs::read_dir(&stage).map_or(0, Iterator::count) == 0 {
-            assert!(started.elapsed() < SOON, "{how}: nothing is staged");
+            assert!(started.elapsed() < TIMEOUT, "{how}: nothing is staged");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!session.has_answered(call));
@@ -308,7 +308,7 @@ fn a_file_that_changed_during_the_question_is_not_overwritten() {
         let params =
             json!({"name": "files__write_file", "arguments": {"path": "a", "content": "after\n"}});
         session.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
-        let asked = session.said.recv_timeout(SOON).unwrap();
+        let asked = session.said.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(asked["method"], "elicitation/create", "{asked}");
         let question = asked["params"]["message"].as_str().unwrap();
         assert!(question.contains("-before\n+after\n"), "{question}");

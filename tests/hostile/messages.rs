@@ -12,7 +12,7 @@ use crate::support::{Ended, Place, guest};
 use crate::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
 
 /// The control characters that the guest prints, escaped.
-const INERT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
+const ESCAPED_SHOUT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
 
 /// The control characters that the guest prints.
 const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
@@ -110,7 +110,7 @@ fn messages_are_escaped() {
     let messages = trial.heard.messages.lock().unwrap();
     let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
     let all = texts.concat() + &trial.heard.progress.lock().unwrap().concat();
-    assert_eq!(all.matches(INERT).count(), 4, "{all:?}");
+    assert_eq!(all.matches(ESCAPED_SHOUT).count(), 4, "{all:?}");
     assert_eq!(escape_control(&all), all);
 }
 
@@ -181,7 +181,11 @@ fn a_panic_is_a_trap_with_its_message() {
     let trial = Trial::of_guest(Place::new(), ALL);
     let failure = failure(misbehave(&trial, "panic", 0));
     assert_eq!((failure.status, failure.code.as_str()), (Status::Trap, "PluginCrashed"));
-    assert!(failure.message.contains(&format!("last words {INERT}")), "{}", failure.message);
+    assert!(
+        failure.message.contains(&format!("last words {ESCAPED_SHOUT}")),
+        "{}",
+        failure.message
+    );
     assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));
 }
 

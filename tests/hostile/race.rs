@@ -17,24 +17,25 @@ use crate::support::Place;
 use crate::trial::{ALL, Trial, failure, tried};
 
 /// The duration of a race, in milliseconds.
-const TIME: u32 = 2_800;
+const RACE_MS: u32 = 2_800;
 
 /// The time that the guest has for its last round and its answer, in milliseconds.
-const REST: u32 = 20_000;
+const REST_MS: u32 = 20_000;
 
 /// The number of files to change; a race that only reads needs none.
-const FILES: usize = 500;
+const FILE_COUNT: usize = 500;
 
 /// A ninth of the longest pause between two exchanges if calls have to finish: some pauses are long
 /// enough for several calls with their commits, some too short for one.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_UNIT: Duration = Duration::from_millis(2);
 
 /// Runs `play` with a host whose directory `swapped` is repeatedly exchanged for a link that leads
 /// outside, and asserts that nothing outside was changed. The same names exist outside and inside.
 fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> T) -> T {
     let place = Place::new();
     let (workspace, outside) = (place.workspace(), outside(&place));
-    let limits = format!("call-ms = {}\nhost-calls = 100000000\nfiles = 1000000\n", TIME + REST);
+    let limits =
+        format!("call-ms = {}\nhost-calls = 100000000\nfiles = 1000000\n", RACE_MS + REST_MS);
     for (directory, contents) in [(&workspace.join("swapped"), "inside"), (&outside, SECRET)] {
         fs::create_dir_all(directory.join("deep")).unwrap();
         fs::write(directory.join("file.txt"), contents).unwrap();
@@ -60,7 +61,7 @@ fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> 
 
 /// Runs the guest's race, and returns all of its results.
 fn race(how: &str) -> String {
-    let files = if how == "write" { FILES } else { 0 };
+    let files = if how == "write" { FILE_COUNT } else { 0 };
     let args = json!({"how": how, "directory": "swapped", "files": files});
     let outcome = while_swapped(files, Duration::ZERO, |trial| trial.call("hostile.race", args));
     let told = match how {
@@ -108,11 +109,11 @@ fn a_swapped_link_does_not_let_writes_out() {
 #[test]
 fn a_swapped_link_does_not_let_commits_out() {
     let (mut committed, mut refused) = (0, 0);
-    while_swapped(FILES, PAUSE, |trial| {
+    while_swapped(FILE_COUNT, PAUSE_UNIT, |trial| {
         let started = Instant::now();
         let mut round = 0_usize;
-        while started.elapsed() < Duration::from_millis(TIME.into()) {
-            let old = round % FILES;
+        while started.elapsed() < Duration::from_millis(RACE_MS.into()) {
+            let old = round % FILE_COUNT;
             let paths = [
                 format!("swapped/new-{round}"),
                 format!("swapped/{old}"),

@@ -110,7 +110,7 @@ fn deeply_nested_manifests_are_refused() {
         data: json.as_bytes().into(),
     };
     wasm_encoder::ComponentSection::append_to_component(&section, &mut component);
-    let refused = Trial::open(Place::new(), vec![Packed::verbatim(&component)], "", cache());
+    let refused = Trial::open(Place::new(), vec![Packed::from_bytes(&component)], "", cache());
     assert!(refused.is_err_and(|error| error.to_string().contains("the manifest is malformed")));
 }
 

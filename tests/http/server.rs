@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{self, ServerConfig, ServerConnection, StreamOwned};
 const NAMES: [&str; 4] = ["context7.com", "test.example", "other.example", "localhost"];
 
 /// How long a client may take to send something.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A part of a response.
 pub enum Step {
@@ -61,8 +61,8 @@ impl Server {
                 let (tls, answers) = (tls.clone(), Arc::clone(&answers));
                 let remembered = Arc::clone(&remembered);
                 thread::spawn(move || {
-                    let _ = stream.set_read_timeout(Some(PATIENCE));
-                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = stream.set_read_timeout(Some(TIMEOUT));
+                    let _ = stream.set_write_timeout(Some(TIMEOUT));
                     serve(stream, tls, &remembered, &*answers);
                 });
             }

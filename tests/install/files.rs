@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 
 #[test]
@@ -14,7 +14,7 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     let name = file.to_str().unwrap();
     let ended = place.run(&["plugin", "install", name]);
     assert_eq!(ended.status, 0, "{ended:?}");
-    says(&ended.stderr, &["lines is not signed"]);
+    assert_contains(&ended.stderr, &["lines is not signed"]);
     let installed = &ended.json()["plugins"][0];
     assert_eq!(installed["state"], "installed");
     assert_eq!(installed["tools"], json!(["go"]));
@@ -42,14 +42,14 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     let removed = place.works(&["plugin", "remove", "lines"]);
     assert_eq!(removed["forgotten"], false);
     assert_eq!(place.go("lines").status, 2);
-    says(
+    assert_contains(
         &place.refused(2, &["plugin", "remove", "lines"]),
         &["cofferdam.lock names no plugin 'lines'"],
     );
     assert_eq!(place.stored().len(), 1);
     assert_eq!(place.works(&["plugin", "remove", "lines", "--everywhere"])["forgotten"], true);
     assert!(place.stored().is_empty());
-    says(
+    assert_contains(
         &place.refused(2, &["plugin", "remove", "lines", "--everywhere"]),
         &["no plugin 'lines' is installed"],
     );
@@ -82,14 +82,17 @@ fn a_clone_of_the_same_user_works_and_another_users_has_no_grants() {
     let left_out = other.run(&["tools", "--brief"]);
     assert_eq!(left_out.status, 0, "{left_out:?}");
     assert!(!left_out.stdout.contains("lines.go"), "{left_out:?}");
-    says(&left_out.stderr, &["that you have not installed, so they are left out: lines"]);
+    assert_contains(
+        &left_out.stderr,
+        &["that you have not installed, so they are left out: lines"],
+    );
     let why = other.refused(3, &["plugin", "install"]);
-    says(
+    assert_contains(
         &why,
         &["files=write", "no terminal", "cofferdam plugin install lines --grant files=write"],
     );
     assert!(other.stored().is_empty());
-    says(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
+    assert_contains(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
     other.works(&["plugin", "install", "--deny"]);
     assert_eq!(other.settings(), "");
     // The plugin loads without access to files.
@@ -129,7 +132,7 @@ fn an_update_shows_differences_and_asks_for_new_requests() {
     place.beside("lines.wasm", &third.tool("new", "is other"));
     let before = place.read("cofferdam.lock");
     let why = place.refused(3, &["plugin", "update"]);
-    says(
+    assert_contains(
         &why,
         &[
             "files=write",
@@ -142,7 +145,7 @@ fn an_update_shows_differences_and_asks_for_new_requests() {
     assert_eq!(place.read("cofferdam.lock"), before);
     assert_eq!(place.go("lines").status, 0);
     let why = place.refused(2, &["plugin", "update", "lines", "--grant", "process=sh"]);
-    says(&why, &["'lines' does not ask for process=sh; it asks for files=write, http="]);
+    assert_contains(&why, &["'lines' does not ask for process=sh; it asks for files=write, http="]);
     let updated = place.works(&["plugin", "update", "lines", "--grant", "http=https://a.example"]);
     assert_eq!(updated["plugins"][0]["changes"]["tools_changed"], json!(["new"]));
     assert_eq!(
@@ -156,7 +159,7 @@ fn an_update_shows_differences_and_asks_for_new_requests() {
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.9"));
     let older = place.run(&["plugin", "update"]);
     assert_eq!(older.status, 0, "{older:?}");
-    says(&older.stderr, &["lines 0.2.9 is older than 0.3.1"]);
+    assert_contains(&older.stderr, &["lines 0.2.9 is older than 0.3.1"]);
 }
 
 fn third_again() -> Plugin {
@@ -182,7 +185,7 @@ fn an_invalid_plugin_is_not_installed() {
         ("ftp://example.org/a", 2, "there are files, https:// and oci://"),
         ("oci://localhost:1/lines", 2, "it needs a tag or a digest"),
     ] {
-        says(&place.refused(status, &["plugin", "install", source]), &[why]);
+        assert_contains(&place.refused(status, &["plugin", "install", source]), &[why]);
     }
     assert!(place.stored().is_empty());
     assert!(!place.workspace().join("cofferdam.lock").exists());
@@ -190,6 +193,6 @@ fn an_invalid_plugin_is_not_installed() {
     place.write("lines.wasm", Plugin::new("lines").bytes());
     let digest = format!("sha256:{}", "0".repeat(64));
     let why = place.refused(3, &["plugin", "install", "lines.wasm", "--digest", &digest]);
-    says(&why, &["it is sha256:", &digest, "was asked for"]);
+    assert_contains(&why, &["it is sha256:", &digest, "was asked for"]);
     assert!(place.stored().is_empty());
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -36,7 +36,7 @@ fn a_plugin_that_requests_everything_gets_what_the_user_grants() {
         "--grant cache --grant agents=NAME --grant http=https://a.example",
         "--deny",
     ] {
-        says(&why, &[words]);
+        assert_contains(&why, &[words]);
     }
     assert!(place.stored().is_empty() && place.settings().is_empty());
     for (option, wanted) in [
@@ -44,10 +44,10 @@ fn a_plugin_that_requests_everything_gets_what_the_user_grants() {
         ("--grant=process=bash", "'greedy' does not ask for process=bash"),
         ("--grant=http=https://b.example", "does not ask for http=https://b.example"),
     ] {
-        says(&place.refused(2, &[&install[..], &[option]].concat()), &[wanted]);
+        assert_contains(&place.refused(2, &[&install[..], &[option]].concat()), &[wanted]);
     }
     let both = [&install[..], &["--deny", "--grant", "scan"]].concat();
-    says(&place.refused(2, &both), &["cannot be used with"]);
+    assert_contains(&place.refused(2, &both), &["cannot be used with"]);
     place.works(&[&install[..], &["--grant", "files=read", "--grant", "process=git"]].concat());
     let explained = place.works(&["policy", "explain", "greedy"]);
     let granted: Vec<&str> = explained["capabilities"]
@@ -110,14 +110,17 @@ fn grants_are_added_and_revoked_in_place() {
         (&["revoke", "greedy"], 2, "your settings grant 'greedy' nothing"),
         (&["revoke", "files", "process=git"], 2, "'files' is not granted process=git"),
     ] {
-        says(&place.refused(status, &[&["policy"], args].concat()), &[why]);
+        assert_contains(&place.refused(status, &[&["policy"], args].concat()), &[why]);
     }
     let events = place.events();
     assert_eq!(events[1], "grant_changed: greedy is granted files=write scan");
     assert_eq!(events[4], "grant_changed: greedy is granted files=none");
     // Settings that can't be parsed are not changed.
     fs::write(&settings, "[grants.greedy]\nfile = 'read'\n").unwrap();
-    says(&place.refused(2, &["policy", "revoke", "greedy"]), &["unknown field `file`", "line 2"]);
+    assert_contains(
+        &place.refused(2, &["policy", "revoke", "greedy"]),
+        &["unknown field `file`", "line 2"],
+    );
     assert_eq!(place.settings(), "[grants.greedy]\nfile = 'read'\n");
 }
 
@@ -139,7 +142,7 @@ fn agents_are_granted_by_name_and_revoked() {
         agents.map(|name| name.as_str().unwrap().to_owned()).collect()
     };
     place.works(&["policy", "grant", "team", "agents=code-implementer"]);
-    says(
+    assert_contains(
         &place.settings(),
         &["[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n"],
     );
@@ -148,8 +151,11 @@ fn agents_are_granted_by_name_and_revoked() {
     let all = explained["capabilities"].as_array().unwrap();
     let one = all.iter().find(|one| one["capability"] == "agents=code-implementer").unwrap();
     assert_eq!((&one["granted"], &one["requested"]), (&json!(true), &json!(true)));
-    says(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
-    says(one["allows"].as_str().unwrap(), &["your agent code-implementer, which is not sandboxed"]);
+    assert_contains(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
+    assert_contains(
+        one["allows"].as_str().unwrap(),
+        &["your agent code-implementer, which is not sandboxed"],
+    );
     // The tool that asks agents is told about its grants.
     let task = place.works(&["policy", "explain", "team.task"]);
     assert!(task["tool"]["gets"].as_array().unwrap().contains(&json!("agents=code-implementer")));
@@ -170,14 +176,14 @@ fn agents_are_granted_by_name_and_revoked() {
     // A single agent can't be revoked from a grant of all agents.
     let every = "[grants.team]\nagents = [\"*\"]\n";
     let place = saying(every);
-    says(
+    assert_contains(
         &place.refused(2, &["policy", "revoke", "team", "agents=qa"]),
         &["'team' is granted agents=*, and agents=qa with it"],
     );
     assert_eq!(place.settings(), every);
     place.works(&["policy", "revoke", "team", "agents=*"]);
     assert_eq!(place.settings(), "[grants.team]\n");
-    says(
+    assert_contains(
         &place.refused(2, &["policy", "grant", "team", "agents=a b"]),
         &["is no capability", "cache, agents=NAME"],
     );
@@ -212,7 +218,7 @@ fn revoked_fields_do_not_return_with_a_later_grant() {
     // Variables are for programs: they stay while one is granted, and are removed with the last
     // one.
     policy(&["revoke", "greedy", "process=sh"]);
-    says(&place.settings(), &["environment = [\"TOKEN\"]"]);
+    assert_contains(&place.settings(), &["environment = [\"TOKEN\"]"]);
     policy(&["grant", "greedy", "scan"]);
     policy(&["revoke", "greedy", "process=git"]);
     assert_eq!(place.settings(), "[grants.greedy]\nscan = true\n");
@@ -253,21 +259,21 @@ fn explain_names_the_line_of_a_setting() {
     ] {
         let found = why(&[plugin], capability);
         assert_eq!(found.0, granted, "{plugin} {found:?}");
-        says(&found.1, &[words]);
+        assert_contains(&found.1, &[words]);
     }
     // The workspace's own settings take precedence once they are accepted, and the command reports
     // this.
     place.write("cofferdam.toml", "[grants.greedy]\nscan = true\nhttp = ['https://b.example']\n");
     let unaccepted = why(&["greedy"], "files=write");
-    says(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);
+    assert_contains(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);
     place.works(&["policy", "accept"]);
-    says(
+    assert_contains(
         &why(&["greedy"], "scan").1,
         &["workspace/cofferdam.toml:2 grants it, but it gives nothing without files"],
     );
-    says(&why(&["greedy"], "http=https://b.example").1, &["does not ask for it"]);
+    assert_contains(&why(&["greedy"], "http=https://b.example").1, &["does not ask for it"]);
     let granting = place.run(&["policy", "grant", "greedy", "scan"]);
-    says(&granting.stderr, &["workspace/cofferdam.toml says under [grants.greedy]"]);
+    assert_contains(&granting.stderr, &["workspace/cofferdam.toml says under [grants.greedy]"]);
 
     let tool = place.works(&["policy", "explain", "files.write_file"]);
     assert_eq!(tool["tool"]["decision"], "allowed");
@@ -275,5 +281,5 @@ fn explain_names_the_line_of_a_setting() {
     assert_eq!(narrowed["tool"]["code"], "ToolNotInRole");
     let denied = place.works(&["policy", "explain", "shell.bash"]);
     assert_eq!(denied["tool"]["code"], "NotGranted");
-    says(&place.refused(2, &["policy", "explain", "nothing"]), &["neither a plugin"]);
+    assert_contains(&place.refused(2, &["policy", "explain", "nothing"]), &["neither a plugin"]);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -63,7 +63,7 @@ fn a_lock_that_lies_is_refused() {
         place.write("cofferdam.lock", &lie);
         let ended = place.go("lines");
         assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{lie}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
     }
     // The grants in the lock file have no effect.
     place.write(
@@ -89,7 +89,10 @@ fn another_plugins_file_under_a_trusted_name_is_refused() {
     let lock = place.read("cofferdam.lock");
     let digest = |name: &str| place.lock()["plugins"][name]["digest"].as_str().unwrap().to_owned();
     place.write("cofferdam.lock", lock.replace(&digest("lines"), &digest("other")));
-    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+    assert_contains(
+        &place.go("lines").stderr,
+        &["names a plugin 'lines' that you have not accepted"],
+    );
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
         fs::write(&file, bytes).unwrap();
         let ended = place.go("lines");
         assert_eq!(ended.status, 3, "{ended:?}");
-        says(
+        assert_contains(
             &ended.stderr,
             &["the file of the plugin 'lines' was changed", "`cofferdam plugin install lines`"],
         );
@@ -113,10 +116,10 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "installed");
     assert_eq!(place.go("lines").status, 0);
     fs::remove_file(&file).unwrap();
-    says(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
+    assert_contains(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
     // The source has another version by now.
     place.beside("lines.wasm", &reading().version("0.2.0"));
-    says(
+    assert_contains(
         &place.refused(3, &["plugin", "install"]),
         &["was asked for", "`cofferdam plugin update` takes that"],
     );
@@ -130,7 +133,7 @@ fn a_store_that_others_can_enter_is_refused() {
     fs::set_permissions(&store, fs::Permissions::from_mode(0o777)).unwrap();
     let ended = place.go("lines");
     assert_eq!(ended.status, 5, "{ended:?}");
-    says(&ended.stderr, &["must belong to you and be closed to others"]);
+    assert_contains(&ended.stderr, &["must belong to you and be closed to others"]);
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     let file = hostile.join("lines.wasm");
     let install = ["-C", workspace, "plugin", "install", file.to_str().unwrap()];
     let why = place.refused(3, &install);
-    says(
+    assert_contains(
         &why,
         &[
             "'lines' is refused: it comes from",
@@ -162,18 +165,21 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     fs::write(hostile.join("cofferdam.lock"), lock).unwrap();
     let ended = place.run(&["-C", workspace, "call", "lines.go"]);
     assert_eq!(ended.status, 3, "{ended:?}");
-    says(
+    assert_contains(
         &place.refused(3, &["-C", workspace, "plugin", "install"]),
         &["nothing says that this is the same plugin"],
     );
     // With --accept-source, the user decides again about all requests.
     let accepting = [&install[..], &["--accept-source"]].concat();
-    says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
+    assert_contains(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
     place.works(&[&accepting[..], &["--deny"]].concat());
     assert_eq!(place.settings(), "");
     // The former plugin has lost the name in every workspace, so that later grants under it are not
     // for both.
-    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+    assert_contains(
+        &place.go("lines").stderr,
+        &["names a plugin 'lines' that you have not accepted"],
+    );
 }
 
 /// An entry with all fields of a plugin's grants.
@@ -209,11 +215,11 @@ fn a_plugin_that_takes_over_a_name_gets_only_new_grants() {
     ] {
         place.works(&["plugin", "install", old.to_str().unwrap(), "--deny"]);
         configure(&place, ENTRY);
-        says(&place.refused(3, &[&install[..], options].concat()), &["--accept-source"]);
+        assert_contains(&place.refused(3, &[&install[..], options].concat()), &["--accept-source"]);
         assert_eq!(place.settings(), ENTRY);
         let taken = place.run(&[&install[..], options, &["--accept-source"]].concat());
         assert_eq!(taken.status, 0, "{taken:?}");
-        says(&taken.stderr, &["under [grants.lines] was not said of this plugin"]);
+        assert_contains(&taken.stderr, &["under [grants.lines] was not said of this plugin"]);
         assert_eq!(place.settings(), wanted, "{options:?}");
         place.works(&["plugin", "remove", "lines", "--everywhere"]);
     }
@@ -224,7 +230,10 @@ fn a_plugin_that_takes_over_a_name_gets_only_new_grants() {
     // Installing the same plugin again keeps the fields of what stays granted.
     configure(&place, ENTRY);
     place.works(&[&install[..], &granting].concat());
-    says(&place.settings(), &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"]);
+    assert_contains(
+        &place.settings(),
+        &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"],
+    );
     for gone in ["cache", "agents", "backends", "files"] {
         assert!(!place.settings().contains(gone), "{}", place.settings());
     }
@@ -244,7 +253,7 @@ fn a_new_version_that_requests_agents_or_a_cache_is_refused_until_accepted() {
             "giving tasks to your agent qa, which is not sandboxed",
         ])
     );
-    says(&place.refused(3, &["plugin", "update"]), &["--grant cache --grant agents=qa"]);
+    assert_contains(&place.refused(3, &["plugin", "update"]), &["--grant cache --grant agents=qa"]);
     place.works(&["plugin", "update", "lines", "--grant", "cache"]);
     assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\ncache = true\n");
 }
@@ -254,18 +263,24 @@ fn the_name_of_a_built_in_plugin_is_refused() {
     let place = installed();
     let file = place.beside("files.wasm", &Plugin::new("files"));
     let why = place.refused(3, &["plugin", "install", file.to_str().unwrap()]);
-    says(&why, &["it calls itself 'files', and that is a plugin that came with the host"]);
+    assert_contains(
+        &why,
+        &["it calls itself 'files', and that is a plugin that came with the host"],
+    );
     // Nor by a lock file that gives this name to an accepted file.
     let lock = place.read("cofferdam.lock");
     place.write("cofferdam.lock", lock.replace("plugins.lines", "plugins.files"));
     let ended = place.run(&["tools", "--brief"]);
-    says(&ended.stderr, &["left out: files"]);
-    says(&place.refused(3, &["plugin", "install"]), &["it calls itself 'lines', and not 'files'"]);
+    assert_contains(&ended.stderr, &["left out: files"]);
+    assert_contains(
+        &place.refused(3, &["plugin", "install"]),
+        &["it calls itself 'lines', and not 'files'"],
+    );
     // A plugin that is not in the lock file and has the name of one that is.
     let again = place.beside("again.wasm", &reading());
     place.write("cofferdam.lock", &lock);
     let twice = place.run(&["--plugin", again.to_str().unwrap(), "tools"]);
-    says(&twice.stderr, &["there is a plugin 'lines' already"]);
+    assert_contains(&twice.stderr, &["there is a plugin 'lines' already"]);
 }
 
 #[test]
@@ -285,7 +300,7 @@ fn a_path_that_leads_out_is_refused() {
         ("/dev/zero", 2, "no regular file"),
     ] {
         place.write("cofferdam.lock", lock.replace(source, named));
-        says(&place.refused(status, &["plugin", "install"]), &[why]);
+        assert_contains(&place.refused(status, &["plugin", "install"]), &[why]);
     }
     fs::remove_file(place.workspace().join("cofferdam.lock")).unwrap();
     symlink("/etc/passwd", place.workspace().join("cofferdam.lock")).unwrap();

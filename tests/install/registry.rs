@@ -12,14 +12,14 @@ use serde_json::json;
 
 use super::signatures::Author;
 use super::web::{answer, path};
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::http::server::Server;
 use crate::programs;
 use crate::support::{Ended, Place};
 use crate::trial::configure;
 
 /// How long the registry may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The user `ada` with the password `secret`, as htpasswd writes it.
 const PASSWORDS: &str = "ada:$2b$04$YjShMqqN8skYbgXLlmfcPOlxgLSXx/I6ME23putd4Snfu8anSERcu\n";
@@ -57,7 +57,7 @@ impl Registry {
         let mut child = command.spawn().unwrap();
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+            assert!(begun.elapsed() < TIMEOUT && child.try_wait().unwrap().is_none());
             thread::sleep(Duration::from_millis(20));
         }
         Some(Self { child, address, files })
@@ -90,7 +90,10 @@ fn a_plugin_is_published_and_installed_by_others() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, false) else { return };
     let reference = registry.reference("tools/lines:1.0");
-    says(&place.refused(1, &["plugin", "install", &reference]), &["there is nothing of that name"]);
+    assert_contains(
+        &place.refused(1, &["plugin", "install", &reference]),
+        &["there is nothing of that name"],
+    );
     let first = Plugin::new("lines").requests(json!({"files": "read"}));
     let file = place.beside("lines.wasm", &first);
     let pushed = place.works(&["plugin", "push", text(&file), &reference]);
@@ -109,24 +112,30 @@ fn a_plugin_is_published_and_installed_by_others() {
     place.beside("lines.wasm", &first.version("2.0.0").requests(json!({"files": "write"})));
     let second = place.works(&["plugin", "push", text(&file), &reference]);
     assert_eq!(pinned.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
-    says(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
+    assert_contains(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
     user.works(&["plugin", "update", "lines", "--deny"]);
     assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
     // Restoring an old lock file does not install the new version.
     let late = Place::new();
     late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
-    says(&late.refused(3, &["plugin", "install", "--deny"]), &["was asked for", "plugin update"]);
+    assert_contains(
+        &late.refused(3, &["plugin", "install", "--deny"]),
+        &["was asked for", "plugin update"],
+    );
 
     // Another digest, and a blob that was changed in the registry.
     let zeros = format!("{}@sha256:{}", registry.reference("tools/lines"), "0".repeat(64));
-    says(&late.refused(1, &["plugin", "install", &zeros]), &["there is nothing of that name"]);
+    assert_contains(
+        &late.refused(1, &["plugin", "install", &zeros]),
+        &["there is nothing of that name"],
+    );
     let blob = registry.blob(second["digest"].as_str().unwrap());
     let mut content = fs::read(&blob).unwrap();
     *content.last_mut().unwrap() ^= 1;
     fs::write(&blob, content).unwrap();
     let tampered = Place::new();
     let why = tampered.refused(3, &["plugin", "install", &reference, "--deny"]);
-    says(&why, &["it has sha256:", second["digest"].as_str().unwrap(), "was asked for"]);
+    assert_contains(&why, &["it has sha256:", second["digest"].as_str().unwrap(), "was asked for"]);
     assert!(tampered.stored().is_empty());
 }
 
@@ -143,13 +152,16 @@ fn a_signature_goes_with_the_plugin() {
     assert_eq!(place.works(&["plugin", "push", text(&file), &reference])["has_signature"], true);
     let user = Place::new();
     let eves = ["plugin", "install", &reference, "--key", &eve.key()];
-    says(&user.refused(3, &eves), &["made with another key"]);
+    assert_contains(&user.refused(3, &eves), &["made with another key"]);
     let adas = ["plugin", "install", &reference, "--key", &ada.key()];
     assert_eq!(user.works(&adas)["plugins"][0]["signer"], ada.key());
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
     eve.sign(&file);
     place.works(&["plugin", "push", text(&file), &reference]);
-    says(&user.refused(3, &["plugin", "update"]), &["made with another key", "--accept-signer"]);
+    assert_contains(
+        &user.refused(3, &["plugin", "update"]),
+        &["made with another key", "--accept-signer"],
+    );
     assert_eq!(user.go("lines").status, 0);
 }
 
@@ -161,7 +173,7 @@ fn a_private_registry_gets_the_password_of_docker_login() {
     let file = place.beside("lines.wasm", &Plugin::new("lines"));
     let push = ["plugin", "push", text(&file), &reference];
     let login = format!("`docker login {}`", registry.address);
-    says(&place.refused(1, &push), &["requires authentication", &login]);
+    assert_contains(&place.refused(1, &push), &["requires authentication", &login]);
     let docker = place.home_file(".docker");
     fs::create_dir(&docker).unwrap();
     for (auth, outcome) in [
@@ -178,7 +190,7 @@ fn a_private_registry_gets_the_password_of_docker_login() {
             }
             Err(why) => {
                 let said = place.refused(1, &push);
-                says(&said, &[why]);
+                assert_contains(&said, &[why]);
                 assert!(!said.contains("wrong") && !said.contains(auth), "{said}");
             }
         }
@@ -227,11 +239,11 @@ fn a_registry_with_wrong_digests_is_refused() {
         let reference = format!("oci://{}/lines:1", server.address());
         let ended = place.run(&["plugin", "install", &reference]);
         assert_eq!(ended.status, status, "{document}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
         assert_eq!(place.stored().len(), usize::from(status == 0));
         // A manifest that is requested by digest must have that digest.
         let fixed = format!("oci://{}/lines@{}", server.address(), Digest::of(b"other"));
-        says(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
+        assert_contains(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
     }
 }
 
@@ -265,7 +277,7 @@ fn a_token_is_requested_from_the_registrys_realm() {
     let reference = format!("oci://{}/lines:1", registry.address());
     // Without a password; but a registry may not name addresses of this machine or its network.
     let words = format!("http://{} has no public address", tokens.address());
-    says(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
+    assert_contains(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
     assert!(tokens.asked().is_empty());
     let docker = place.home_file("config.json");
     let auths = json!({"auths": {registry.address().to_string(): {"username": "ada", "password": "secret"}}});
@@ -278,14 +290,14 @@ fn a_token_is_requested_from_the_registrys_realm() {
     let before = tokens.asked().len();
     let ended = install();
     let words = format!("`tokens = 'http://{}'` below", tokens.address());
-    says(&ended.stderr, &["asks to send your password for it to", &words]);
+    assert_contains(&ended.stderr, &["asks to send your password for it to", &words]);
     assert_eq!((ended.status, tokens.asked().len()), (1, before));
     let settings =
         format!("[registries.'{}']\ntokens = 'http://{}'\n", registry.address(), tokens.address());
     configure(&place, &settings);
     let ended = install();
     let words = format!("http://{} has no public address", store.address());
-    says(&ended.stderr, &[&words, "`content = ["]);
+    assert_contains(&ended.stderr, &[&words, "`content = ["]);
     assert_eq!((ended.status, store.asked().len()), (1, 0));
     configure(&place, &format!("{settings}content = ['http://{}']\n", store.address()));
     let ended = install();

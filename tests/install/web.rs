@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::http::server::{Server, Step};
 use crate::support::{Ended, Place};
 
@@ -59,7 +59,7 @@ fn a_plugin_is_downloaded_once_and_only_with_its_digest() {
     ] {
         let ended = place.trusting(&server, &["plugin", "install", &at(path)]);
         assert_eq!(ended.status, status, "{path}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
     }
     // Without the authority, the certificate is not trusted.
     let untrusted = place.run(&["plugin", "install", &at("/lines.wasm")]);
@@ -79,7 +79,7 @@ fn a_plugin_is_downloaded_once_and_only_with_its_digest() {
     other.write("cofferdam.lock", place.read("cofferdam.lock"));
     let ended = other.trusting(&server, &["plugin", "install"]);
     assert_eq!(ended.status, 3, "{ended:?}");
-    says(&ended.stderr, &["was asked for; somebody has changed it"]);
+    assert_contains(&ended.stderr, &["was asked for; somebody has changed it"]);
     assert!(other.stored().is_empty());
     let updated = place.trusting(&server, &["plugin", "update"]);
     assert_eq!(updated.json()["plugins"][0]["changes"]["version"][1], "6.6.6");
@@ -114,7 +114,7 @@ fn redirects_are_followed_to_public_addresses_only() {
         let address = format!("http://{}{at}", server.address());
         let ended = place.run(&["plugin", "install", &address]);
         assert_eq!(ended.status, 1, "{at}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
         assert!(begun.elapsed().as_secs() < 5, "{at}: it tried to connect");
     }
     assert!(other.asked().is_empty(), "{:?}", other.asked());
@@ -123,7 +123,7 @@ fn redirects_are_followed_to_public_addresses_only() {
     let address = format!("https://localhost:{}/loopback", secure.address().port());
     let ended = place.trusting(&secure, &["plugin", "install", &address]);
     assert_eq!(ended.status, 1, "{ended:?}");
-    says(&ended.stderr, &["which is not encrypted"]);
+    assert_contains(&ended.stderr, &["which is not encrypted"]);
     assert!(other.asked().is_empty());
     let own = format!("http://{}/own", server.address());
     assert_eq!(place.run(&["plugin", "install", &own]).status, 0);

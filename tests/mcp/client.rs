@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, installed, node, plugin, python, script};
+use super::{TIMEOUT, installed, node, plugin, python, script};
 use crate::support::{Place, built};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Client {
     }
 
     fn answer(&self) -> Answer {
-        let mut answer = self.answers.recv_timeout(PATIENCE).expect("the client says nothing");
+        let mut answer = self.answers.recv_timeout(TIMEOUT).expect("the client says nothing");
         match answer.get_mut("ok").map(Value::take) {
             Some(value) => Ok(value),
             None => Err(answer["error"].take()),

@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use super::client::{Client, Connection, Era, Sdk};
 use super::http::{call, list, result};
 use super::server::{Request, SERVE, Server};
-use super::{PATIENCE, ends};
+use super::{TIMEOUT, ends};
 use crate::hostile::component::{Component, Packed, manifest};
 use crate::install::Plugin;
 use crate::support::{Place, guest};
@@ -63,7 +63,7 @@ fn text(body: &str) -> Value {
 fn wait_for(what: &str, done: impl Fn() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}");
         sleep(Duration::from_millis(50));
     }
 }

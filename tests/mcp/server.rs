@@ -8,7 +8,7 @@ use std::sync::{Mutex, mpsc};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, plugin};
+use super::{TIMEOUT, plugin};
 use crate::support::Place;
 
 /// The arguments that start a server over HTTP.
@@ -49,7 +49,7 @@ impl Server {
     /// line.
     pub fn says(&self, words: &str) -> String {
         loop {
-            let line = self.said.lock().unwrap().recv_timeout(PATIENCE);
+            let line = self.said.lock().unwrap().recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("the server does not say {words:?}"));
             if line.contains(words) {
                 return line;
@@ -97,7 +97,7 @@ impl Server {
     /// Sends only the beginning of a request.
     pub fn says_half(&self, half: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(half.as_bytes()).unwrap();
         stream
     }
@@ -196,7 +196,7 @@ impl Request {
 
     fn try_send(&self, address: SocketAddr) -> Option<BufReader<TcpStream>> {
         let mut stream = TcpStream::connect(address).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TIMEOUT)).ok()?;
         // A server may close the connection before it has read everything.
         let _ = stream.write_all(self.text().as_bytes());
         Some(BufReader::new(stream))

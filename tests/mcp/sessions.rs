@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::http::wait_for_progress;
 use super::server::{Request, Server};
-use super::{PATIENCE, wait_for_the_end};
+use super::{TIMEOUT, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -97,7 +97,7 @@ fn idle_sessions_make_room_for_others() {
     let began = Instant::now();
     for _ in 0..SESSIONS + 100 {
         session(&server);
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     }
     for (session, status) in [(&used, 200), (&busy, 200), (&unused, 404)] {
         let (found, _, body) = ask(&server, session, &ping);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::server::message;
 use super::sessions::CANCELLED;
-use super::{PATIENCE, TWICE, ends, plugin, wait_for_the_end};
+use super::{TIMEOUT, TWICE, ends, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -47,7 +47,7 @@ impl Session {
             "capabilities": capabilities,
             "clientInfo": {"name": "tests", "version": "0"},
         }}));
-        assert_eq!(session.hears()["id"], 0);
+        assert_eq!(session.next_message()["id"], 0);
         session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         session
     }
@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// Waits for the next message.
-    fn hears(&mut self) -> Value {
+    fn next_message(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
@@ -77,7 +77,7 @@ impl Session {
     /// Waits for the answer to a request, or the question that comes before it.
     fn answer(&mut self, id: u64) -> Value {
         loop {
-            let message = self.hears();
+            let message = self.next_message();
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }
@@ -99,7 +99,7 @@ impl Session {
             if let Some(status) = self.ended() {
                 return status;
             }
-            assert!(begin.elapsed() < PATIENCE, "the server does not end");
+            assert!(begin.elapsed() < TIMEOUT, "the server does not end");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -113,7 +113,7 @@ impl Drop for Session {
 }
 
 /// A client that has requested more than a pipe holds, and does not read.
-fn deaf(place: &Place) -> Session {
+fn client_that_does_not_read(place: &Place) -> Session {
     configure(place, "");
     place.write("large.txt", "0123456789abcde\n".repeat(8 << 10));
     let mut session = Session::begun(place, &json!({}));
@@ -122,7 +122,7 @@ fn deaf(place: &Place) -> Session {
     }
     let begin = Instant::now();
     while ends(&place.workspace()).len() < 20 {
-        assert!(begin.elapsed() < PATIENCE, "the calls do not end");
+        assert!(begin.elapsed() < TIMEOUT, "the calls do not end");
         std::thread::sleep(Duration::from_millis(20));
     }
     session
@@ -132,7 +132,7 @@ fn deaf(place: &Place) -> Session {
 fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
     for signal in [Some(Signal::TERM), Some(Signal::INT), None] {
         let place = Place::new();
-        let mut session = deaf(&place);
+        let mut session = client_that_does_not_read(&place);
         match signal {
             Some(signal) => session.signal(signal),
             None => session.stdin = None,
@@ -144,9 +144,9 @@ fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
 #[test]
 fn a_second_signal_ends_the_server_at_once() {
     let place = Place::new();
-    let mut session = deaf(&place);
+    let mut session = client_that_does_not_read(&place);
     session.signal(Signal::TERM);
-    while !session.warned.recv_timeout(PATIENCE).unwrap().contains("stopping") {}
+    while !session.warned.recv_timeout(TIMEOUT).unwrap().contains("stopping") {}
     while session.ended().is_none() {
         session.signal(Signal::TERM);
         std::thread::sleep(Duration::from_millis(20));
@@ -191,13 +191,13 @@ fn an_invalid_line_is_answered_with_an_error() {
     ];
     for (line, code, id, text) in cases {
         session.write(line);
-        let answer = session.hears();
+        let answer = session.next_message();
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), id), "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(text), "{answer}");
     }
     // The server still answers.
     session.send(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
-    assert_eq!(session.hears()["id"], 9);
+    assert_eq!(session.next_message()["id"], 9);
 }
 
 #[test]
@@ -214,12 +214,12 @@ fn invalid_params_are_refused_with_the_problem() {
         ("resources/read", json!({"uri": 5}), "/uri: expected a string, found 5"),
     ] {
         session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
-        let answer = session.hears();
+        let answer = session.next_message();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         assert_eq!(answer["error"]["message"], problem, "{answer}");
     }
     session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/made-up"}));
-    assert_eq!(session.hears()["error"]["code"], -32601);
+    assert_eq!(session.next_message()["error"]["code"], -32601);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn messages_before_the_first_request_are_ignored() {
     session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     session.send(&json!({"jsonrpc": "2.0", "id": 3, "result": {}}));
     session.send(&message("prompts/list", json!({})));
-    assert!(session.hears()["result"]["prompts"].is_array());
+    assert!(session.next_message()["result"]["prompts"].is_array());
     session.stdin = None;
     assert!(session.wait().success());
 }
@@ -248,7 +248,7 @@ fn open_questions_do_not_block_other_calls() {
     let mut question = Value::Null;
     for id in 1..=64 {
         write(&mut session, id);
-        question = session.hears();
+        question = session.next_message();
         assert_eq!(question["method"], "elicitation/create", "{question}");
     }
     write(&mut session, 65);
@@ -264,7 +264,7 @@ fn open_questions_do_not_block_other_calls() {
     let written = session.answer(64);
     assert_eq!(written["result"]["structuredContent"]["bytes_written"], 2, "{written}");
     write(&mut session, 67);
-    assert_eq!(session.hears()["method"], "elicitation/create");
+    assert_eq!(session.next_message()["method"], "elicitation/create");
 }
 
 /// A cancelled call has either changed nothing, or is answered as executed.
@@ -303,7 +303,7 @@ fn open_questions_end_with_the_input() {
     configure(&place, "ask = ['files.write_file']\n");
     let mut session = Session::begun(&place, &json!({"elicitation": {"form": {}}}));
     session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
-    assert_eq!(session.hears()["method"], "elicitation/create");
+    assert_eq!(session.next_message()["method"], "elicitation/create");
     session.stdin = None;
     let answer = session.answer(1);
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
@@ -319,7 +319,7 @@ fn a_client_without_forms_is_not_asked() {
     configure(&place, "ask = ['files.write_file']\n");
     let mut session = Session::begun(&place, &json!({"elicitation": {"url": {}}}));
     session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
-    let answer = session.hears();
+    let answer = session.next_message();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("ApprovalNeeded"), "{answer}");
 }

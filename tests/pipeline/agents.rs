@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{
-    HELPERS, approval, assert_state, designer, fits, log, package, rejection, tree, work_order,
+    HELPERS, approval, assert_fits_schema, assert_state, designer, log, package, rejection, tree,
+    work_order,
 };
 use crate::support::{Ended, Place, wait_until};
 
@@ -31,7 +32,7 @@ fn start(place: &Place) {
 /// Runs a round whose agents are these commands.
 fn ask(place: &Place, designer: &str, qa: &str, options: &[&str]) -> Ended {
     let arguments = ["pipeline", "--work-order", "-", "--designer-cmd", designer, "--qa-cmd", qa];
-    fits(place.run_with(&[&arguments, options].concat(), &work_order().to_string()))
+    assert_fits_schema(place.run_with(&[&arguments, options].concat(), &work_order().to_string()))
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn agents_of_the_settings_can_be_asked() {
     ];
     let order = work_order().to_string();
     crate::trial::configure(&place, &format!("{settings}{}", crate::programs::settings()));
-    assert_state(&fits(place.run_with(&arguments, &order)), "APPLIED", 0);
+    assert_state(&assert_fits_schema(place.run_with(&arguments, &order)), "APPLIED", 0);
 
     // Agents in the workspace's settings are used only after the user has accepted them.
     crate::trial::configure(&place, &crate::programs::settings());
@@ -188,7 +189,7 @@ fn agents_of_the_settings_can_be_asked() {
     let shown = place.run(&["policy", "show"]).json();
     assert_eq!(shown["agents"][1]["role"], "reader");
     assert_eq!(shown["agents"][1]["timeout-s"], 60);
-    assert_state(&fits(place.run_with(&arguments, &order)), "APPLIED", 0);
+    assert_state(&assert_fits_schema(place.run_with(&arguments, &order)), "APPLIED", 0);
     // A change has to be accepted again.
     place.write("cofferdam.toml", settings.replace("x y", "z"));
     assert_eq!(place.run_with(&arguments, &order).status, 3);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    HELPERS, approval, assert_state, designer, designer_of, fits, log, package, replace, round,
-    tree, work_order,
+    HELPERS, approval, assert_fits_schema, assert_state, designer, designer_of, log, package,
+    replace, round, tree, work_order,
 };
 
 const AFTER: &str = "\"\"\"Files.\"\"\"\n\n\ndef get_file(path: str) -> str:\n    return path\n";
@@ -191,6 +191,6 @@ fn a_document_can_come_from_standard_input() {
     let (order, qa) = (file("order.json", work_order()), file("qa.json", approval(&designer())));
     let arguments =
         ["pipeline", "--work-order", &order, "--designer", "-", "--qa", &qa, "--dry-run"];
-    let ended = fits(place.run_with(&arguments, &designer().to_string()));
+    let ended = assert_fits_schema(place.run_with(&arguments, &designer().to_string()));
     assert_state(&ended, "APPLIED", 0);
 }

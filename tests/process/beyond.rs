@@ -39,7 +39,7 @@ time.sleep(3)
 fn a_program_that_only_reads_does_not_block_others() {
     for scene in Scene::all() {
         scene.place.write("file", "the user's\n");
-        scene.give(&scene.place.workspace());
+        scene.change_owner(&scene.place.workspace());
         let args = json!({"program": "python3", "arguments": ["-c", HOLD]});
         let mut command = scene.command(&args);
         let run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

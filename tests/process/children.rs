@@ -20,7 +20,7 @@ use crate::support::{Ended, Place, copy_command, guest};
 use crate::trial::configure;
 
 /// The id of an ordinary user.
-const ORDINARY: u32 = 65_534;
+const ORDINARY_UID: u32 = 65_534;
 
 /// A place whose programs run in one kind of sandbox, for one user.
 pub(super) struct Scene {
@@ -36,7 +36,7 @@ impl Scene {
     pub(super) fn all() -> Vec<Self> {
         let mut users = vec![None];
         if rustix::process::geteuid().is_root() {
-            users.push(Some(ORDINARY));
+            users.push(Some(ORDINARY_UID));
         }
         let open = Rc::new(tempfile::tempdir().unwrap());
         fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -52,8 +52,8 @@ impl Scene {
         let place = Place::new();
         configure(&place, &format!("{ALL}[programs]\ntier = '{tier}'\n"));
         let scene = Self { place, user, tier, open: Rc::clone(open) };
-        scene.give(&scene.place.workspace());
-        scene.give(&scene.place.home());
+        scene.change_owner(&scene.place.workspace());
+        scene.change_owner(&scene.place.home());
         for folder in [scene.place.workspace(), scene.place.home()] {
             let above = folder.parent().unwrap();
             fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
@@ -62,12 +62,12 @@ impl Scene {
     }
 
     /// Makes the user the owner of everything beneath a directory.
-    pub fn give(&self, path: &Path) {
+    pub fn change_owner(&self, path: &Path) {
         let Some(user) = self.user else { return };
         chown(path, Some(user), Some(user)).unwrap();
         if path.is_dir() {
             for entry in fs::read_dir(path).unwrap() {
-                self.give(&entry.unwrap().path());
+                self.change_owner(&entry.unwrap().path());
             }
         }
     }
@@ -131,7 +131,7 @@ fn no_socket_can_be_connected_to() {
         let port = tcp.local_addr().unwrap().port();
         let unix = scene.place.workspace().join("socket");
         let _unix = UnixListener::bind(&unix).unwrap();
-        scene.give(&unix);
+        scene.change_owner(&unix);
         let attempts = format!(
             "import socket as s
 def attempt(name, make):
@@ -180,7 +180,7 @@ fn files_elsewhere_can_neither_be_read_nor_written() {
         let secret = scene.place.home().join(".ssh/id_test");
         fs::create_dir_all(secret.parent().unwrap()).unwrap();
         fs::write(&secret, "the key").unwrap();
-        scene.give(&scene.place.home());
+        scene.change_owner(&scene.place.home());
         let tried = scene.run(&script(&format!(
             "cat {key} 2>/dev/null; cat /proc/$PPID/environ /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep HOME={home}; \
              cat /etc/shadow 2>/dev/null; ls {home} 2>/dev/null; \
@@ -224,7 +224,7 @@ fn the_hosts_records_are_not_changed_by_programs() {
 fn the_hosts_records_are_not_read_by_programs() {
     for scene in Scene::all() {
         scene.place.write("file", "the first\n");
-        scene.give(&scene.place.workspace());
+        scene.change_owner(&scene.place.workspace());
         let mut change = script("echo the second > file");
         change["changes"] = json!("keep");
         scene.run(&change);

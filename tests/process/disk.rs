@@ -14,9 +14,9 @@ use crate::trial::configure;
 
 /// By how much a run may exceed its limit for a moment, on a busy machine with a fast disk, in
 /// bytes.
-const BEYOND: u64 = 600 << 20;
+const SLACK_BYTES: u64 = 600 << 20;
 
-/// Writes blocks of 1 MiB without end, to files whose names start with `$1/`.
+/// Writes files of 1 MiB without end: `x1`, `x2`, ... in the directory `$0`.
 const FILL: &str =
     "cd \"$0\"; for i in $(seq 4000); do head -c 1048576 /dev/zero > x$i || exit 9; done";
 
@@ -37,7 +37,7 @@ fn run_watched(mut command: Command, directories: &[&Path]) -> (Ended, u64) {
     std::thread::scope(|scope| {
         let watch = scope.spawn(move || {
             let mut most = 0;
-            while over.recv_timeout(Duration::from_millis(20)).is_err() && most < 4 * BEYOND {
+            while over.recv_timeout(Duration::from_millis(20)).is_err() && most < 4 * SLACK_BYTES {
                 most = most.max(directories.iter().map(|directory| size(directory)).sum());
                 if matches!(over.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
                     break;
@@ -88,7 +88,7 @@ fn changes_are_limited_while_they_are_written() {
             let command = scene.command(&fill(".", changes));
             let (ended, most) = run_watched(command, &[&runs, Path::new("/var/tmp")]);
             assert_stopped(&ended, "WriteLimit", "limits.write-mb", &scene);
-            assert!(most < (32 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
+            assert!(most < (32 << 20) + SLACK_BYTES, "{scene} {changes}: {most} bytes");
             assert!(!scene.place.workspace().join("x1").exists(), "{scene}");
             assert_nothing_left(&scene);
         }
@@ -113,7 +113,7 @@ fn a_cache_has_a_limit_and_is_emptied() {
             args["arguments"][1] = json!(FILL.replace("\"$0\"", "\"$XDG_CACHE_HOME\""));
             let (ended, most) = run_watched(scene.command(&args), &[&cache]);
             assert_stopped(&ended, "CacheLimit", "limits.cache-mb", &scene);
-            assert!(most < (24 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
+            assert!(most < (24 << 20) + SLACK_BYTES, "{scene} {changes}: {most} bytes");
             // The next run has space again.
             let next = scene.run(&script_with("true", "changes", json!(changes)));
             assert_eq!(next["end"], json!({"exited": 0}), "{scene}: {next}");

@@ -48,7 +48,7 @@ fn conform_if_built(plugin: &str) {
     if built().join("plugins").join(format!("{plugin}.wasm")).is_file() {
         conform(plugin);
     } else {
-        super::not_tried(&format!("{plugin} was not built on this machine"));
+        super::print_skipped(&format!("{plugin} was not built on this machine"));
     }
 }
 

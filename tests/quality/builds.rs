@@ -80,7 +80,7 @@ fn debians_java_tools_start() {
     let listed = place.run(&["backend", "list"]).json();
     for (builder, program) in [("maven", "/usr/bin/mvn"), ("gradle", "/usr/bin/gradle")] {
         if !std::path::Path::new(program).exists() {
-            super::not_tried(&format!("there is no {program}"));
+            super::print_skipped(&format!("there is no {program}"));
             continue;
         }
         let backends = listed["backends"].as_array().unwrap();
