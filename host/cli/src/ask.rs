@@ -24,7 +24,7 @@ pub fn grants(
         return Ok(Capabilities::NONE);
     }
     if !granting.grant.is_empty() {
-        return chosen(&manifest.name, &manifest.requests, &granting.grant);
+        return select(&manifest.name, &manifest.requests, &granting.grant);
     }
     if *asked == Capabilities::NONE {
         return Ok(Capabilities::NONE);
@@ -46,13 +46,15 @@ pub fn grants(
              {again}{words}\nor nothing of it:\n  {again} --deny"
         )));
     }
-    say(&head);
+    print(&head);
     let mut granted = Vec::new();
     for capability in asked.each() {
         if capability == Capability::AnyOrigin {
             let name = &manifest.name;
-            say(&format!("`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"));
-        } else if yes(&format!("Grant {capability}? [y/N/q] "))? {
+            print(&format!(
+                "`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"
+            ));
+        } else if confirm(&format!("Grant {capability}? [y/N/q] "))? {
             granted.push(capability);
         }
     }
@@ -60,7 +62,7 @@ pub fn grants(
 }
 
 /// Returns the capabilities of `asked` that the options name.
-pub fn chosen(
+pub fn select(
     plugin: &str,
     requests: &Capabilities,
     named: &[Granted],
@@ -92,14 +94,14 @@ pub fn chosen(
 }
 
 #[expect(clippy::print_stderr, reason = "what is asked of the person")]
-fn say(text: &str) {
+fn print(text: &str) {
     eprint!("{}", escape_control(text));
 }
 
 /// Asks a yes/no question; only `y` and `yes` are yes. `q` or the end of standard input ends the
 /// command.
-fn yes(question: &str) -> Result<bool, CliError> {
-    say(question);
+fn confirm(question: &str) -> Result<bool, CliError> {
+    print(question);
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line)?;
     match line.trim().to_ascii_lowercase().as_str() {

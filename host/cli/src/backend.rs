@@ -80,7 +80,7 @@ fn compare(host: &Host, names: [&String; 2], path: &str, output: &Output) -> Res
             "files_checked": run.report.files_checked,
             "first_ms": run.first_ms,
             "again_ms": run.again_ms,
-            "only_here": only.iter().map(|finding| described(finding)).collect::<Vec<_>>(),
+            "only_here": only.iter().map(|finding| describe(finding)).collect::<Vec<_>>(),
         })
     };
     if output.format() == Format::Text {
@@ -143,7 +143,7 @@ fn compare_lines<'a>(report: &'a Report, other: &Report) -> (Vec<&'a Finding>, u
     (only, lines(report).intersection(&there).count())
 }
 
-fn described(finding: &Finding) -> Value {
+fn describe(finding: &Finding) -> Value {
     json!({
         "file": finding.path,
         "line": finding.line,

@@ -33,7 +33,7 @@ fn list(
     let mut broken = listing.broken;
     for id in listing.ids {
         match read(workspace, &id) {
-            Ok(bead) if shows(filter, &bead) => beads.push((id, bead)),
+            Ok(bead) if matches_filter(filter, &bead) => beads.push((id, bead)),
             Ok(_) => {}
             Err(problem) => broken.push(problem),
         }
@@ -52,7 +52,7 @@ fn list(
 }
 
 /// Whether the filter includes this bead.
-fn shows(filter: &ListBeads, bead: &Bead) -> bool {
+fn matches_filter(filter: &ListBeads, bead: &Bead) -> bool {
     (filter.status.is_empty() || filter.status.contains(&bead.status()))
         && (filter.kind.is_empty() || filter.kind.contains(&bead.kind))
         && filter.project.as_ref().is_none_or(|project| bead.project_id.as_ref() == Some(project))

@@ -59,7 +59,7 @@ fn show(
             output.json(&json!({ "answer": document, "diff": diff }))?;
         }
     }
-    output.kept(&outputs);
-    output.warned(&answer.warnings);
+    output.kept_outputs(&outputs);
+    output.warnings(&answer.warnings);
     Ok(exit::of(std::iter::once(&answer.outcome)))
 }

@@ -181,7 +181,7 @@ mod tests {
     use cofferdam_workspace::Secret;
 
     #[test]
-    fn a_workspaces_file_counts_once_it_was_accepted() {
+    fn a_workspaces_file_is_used_after_it_was_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("workspace");
         let accepted = directory.path().join("state");

@@ -35,7 +35,7 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         return print_output(&workspace, name, args, output);
     }
     let journal = Journal::new(workspace);
-    let (entries, unreadable) = journal.latest(args.limit, |entry| is_wanted(entry, args))?;
+    let (entries, unreadable) = journal.latest(args.limit, |entry| matches_filters(entry, args))?;
     if output.format() == Format::Text {
         output.text(&entries.iter().map(line).collect::<String>())?;
     } else {
@@ -118,7 +118,7 @@ fn unreadable(error: std::io::Error) -> CliError {
     CliError::host(format!("the output that is kept of programs: {error}"))
 }
 
-fn is_wanted(entry: &Entry, args: &Log) -> bool {
+fn matches_filters(entry: &Entry, args: &Log) -> bool {
     let is_tool = |tool: Option<&String>| args.tool.is_none() || args.tool.as_ref() == tool;
     match entry {
         Entry::Call(record) => {

@@ -61,7 +61,7 @@ impl Output {
 
     /// Prints to standard error how to read the kept output of a result's programs.
     #[expect(clippy::print_stderr, reason = "it is no part of the result")]
-    pub fn kept(&self, outputs: &[KeptOutput]) {
+    pub fn kept_outputs(&self, outputs: &[KeptOutput]) {
         for KeptOutput { name, program, bytes } in outputs {
             eprintln!(
                 "note: {} printed {bytes} bytes: cofferdam log --output {name} --format text",
@@ -72,7 +72,7 @@ impl Output {
 
     /// Prints a call's warnings to standard error.
     #[expect(clippy::print_stderr, reason = "it is no part of the result")]
-    pub fn warned(&self, warnings: &[String]) {
+    pub fn warnings(&self, warnings: &[String]) {
         for warning in warnings {
             eprintln!("warning: {}", escape_control(warning));
         }
@@ -84,7 +84,7 @@ impl Output {
     }
 
     /// Prints a document as text, or writes it to a file. In the JSON format, `value` is printed.
-    pub fn shown(
+    pub fn report(
         &self,
         shown: &Shown,
         value: &impl Serialize,
@@ -241,7 +241,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn printed_json_is_inert_and_means_the_same() {
+    fn printed_json_is_escaped_and_equivalent() {
         let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
         let mut out = Vec::new();
         value

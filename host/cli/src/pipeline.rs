@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_words_and_no_shell() {
+    fn a_command_is_split_without_a_shell() {
         for (text, program, arguments) in [
             ("claude -p", "claude", vec!["-p"]),
             ("a 'b c' \"d e\" f\\ g", "a", vec!["b c", "d e", "f g"]),

@@ -28,7 +28,7 @@ pub fn execute(global: &Global, command: &ReportCommand, output: &Output) -> Res
     let mut files = Vec::new();
     collect(workspace.plain(), ROOT, REPORT_DEPTH, &mut files)?;
     let overview = Overview::new(files, &Filter { phase: *phase, wave });
-    output.shown(shown, &overview, |format| match format {
+    output.report(shown, &overview, |format| match format {
         ReportFormat::Markdown => overview.to_markdown(),
         ReportFormat::Html => overview.to_html(),
         ReportFormat::Json | ReportFormat::Text => overview.to_text(),

@@ -47,7 +47,7 @@ fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
         Some(diff) if output.format() == Format::Text => print_diff(diff, &run.answers, output)?,
         _ => output.document(&run.document())?,
     }
-    output.kept(&run.effects.outputs);
+    output.kept_outputs(&run.effects.outputs);
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
 }
 

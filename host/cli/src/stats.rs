@@ -36,7 +36,7 @@ pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u
         None => "Tool calls".to_owned(),
         Some(tool) => format!("Tool calls: {tool}"),
     };
-    output.shown(&args.shown, &summary, |format| match format {
+    output.report(&args.shown, &summary, |format| match format {
         ReportFormat::Markdown => summary.to_markdown(&title),
         ReportFormat::Html => summary.to_html(&title),
         ReportFormat::Json | ReportFormat::Text => summary.to_text(),

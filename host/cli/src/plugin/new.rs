@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_project_is_filled_in_whole_and_its_manifest_is_right() {
+    fn every_template_gives_a_valid_project() {
         for template in templates() {
             let place = tempfile::tempdir().unwrap();
             let folder = place.path().join("x");

@@ -23,7 +23,7 @@ pub fn grant(
         CliError::usage(format!("there is no plugin '{name}' (`cofferdam plugin list`)"))
     })?;
     let requests = &plugin.manifest.requests;
-    let granted = ask::chosen(name, requests, named)?;
+    let granted = ask::select(name, requests, named)?;
     let session = Session::open(global)?;
     let before = before(&session, name, plugin.built_in, requests)?;
     change(global, &session, name, &before.join(&granted), output)
