@@ -27,7 +27,7 @@ fn target() -> PathBuf {
 }
 
 /// The tools of a language; `None` if they could not be installed.
-#[expect(clippy::print_stderr, reason = "a test that does without says so")]
+#[expect(clippy::print_stderr, reason = "reports what was skipped")]
 fn tools(language: &str) -> Option<&'static Tools> {
     static TOOLS: LazyLock<BTreeMap<String, Tools>> = LazyLock::new(|| {
         let file = target().join("programs/authors.toml");

@@ -61,7 +61,7 @@ const SLOW_CASE: Duration = Duration::from_secs(1);
 
 /// Runs in a process of its own, because its memory is measured.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "this test once more")]
+#[expect(clippy::disallowed_methods, reason = "runs this test again")]
 fn ten_thousand_generated_components_do_no_harm() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "campaign::in_a_process_of_its_own", "--ignored", "--nocapture"])
@@ -76,7 +76,7 @@ fn ten_thousand_generated_components_do_no_harm() {
 
 #[test]
 #[ignore = "ten_thousand_generated_components_do_no_harm runs it"]
-#[expect(clippy::print_stdout, reason = "figures for whoever looks")]
+#[expect(clippy::print_stdout, reason = "prints the measured figures")]
 fn in_a_process_of_its_own() {
     let campaign = Campaign::new();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -171,7 +171,7 @@ impl Case {
 }
 
 impl Drop for Case {
-    #[expect(clippy::print_stderr, reason = "which case it was")]
+    #[expect(clippy::print_stderr, reason = "names the failed case")]
     fn drop(&mut self) {
         let took = self.begun.elapsed();
         if thread::panicking() || took > SLOW_CASE {

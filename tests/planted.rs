@@ -41,14 +41,14 @@ fn write_in(place: &Place, workspace: &Path, path: &str, content: &str) {
     assert_eq!(ended.status, 0, "{ended:?}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "as a person copies a directory")]
+#[expect(clippy::disallowed_methods, reason = "copies a directory as the user would")]
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
     assert!(status.success());
 }
 
 /// Removes a tree with `rm`, since the standard library's function recurses.
-#[expect(clippy::disallowed_methods, reason = "as a person removes a directory")]
+#[expect(clippy::disallowed_methods, reason = "removes a directory as the user would")]
 fn remove(directory: &Path) {
     assert!(Command::new("rm").arg("-rf").arg(directory).status().unwrap().success());
 }
@@ -223,7 +223,7 @@ fn files_planted_in_an_authentic_directory_are_ignored() {
 }
 
 /// The SHA-256 digest of some bytes.
-#[expect(clippy::disallowed_methods, reason = "a digest that the host has no part in")]
+#[expect(clippy::disallowed_methods, reason = "a digest that is computed without the host")]
 fn digest(bytes: &[u8]) -> Vec<u8> {
     let mut child =
         Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -34,7 +34,7 @@ pub fn programs() -> &'static Programs {
 }
 
 /// A program that a test itself runs; prints a message and returns `None` if it is not available.
-#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
+#[expect(clippy::print_stderr, reason = "reports what was skipped")]
 pub fn find(name: &str) -> Option<PathBuf> {
     let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
     let mut files = programs().path.iter().chain(&system).map(|directory| directory.join(name));

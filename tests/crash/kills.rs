@@ -355,7 +355,7 @@ fn succeeded(ended: Ended) {
 }
 
 /// Kills the command this often in total and prints the figures.
-#[expect(clippy::print_stdout, reason = "figures for a reader")]
+#[expect(clippy::print_stdout, reason = "prints the measured figures")]
 fn campaign(kills: usize) {
     let of_programs = kills / PROGRAM_EVERY;
     let rest = kills - 2 * of_programs;

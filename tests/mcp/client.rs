@@ -47,7 +47,7 @@ pub struct Client {
 
 impl Client {
     /// Connects; returns the negotiated revision and the server's info as well.
-    #[expect(clippy::disallowed_methods, reason = "clients are no part of the host")]
+    #[expect(clippy::disallowed_methods, reason = "clients are not a part of the host")]
     pub fn connect(place: &Place, connection: &Connection) -> Result<(Self, Value), Value> {
         let Connection { sdk, era, elicitation, listens, url, token } = connection;
         let mut wanted = json!({

@@ -137,7 +137,7 @@ fn scenarios(revision: &str) -> BTreeSet<String> {
 }
 
 /// The output of the suite. Its exit status only says that some checks did not apply.
-#[expect(clippy::disallowed_methods, reason = "the suite is no part of the host")]
+#[expect(clippy::disallowed_methods, reason = "the suite is not a part of the host")]
 fn run(place: &Place, arguments: &[&str], results: &Path) -> String {
     let suite = installed("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let mut command = Command::new(node());

@@ -51,13 +51,13 @@ fn converse(sdk: Sdk, http: bool, era: Era) {
     let hears = sdk != Sdk::TypeScript || http;
     hears_of_progress(&mut client, hears);
     cancels(&place, &mut client);
-    asks_the_person(&place, &mut client);
+    asks_the_user(&place, &mut client);
     reads_resources(&place, &mut client);
     gets_prompts(&mut client);
     drop(client);
     let mute = Connection { elicitation: false, ..connection };
     let (client, _) = Client::connect(&place, &mute).unwrap();
-    is_refused_without_a_person(&place, client, era);
+    is_refused_without_a_user(&place, client, era);
 }
 
 /// All tools are in the first answer, with valid schemas.
@@ -144,7 +144,7 @@ fn cancels(place: &Place, client: &mut Client) {
     assert!(next["structuredContent"]["text"].is_string(), "{next}");
 }
 
-fn asks_the_person(place: &Place, client: &mut Client) {
+fn asks_the_user(place: &Place, client: &mut Client) {
     let file = place.workspace().join("new.txt");
     for (person, answer) in [
         ("decline", "Declined: the person said no"),
@@ -250,7 +250,7 @@ fn gets_prompts(client: &mut Client) {
 }
 
 /// If the client can't ask the user, the call is not made.
-fn is_refused_without_a_person(place: &Place, mut client: Client, era: Era) {
+fn is_refused_without_a_user(place: &Place, mut client: Client, era: Era) {
     let request = json!({
         "do": "call",
         "tool": "files__write_file",

@@ -187,7 +187,7 @@ fn build_output_is_committed_and_can_be_undone() {
     );
     assert_eq!(answer["success"], true, "{answer:#}");
     let app = place.workspace().join("myapp");
-    #[expect(clippy::disallowed_methods, reason = "what was built is run")]
+    #[expect(clippy::disallowed_methods, reason = "runs the built program")]
     let ran = std::process::Command::new(&app).output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let undone = place.run(&["undo"]);

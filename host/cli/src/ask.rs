@@ -93,7 +93,7 @@ pub fn select(
     Ok(granted)
 }
 
-#[expect(clippy::print_stderr, reason = "what is asked of the person")]
+#[expect(clippy::print_stderr, reason = "asks the user")]
 fn print(text: &str) {
     eprint!("{}", escape_control(text));
 }

@@ -60,7 +60,7 @@ impl Output {
     }
 
     /// Prints to standard error how to read the kept output of a result's programs.
-    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    #[expect(clippy::print_stderr, reason = "not a part of the result")]
     pub fn kept_outputs(&self, outputs: &[KeptOutput]) {
         for KeptOutput { name, program, bytes } in outputs {
             eprintln!(
@@ -71,7 +71,7 @@ impl Output {
     }
 
     /// Prints a call's warnings to standard error.
-    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
+    #[expect(clippy::print_stderr, reason = "not a part of the result")]
     pub fn warnings(&self, warnings: &[String]) {
         for warning in warnings {
             eprintln!("warning: {}", escape_control(warning));
