@@ -35,7 +35,7 @@ const MIN_REQUESTS: usize = 30;
 /// Held by the running test: its hostile clients must not affect another test.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-#[expect(clippy::disallowed_methods, reason = "a person chooses")]
+#[expect(clippy::disallowed_methods, reason = "set by the user who runs the tests")]
 fn is_strict() -> bool {
     std::env::var_os("COFFERDAM_STRICT").is_some()
 }
