@@ -1,5 +1,5 @@
-//! The way of an author, in each language: `plugin new`, the lines of the README, an answered
-//! call. What the set-up could not install is said.
+//! What a plugin's author does, in each language: `plugin new`, the commands of the README, a
+//! successful call. Languages whose tools could not be installed are skipped with a message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Ended, Place, built};
 
-/// What `cargo xtask test` knows of the tools of a language: `target/programs/authors.toml`.
+/// The entry for a language in `target/programs/authors.toml`, which `cargo xtask test` writes.
 #[derive(Debug, Deserialize)]
 struct Tools {
     #[serde(default)]
@@ -26,8 +26,8 @@ fn target() -> PathBuf {
     built().parent().unwrap().to_owned()
 }
 
-/// The tools of a language; `None` where the set-up could not have them.
-#[expect(clippy::print_stderr, reason = "a test that does without says so")]
+/// The tools of a language; `None` if they could not be installed.
+#[expect(clippy::print_stderr, reason = "reports what was skipped")]
 fn tools(language: &str) -> Option<&'static Tools> {
     static TOOLS: LazyLock<BTreeMap<String, Tools>> = LazyLock::new(|| {
         let file = target().join("programs/authors.toml");
@@ -45,7 +45,7 @@ fn tools(language: &str) -> Option<&'static Tools> {
     }
 }
 
-/// A new project in the workspace of a place, and what it is built with.
+/// A new project in the workspace of a place, and the tools that build it.
 struct Project<'a> {
     place: &'a Place,
     name: &'a str,
@@ -70,7 +70,7 @@ impl<'a> Project<'a> {
         self.place.workspace().join(self.name)
     }
 
-    /// Runs a line of the README.
+    /// Runs a command of the README.
     #[expect(clippy::disallowed_methods, reason = "the tools of an author's language")]
     fn run(&self, line: &[&str], variables: &BTreeMap<String, String>) {
         let output = Command::new(line[0])
@@ -79,7 +79,7 @@ impl<'a> Project<'a> {
             .env("PATH", std::env::join_paths(&self.path).unwrap())
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TARGET_DIR", target().join("authors"))
-            // The command keeps compiled code where this test's own runs of it look.
+            // The command must find the compiled code that this test's own runs have cached.
             .env("XDG_CACHE_HOME", self.place.home().join(".cache"))
             .env("XDG_CONFIG_HOME", self.place.home().join(".config"))
             .env("XDG_STATE_HOME", self.place.home().join(".local/state"))
@@ -97,13 +97,13 @@ impl<'a> Project<'a> {
         format!("{}/{}.wasm", self.name, self.name)
     }
 
-    /// How a call of the built plugin ends.
+    /// Calls the built plugin.
     fn call(&self, args: &Value) -> Ended {
         let tool = format!("{}.greet", self.name);
         self.place.run(&["--plugin", &self.packed(), "call", &tool, &args.to_string()])
     }
 
-    /// The first calls, without any grant.
+    /// Makes the first calls, without any grant.
     fn greets(&self) {
         let answered = self.call(&json!({"name": "Grace \"ä\" 😀"}));
         assert_eq!(answered.json(), json!({"text": "Hello, Grace \"ä\" 😀!"}), "{answered:?}");
@@ -114,12 +114,12 @@ impl<'a> Project<'a> {
 }
 
 #[test]
-fn rust_from_nothing_to_an_answered_call() {
+fn rust_from_template_to_successful_call() {
     let Some(tools) = tools("rust") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-rust", &["rust"], tools);
     project.run(&["make"], &tools.variables);
-    // The rest needs nothing that components do.
+    // The other targets need no toolchain for components.
     project.run(&["make", "-o", "build", "test"], &BTreeMap::new());
     project.greets();
 
@@ -131,7 +131,7 @@ fn rust_from_nothing_to_an_answered_call() {
     a_linter_lints(&place);
 }
 
-/// The linter of the template finds what it is for.
+/// The linter of the template finds conflict markers.
 fn a_linter_lints(place: &Place) {
     place.write("a.txt", "one\n<<<<<<< ours\ntwo\n=======\nthree\n>>>>>>> theirs\n");
     place.write("b.txt", "Heading\n=======\n");
@@ -146,7 +146,7 @@ fn a_linter_lints(place: &Place) {
 }
 
 #[test]
-fn c_from_nothing_to_an_answered_call() {
+fn c_from_template_to_successful_call() {
     let Some(tools) = tools("c") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-c", &["c"], tools);
@@ -162,7 +162,7 @@ fn c_from_nothing_to_an_answered_call() {
     mistakes_are_found(&project);
 }
 
-/// What an author gets wrong after the first build is found, at once and by the packed file, too.
+/// Typical mistakes of an author are found, both in the project's folder and in the packed file.
 fn mistakes_are_found(project: &Project<'_>) {
     let Project { place, name, .. } = project;
     let manifest = place.read("my-c/plugin.toml");
@@ -185,7 +185,7 @@ fn mistakes_are_found(project: &Project<'_>) {
     let as_text = place.run(&["plugin", "check", name, "--format", "text"]);
     assert!(as_text.stdout.contains("my-c/plugin.toml:4 at /version: error: "), "{as_text:?}");
 
-    // A wrong example does not pass, whatever the folder says meanwhile.
+    // The packed file is tested, not the folder, which has changed meanwhile.
     let changed = changed.replace("version = \"1\"", "version = \"0.1.1\"");
     place.write("my-c/plugin.toml", &changed);
     let component = "my-c/build/component.wasm";
@@ -207,7 +207,7 @@ fn mistakes_are_found(project: &Project<'_>) {
 }
 
 #[test]
-fn python_from_nothing_to_an_answered_call() {
+fn python_from_template_to_successful_call() {
     let Some(tools) = tools("python") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-python", &["python"], tools);
@@ -216,7 +216,7 @@ fn python_from_nothing_to_an_answered_call() {
 }
 
 #[test]
-fn javascript_and_typescript_from_nothing_to_an_answered_call() {
+fn javascript_and_typescript_from_template_to_successful_call() {
     let Some(tools) = tools("javascript") else { return };
     for language in ["javascript", "typescript"] {
         let place = Place::new();
@@ -228,13 +228,13 @@ fn javascript_and_typescript_from_nothing_to_an_answered_call() {
     }
 }
 
-/// What `npm install` would do.
+/// Links the packages as `npm install` would do.
 fn link(packages: &Path, to: &Path) {
     std::os::unix::fs::symlink(packages, to).unwrap();
 }
 
 #[test]
-fn what_there_is_no_template_for_is_refused() {
+fn a_missing_template_is_an_error() {
     let place = Place::new();
     for (args, wanted) in [
         (&["plugin", "new", "Hello", "--lang", "c"][..], "[a-z][a-z0-9_-]*"),

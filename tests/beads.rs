@@ -1,4 +1,4 @@
-//! Beads: from what an agent sends to what `cofferdam beads` shows, and through git's merges.
+//! Beads: from an agent's action to the output of `cofferdam beads`, and through merges by git.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place};
 
 impl Place {
-    /// Runs these actions, each of which has to succeed, and returns what they answered.
+    /// Runs these actions, each of which has to succeed, and returns their outputs.
     fn do_all(&self, actions: &[Value]) -> Vec<Value> {
         let ended = self.run_with(&["run"], &json!({ "actions": actions }).to_string());
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -28,7 +28,7 @@ impl Place {
         self.run(&[&["beads", "list"], options].concat())
     }
 
-    /// The titles of the beads that are listed with these options.
+    /// The titles that are listed with these options.
     fn titles(&self, options: &[&str]) -> Vec<String> {
         let ended = self.beads(options);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -44,7 +44,7 @@ impl Place {
         ended.json()
     }
 
-    /// Makes a FIFO, which a careless reader would wait for.
+    /// Creates a FIFO, which a careless reader would block on.
     fn mkfifo(&self, path: &str) -> bool {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         mknodat(CWD, self.workspace().join(path), FileType::Fifo, Mode::RUSR, 0).is_ok()
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// The example of an action in S3, for a bead of this id.
+/// The example of an action in the actions reference, for a bead of this id.
 fn example(action: &str, id: &str) -> Value {
     match action {
         "create_bead" => json!({
@@ -100,7 +100,7 @@ fn example(action: &str, id: &str) -> Value {
 }
 
 #[test]
-fn s3s_examples_go_their_way() {
+fn the_actions_references_examples_succeed() {
     let place = Place::new();
     let created = place.do_all(&[example("create_bead", "")]).remove(0);
     let id = created["bead_id"].as_str().unwrap();
@@ -143,7 +143,14 @@ fn s3s_examples_go_their_way() {
             &Value::Null
         )
     );
-    let bead = place.show(id);
+    assert_closed_bead(&place.show(id), id);
+    // An answer is undone like any other commit.
+    assert_eq!(place.run(&["undo"]).status, 0);
+    assert_eq!(place.titles(&["--type", "question"]).len(), 0);
+}
+
+/// Asserts the fields and the history of the example's bead after it was closed.
+fn assert_closed_bead(bead: &Value, id: &str) {
     for (field, wanted) in [
         ("id", json!(id)),
         ("title", json!("Fix authentication bug")),
@@ -160,9 +167,6 @@ fn s3s_examples_go_their_way() {
     let history = bead["history"].as_array().unwrap();
     let events: Vec<&str> = history.iter().map(|event| event["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["escalated", "decided", "rejected", "approved", "closed"]);
-    // An answer is taken back like any other commit.
-    assert_eq!(place.run(&["undo"]).status, 0);
-    assert_eq!(place.titles(&["--type", "question"]).len(), 0);
 }
 
 #[test]
@@ -215,14 +219,14 @@ fn beads_are_listed_by_priority_and_age() {
 }
 
 #[test]
-fn looking_at_beads_changes_nothing() {
+fn listing_and_showing_beads_changes_nothing() {
     let place = Place::new();
     assert_eq!(place.beads(&[]).status, 0);
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
 }
 
 #[test]
-fn broken_beads_are_named_and_hide_no_others() {
+fn invalid_beads_are_reported_and_the_others_listed() {
     let place = Place::new();
     let good = place.create(json!({"title": "good"}));
     place.write(".beads/bead-a.yaml", "title: \"a\"\npriority: high\n");
@@ -263,7 +267,7 @@ fn broken_beads_are_named_and_hide_no_others() {
 }
 
 #[test]
-fn titles_drive_no_terminal() {
+fn control_characters_in_titles_are_escaped() {
     let place = Place::new();
     let id = place.create(json!({"title": "a\u{1b}[31m\u{202e}\nb"}));
     assert!(!place.read(&format!(".beads/{id}.yaml")).contains(['\u{1b}', '\u{202e}']));
@@ -291,7 +295,7 @@ fn a_link_out_of_the_workspace_shows_nothing() {
 }
 
 #[test]
-fn without_the_right_to_write_them_there_are_no_beads() {
+fn without_permission_to_write_no_bead_is_created() {
     let place = Place::new();
     let envelope = json!({"actions": [example("create_bead", "")]}).to_string();
     let scoped = place.run_with(&["run", "--scope", "src"], &envelope);
@@ -310,7 +314,7 @@ fn without_the_right_to_write_them_there_are_no_beads() {
 }
 
 #[test]
-fn branches_that_go_on_with_beads_merge_without_conflict() {
+fn branches_that_change_beads_merge_without_conflict() {
     let place = Place::new();
     let ids = ["shared", "closed here", "escalated there"]
         .map(|title| place.create(json!({ "title": title })));
@@ -336,7 +340,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
     ]);
     place.commit();
 
-    // Either way round, the same beads.
+    // Merging in the other direction gives the same beads.
     place.with_git(&["branch", "here"]);
     place.with_git(&["merge", "-q", "--no-edit", "there"]);
     let merged = place.beads(&[]).json();
@@ -347,7 +351,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
     let mut titles = place.titles(&[]);
     titles.retain(|title| !title.starts_with("Decide about "));
     assert_eq!(titles, ["made there", "shared", "closed here", "escalated there", "made here"]);
-    // Nothing of either side is lost, and the latest counts.
+    // No event of either side is lost, and the latest status is taken.
     for (id, events, status) in [
         (shared, &["rejected", "approved"][..], "approved"),
         (closed, &["approved", "closed"], "closed"),
@@ -359,7 +363,7 @@ fn branches_that_go_on_with_beads_merge_without_conflict() {
             history.iter().map(|event| event["event"].as_str().unwrap()).collect();
         assert_eq!((found.as_slice(), &bead["status"]), (events, &json!(status)), "{bead:#}");
     }
-    // And the merged beads are as good as any.
+    // Merged beads can be changed as usual.
     place.do_all(&[json!({"type": "close_bead", "bead_id": shared})]);
 }
 

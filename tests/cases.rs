@@ -1,5 +1,5 @@
-//! Folder cases: each folder of `tests/cases` is one run of the command, from the text that an
-//! agent sends to the document that it gets back and the files that are there afterwards.
+//! Folder cases: each folder of `tests/cases` is one run of the command, from the agent's text to
+//! the printed document and the resulting files.
 //!
 //! | in the folder | what it is |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `status` | the exit status; 0 where the file is missing |
 //! | `expected/` | files that are new or changed afterwards; those in `.absent` are gone |
 //!
-//! What `expected/` does not name has to be as in `input/`: nothing else may have changed.
-//! `${WORKSPACE}` stands for the workspace's absolute path, `${ANY}` in an expectation for any
+//! Files that `expected/` does not name must be as in `input/`: nothing else may have changed.
+//! `${WORKSPACE}` stands for the workspace's absolute path. `${ANY}` in an expectation matches any
 //! text, or a whole number, that differs from run to run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,13 +39,13 @@ const KNOWN: [&str; 9] = [
     "status",
 ];
 
-/// The files that ought to be gone, a path a line.
+/// The file with the paths that must not exist afterwards, one per line.
 const ABSENT: &str = ".absent";
 
 const ANY: &str = "${ANY}";
 
 #[test]
-fn every_folder_ends_as_it_says() {
+fn every_case_has_the_expected_result() {
     let folder = project().join("tests/cases");
     let names = names(&folder);
     assert!(!names.is_empty(), "{} is empty", folder.display());
@@ -65,7 +65,7 @@ fn every_folder_ends_as_it_says() {
     );
 }
 
-/// Runs the case in `folder` and says everything that is not as expected.
+/// Runs the case in `folder` and returns a description of each difference.
 fn problems(folder: &Path) -> Vec<String> {
     let unknown: Vec<String> =
         names(folder).into_iter().filter(|name| !KNOWN.contains(&name.as_str())).collect();
@@ -129,7 +129,7 @@ fn problems(folder: &Path) -> Vec<String> {
     problems
 }
 
-/// `call.toml`.
+/// The contents of `call.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -137,10 +137,10 @@ struct Call {
     args: Map<String, Value>,
 }
 
-/// What is at a path.
+/// A file, directory or link.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
-    /// Of a link, where it leads.
+    /// The contents of a file, or the target of a link.
     contents: Vec<u8>,
     kind: Kind,
 }
@@ -152,7 +152,7 @@ enum Kind {
     Link,
 }
 
-/// The files below `folder`, by path; the host's own directory left out.
+/// The files below `folder`, by path, without the host's own directory.
 fn tree(folder: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -178,7 +178,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
-/// The names in a directory, in order; none where there is no directory.
+/// The names in a directory, sorted; empty if the directory does not exist.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     let mut names: Vec<String> =
@@ -187,7 +187,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Writes a tree, each file a second newer than the one before.
+/// Writes a tree, with each file one second newer than the one before.
 fn lay_out(tree: &BTreeMap<String, Entry>, root: &Path) {
     let mut time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     for (path, Entry { contents, kind }) in tree {
@@ -240,7 +240,7 @@ fn compare_trees(
     }
 }
 
-/// Adds every place where `found` is not as `expected`.
+/// Adds a problem for every place where `found` differs from `expected`.
 fn compare(expected: &Value, found: &Value, at: &str, problems: &mut Vec<String>) {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
@@ -268,7 +268,7 @@ fn compare(expected: &Value, found: &Value, at: &str, problems: &mut Vec<String>
     }
 }
 
-/// Whether `found` is `expected`, in which each `${ANY}` stands for any text.
+/// Whether `found` matches `expected`, in which each `${ANY}` stands for any text.
 fn fits(expected: &str, found: &str) -> bool {
     let Some((start, expected)) = expected.split_once(ANY) else { return expected == found };
     let (middle, end) = expected.rsplit_once(ANY).unwrap_or(("", expected));
@@ -285,7 +285,7 @@ fn fits(expected: &str, found: &str) -> bool {
 }
 
 #[test]
-fn expectations_are_exact_but_for_wildcards() {
+fn expectations_are_exact_except_for_wildcards() {
     for (expected, found, wanted) in [
         (json!({"a": [1, "x"]}), json!({"a": [1, "x"]}), &[][..]),
         (json!({"a": "${ANY}"}), json!({"a": 7}), &[]),
@@ -311,7 +311,7 @@ fn expectations_are_exact_but_for_wildcards() {
 }
 
 #[test]
-fn a_folder_that_is_no_case_fails() {
+fn a_folder_that_is_not_a_case_fails() {
     let cases = tempfile::tempdir().unwrap();
     let envelope = r#"{"tool": "glob", "pattern": "*"}"#;
     let files = [("input/a", "A"), ("envelope.json", envelope)];

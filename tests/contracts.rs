@@ -1,4 +1,4 @@
-//! `cofferdam contract`, as an orchestrator uses it.
+//! `cofferdam contract`, as an orchestrator of agents uses it.
 
 use serde_json::json;
 
@@ -103,7 +103,7 @@ fn a_response_without_a_block_is_warned_of_with_the_agents_name() {
 }
 
 #[test]
-fn a_round_too_many_blocks() {
+fn too_many_rounds_block() {
     let place = Place::new();
     let shown = place.run(&["contract", "show", "code-reviewer"]).json();
     let response = shown["example"].as_str().unwrap();
@@ -129,7 +129,7 @@ fn the_prompt_is_printed_as_it_is_or_as_a_document() {
 }
 
 #[test]
-fn a_contract_of_ones_own_is_one_file_in_a_directory() {
+fn a_users_contract_is_a_file_in_a_directory() {
     let place = Place::new();
     place.write("own/docs-writer.toml", DOCS_WRITER);
     place.write("own/README.md", "not a contract");
@@ -146,11 +146,11 @@ fn a_contract_of_ones_own_is_one_file_in_a_directory() {
     let args = [&["contract", "parse", "docs-writer"], &own[..]].concat();
     let ended = place.run_with(&args, "---OUTPUT---\npages: [a.md]\n---END---");
     assert_eq!((ended.status, &ended.json()["record"]), (0, &json!({"pages": ["a.md"]})));
-    // It takes the place of one that is built in.
+    // It replaces a built-in contract of the same agent.
     place.write("other/review-pr.toml", DOCS_WRITER.replace("docs-writer", "review-pr"));
     let ended = place.run(&["contract", "show", "review-pr", "--contracts", "other"]);
     assert_eq!(ended.json()["fields"][0]["name"], "pages");
-    // What is wrong with a file is reported with its line.
+    // An invalid file is reported with the line of the problem.
     place.write("broken/docs-writer.toml", DOCS_WRITER.replace("hint", "hints"));
     let ended = place.run(&["contract", "list", "--contracts", "broken"]);
     assert_eq!(ended.status, 2);
@@ -167,7 +167,7 @@ fn a_contract_of_ones_own_is_one_file_in_a_directory() {
 }
 
 #[test]
-fn check_proves_contracts_and_files() {
+fn check_accepts_contracts_by_name_and_by_file() {
     let place = Place::new();
     let ended = place.run(&["contract", "check"]);
     assert_eq!(ended.status, 0);
@@ -189,9 +189,9 @@ fn check_proves_contracts_and_files() {
     assert!(ended.stdout.starts_with("docs-writer.toml: line 1: "), "{ended:?}");
 }
 
-/// The contract that the manual shows is one.
+/// The contract that the manual shows is valid.
 #[test]
-fn the_example_of_the_manual_is_right() {
+fn the_example_in_the_manual_is_valid() {
     let place = Place::new();
     let manual =
         std::fs::read_to_string(crate::support::project().join("docs/contracts.md")).unwrap();
@@ -203,7 +203,7 @@ fn the_example_of_the_manual_is_right() {
 }
 
 #[test]
-fn run_says_who_reads_a_contract() {
+fn run_names_the_command_for_a_contract() {
     let response = "Done.\n---OUTPUT---\napproved: true\n---END---\n";
     for options in [&["run"][..], &["run", "--strict"], &["validate"]] {
         let ended = Place::new().run_with(options, response);

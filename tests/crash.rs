@@ -1,10 +1,10 @@
-//! The host dies, or two of them work at once: what a commit changes is all old or all new, and
+//! The host is killed, or two hosts work at once: a commit is applied as a whole or not at all, and
 //! nothing is lost. Cases 41 and 47, through the real command.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`kills`] | the command is killed at random moments of whatever changes a workspace |
-//! | [`checker`] | what is on the disk and in the journal, seen without the host |
+//! | [`kills`] | the command is killed at random moments while it changes a workspace |
+//! | [`checker`] | reads the disk and the journal without the host |
 
 mod checker;
 mod kills;
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 
 use crate::support::Place;
 
-/// The numbers that stand in a file, a line each.
+/// The numbers in a file, one per line.
 fn numbers(text: &str) -> Vec<u32> {
     text.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("torn: {line:?}"))).collect()
 }
 
-/// An envelope of 100 edits: each changes one of the numbers of a file that both processes
-/// write, and writes a file of its own.
+/// An envelope of 100 edits: each changes one number in a file that both processes write, and
+/// writes a file of its own.
 fn edits(who: u32) -> String {
     let edit = |number: u32| -> [Value; 2] {
         let line = 2 * number + who;
@@ -45,7 +45,7 @@ fn edits(who: u32) -> String {
 }
 
 #[test]
-fn two_hosts_with_a_hundred_edits_each_lose_nothing() {
+fn two_hosts_with_a_hundred_edits_each_lose_no_edit() {
     let place = Place::new();
     let lines: String = (0..200).map(|line| format!("{line}\n")).collect();
     place.write("shared.txt", format!("0\n{lines}"));
@@ -56,7 +56,7 @@ fn two_hosts_with_a_hundred_edits_each_lose_nothing() {
     });
     let children =
         files.map(|file| place.command(&["run", file.to_str().unwrap()]).spawn().unwrap());
-    // Meanwhile nobody ever sees a half of a file.
+    // A reader never sees a partly written file meanwhile.
     let shared = place.workspace().join("shared.txt");
     let mut looks = 0;
     let mut children = children.map(Some);

@@ -13,7 +13,7 @@ use crate::support::{Ended, Place};
 /// The key that the operator's environment has.
 const KEY: &str = "ctx7sk-0123456789abcdef";
 
-/// A place whose user has granted the plugin Context7, at a server.
+/// A place whose user has granted Context7 to the plugin, at a test server.
 fn place(server: &Server, more: &str) -> Place {
     let place = Place::new();
     settings(
@@ -62,7 +62,7 @@ fn field(head: &str, name: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Some libraries, as Context7 has them.
+/// Some libraries in the format of Context7.
 fn libraries() -> Value {
     let library = |id: &str, title: &str, version: &str, score: f64, description: &str| {
         json!({
@@ -87,7 +87,7 @@ fn libraries() -> Value {
     ])
 }
 
-/// What Context7 has of a library.
+/// Context7's documentation of a library.
 fn documentation(id: &str) -> Value {
     let (code, text) = match id {
         "/encode/httpx" => {
@@ -111,7 +111,7 @@ fn documentation(id: &str) -> Value {
     })
 }
 
-/// Context7, as far as its public API is needed.
+/// A server with the part of Context7's public API that is needed.
 fn context7() -> Server {
     Server::new(|head| {
         if head.starts_with("GET /api/v2/libs/search?") {
@@ -182,7 +182,7 @@ fn libraries_are_found_as_in_the_source() {
 }
 
 #[test]
-fn documentation_is_asked_as_in_the_source() {
+fn documentation_is_queried_as_in_the_source() {
     let server = context7();
     let place = place(&server, "");
     for (id, query, wanted) in [
@@ -210,7 +210,7 @@ fn documentation_is_asked_as_in_the_source() {
         assert_eq!(result["snippets"][0]["code"], json!([{"language": "python", "text": wanted}]));
         assert_eq!(result["explanations"][0]["title"], "Guide > Page");
     }
-    // The source's own example of an id that was not resolved before: Context7 does not know it.
+    // The source's own example of an id that was not resolved before, which Context7 does not know.
     let envelope = json!({
         "tool": "context7_query_docs", "libraryId": "/httpx/httpx",
         "query": "How to set timeout in AsyncClient?"
@@ -220,9 +220,10 @@ fn documentation_is_asked_as_in_the_source() {
     assert_eq!(journal(&place)[0]["library_id"], "/encode/httpx");
 }
 
-/// Every row of the two tables of failures, and what else can be wrong.
+/// Every row of the two tables of failures, and other failures.
 #[test]
-fn each_failure_has_its_name_and_says_what_to_do() {
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn each_failure_has_a_code_and_a_hint() {
     let quota = Server::new(|_| {
         let body = json!({"error": "rate_limited", "message": "Monthly quota reached."});
         server::answer(429, "Retry-After: 60\r\n", body.to_string().as_bytes())
@@ -326,14 +327,14 @@ fn a_slow_server_is_asked_twice_then_the_fallback_is_recorded() {
     assert_eq!(records[1]["reason"], "context7_timeout");
     let timestamp = records[1]["timestamp"].as_str().unwrap();
     assert!(timestamp.starts_with("20") && timestamp.ends_with('Z'), "{timestamp}");
-    // `log` shows both.
+    // `log` shows both the failure and the fallback.
     let log = place.run(&["log", "--format", "text"]);
     assert!(log.stdout.contains("fallback_activated  context7_timeout"), "{log:?}");
 }
 
-/// The default limit, which the tool schemas prescribe: 10 s for each of two attempts.
+/// The limit that the tool schemas prescribe: 10 s for each of two attempts.
 #[test]
-fn ten_seconds_are_too_long() {
+fn a_request_of_ten_seconds_times_out() {
     let server = Server::new(|_| vec![Step::Wait(Duration::from_secs(18))]);
     let place = place(&server, "");
     let begun = Instant::now();
@@ -346,7 +347,7 @@ fn ten_seconds_are_too_long() {
 }
 
 #[test]
-fn a_server_that_fails_once_is_forgiven() {
+fn a_server_that_fails_once_is_asked_again() {
     let count = AtomicUsize::new(0);
     let server = Server::new(move |_| match count.fetch_add(1, Ordering::Relaxed) {
         0 => server::answer(503, "", b"<html>busy</html>"),
@@ -374,7 +375,7 @@ fn a_refused_connection_is_a_fallback() {
 }
 
 #[test]
-fn the_key_goes_to_context7_and_nowhere_else() {
+fn the_key_is_sent_only_to_context7() {
     let server = context7();
     let place = place(&server, "headers = { Authorization = 'Bearer ${CONTEXT7_API_KEY}' }");
     let args = r#"{"libraryName": "httpx", "query": "timeouts"}"#;
@@ -392,7 +393,7 @@ fn the_key_goes_to_context7_and_nowhere_else() {
 }
 
 #[test]
-fn without_a_grant_the_error_has_the_lines_that_are_one() {
+fn without_a_grant_the_error_has_the_lines_to_add() {
     let place = Place::new();
     let args = r#"{"libraryName": "httpx", "query": "timeouts"}"#;
     let ended = place.run(&["call", "context7_resolve_library_id", args]);
@@ -400,14 +401,14 @@ fn without_a_grant_the_error_has_the_lines_that_are_one() {
     let error = ended.json()["error"]["message"].as_str().unwrap().to_owned();
     let lines = error.split_once("by these lines in cofferdam.toml:\n").unwrap().1;
     assert_eq!(lines, "[grants.docs]\nhttp = [\"https://context7.com\"]");
-    // They are enough: now it is the network that is missing, or a name.
+    // With these lines the call gets as far as the network, which is missing, or the unknown name.
     settings(&place, &format!("{lines}\n[limits]\ncall-ms = 3000\n"));
     let ended = place.run(&["call", "context7_resolve_library_id", args]);
     assert_ne!(ended.status, 3, "{ended:?}");
 }
 
 #[test]
-fn a_question_is_asked_three_times() {
+fn a_query_is_sent_at_most_three_times() {
     let server = context7();
     let place = place(&server, "");
     let action = |name: &str| {
@@ -426,7 +427,7 @@ fn a_question_is_asked_three_times() {
 }
 
 #[test]
-fn what_was_answered_is_not_asked_again() {
+fn cached_answers_are_not_requested_again() {
     let server = context7();
     let place = place(&server, "");
     let resolve = r#"{"libraryName": "httpx", "query": "timeouts"}"#;
@@ -440,7 +441,7 @@ fn what_was_answered_is_not_asked_again() {
     assert_eq!(server.asked().len(), 2);
     let records = journal(&place);
     assert!(records[0].get("hosts").is_some() && records[1].get("hosts").is_none(), "{records:?}");
-    // It can be removed at any time.
+    // The cache may be deleted at any time.
     fs::remove_dir_all(place.workspace().join(".cofferdam/kept")).unwrap();
     place.run(&["call", "context7_query_docs", query]);
     assert_eq!(server.asked().len(), 3);

@@ -1,5 +1,5 @@
-//! Files that other programs execute by their names: named, asked about or refused, whatever writes
-//! them.
+//! Files that other programs execute by their names: writing one is reported, asked about or
+//! refused, by any tool.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn place(settings: &str) -> Place {
 }
 
 #[test]
-fn what_is_executed_by_name_is_named() {
+fn writing_executed_files_is_reported() {
     let place = place("");
     let actions = [
         write(".envrc", "x\n"),
@@ -48,19 +48,19 @@ fn what_is_executed_by_name_is_named() {
     let commits = records["records"].as_array().unwrap();
     let named = |what: &str| commits.iter().any(|commit| commit["executed"] == json!([what]));
     assert!(named(direnv) && named(hook), "{records}");
-    // An undo brings the old one back, which is as good.
+    // An undo that restores such a file reports it as well.
     let undone = place.run(&["undo", "--format", "text"]);
     assert!(!undone.stdout.contains("wrote"), "{undone:?}");
     let undone = place.run(&["undo", "--format", "text"]);
     assert!(undone.stdout.contains(hook), "{undone:?}");
-    // A call by itself says so beside its answer.
+    // `cofferdam call` reports it beside the answer.
     let args = json!({"path": ".vscode/tasks.json", "content": "{}"}).to_string();
     let called = place.run(&["call", "files.write_file", &args]);
     assert!(
         called.stderr.contains("warning: wrote .vscode/tasks.json, which VS Code"),
         "{called:?}"
     );
-    // Within one transaction, each call has its own; of one that is discarded nothing is said.
+    // Each call of a transaction reports its own files; a discarded transaction reports none.
     let actions = [write("a", ""), write(".envrc", "y\n"), write(".idea/x", "")];
     let (_, results) = run(&place, &["--atomic"], &actions);
     let count = |result: &Value| result["warnings"].as_array().map_or(0, Vec::len);
@@ -70,7 +70,7 @@ fn what_is_executed_by_name_is_named() {
 }
 
 #[test]
-fn what_gits_configuration_runs_is_named() {
+fn files_that_gits_configuration_runs_are_reported() {
     let place = place("");
     place.with_git(&["init", "-q"]);
     for (key, value) in [
@@ -97,7 +97,7 @@ fn what_gits_configuration_runs_is_named() {
 }
 
 #[test]
-fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
+fn executed_files_are_refused_by_a_roles_settings() {
     let role = "[roles.careful]\ntools = ['*']\nexecuted = 'refused'\n";
     let place = place(role);
     for action in [write(".envrc", "x\n"), json!({"type": "apply_patch", "patch": PATCH})] {
@@ -113,7 +113,7 @@ fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
     assert_eq!(place.read(".husky/pre-commit"), "before\n");
     let (_, results) = run(&place, &["--role", "careful"], &[write("plain", "x")]);
     assert_eq!(results[0]["status"], "executed", "{results:?}");
-    // A role is never laxer than the settings.
+    // A role can't be laxer than the settings.
     configure(&place, "executed = 'refused'\n[roles.lax]\ntools = ['*']\nexecuted = 'named'\n");
     for options in [&["--role", "lax"][..], &[]] {
         let (_, results) = run(&place, options, &[write(".envrc", "x")]);
@@ -125,7 +125,7 @@ fn what_is_executed_by_name_is_refused_where_a_role_says_so() {
 }
 
 #[test]
-fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
+fn executed_files_are_not_written_if_the_user_can_not_be_asked() {
     let place = place("executed = 'ask'\n");
     for options in [&[][..], &["--atomic"], &["--dry-run"]] {
         let (_, results) = run(&place, options, &[write(".envrc", "x\n")]);
@@ -138,9 +138,9 @@ fn what_is_executed_by_name_is_not_written_where_nobody_can_be_asked() {
     assert_eq!(results[0]["status"], "executed", "{results:?}");
 }
 
-/// A client of MCP hears of it after the answer, or is refused.
+/// An MCP client gets the report after the answer, or the refusal.
 #[test]
-fn clients_of_mcp_hear_what_is_executed_by_name() {
+fn mcp_clients_are_told_about_executed_files() {
     for (settings, wanted) in [
         ("", "[Warning: wrote .envrc, which direnv runs when the directory is entered]"),
         ("executed = 'refused'\n", "PermissionError: nothing was changed"),

@@ -1,14 +1,13 @@
-//! `wasi:filesystem` as a plugin sees it, beside what a native program gets from Linux.
+//! Compares `wasi:filesystem`, as a plugin sees it, with what a native program gets from Linux.
 //!
-//! A script (`tests/guests/filesystem` has the language) is played four times: by a native
-//! program in a directory of its own; by the guest on files that are on the disk; by the guest
-//! on files that the same call has made; and by the guest on files that an earlier call of the
-//! same transaction has made. All of them have to come to the same, step by step, and leave the
-//! same tree.
+//! A script (`tests/guests/filesystem` has the language) is run four times: by a native program in
+//! a directory of its own; by the guest on files that are on the disk; by the guest on files that
+//! the same call created; and by the guest on files that an earlier call of the same transaction
+//! created. All of them must have the same result for each step, and leave the same tree.
 //!
-//! [`scenarios`] are written down with what they come to, [`random`] ones are made up.
-//! [`differences`] are what this host does otherwise, and [`refactoring`] is a plugin that knows
-//! nothing but the standard library.
+//! [`scenarios`] are written by hand with their expected results, [`random`] ones are generated.
+//! [`differences`] lists where this host deviates on purpose, and [`refactoring`] is a plugin that
+//! uses only the standard library.
 
 mod differences;
 mod native;
@@ -38,7 +37,7 @@ fn trial() -> Trial {
     Trial::with(Place::new(), vec![Packed::guest("filesystem")], ALL)
 }
 
-/// Plays a script with the guest.
+/// Runs a script in the guest.
 fn play(trial: &Trial, tool: &str, steps: &[&str]) -> Vec<String> {
     match trial.call(tool, json!({ "steps": steps })) {
         Outcome::Executed(output) => results(&output),
@@ -55,7 +54,7 @@ fn parse(steps: &[&str]) -> Vec<Step> {
     steps.iter().map(|step| Step::parse(step).unwrap()).collect()
 }
 
-/// Everything below a directory but the host's own: path, permissions, and what it is.
+/// Everything below a directory except the host's own: path, permissions, and kind or contents.
 fn tree(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     collect(root, "", &mut found);

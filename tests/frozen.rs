@@ -1,4 +1,4 @@
-//! Plugins that were built against each version of the interfaces, once and never again
+//! Plugins that were built for each version of the interfaces, once and never again
 //! (`tests/frozen/README.md`).
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::trial::{Trial, assert_failed};
 /// The packed plugin that was frozen at a version.
 fn frozen(version: &str) -> Packed {
     let file = project().join("tests/frozen").join(version).join("frozen.wasm");
-    Packed::verbatim(&fs::read(file).unwrap())
+    Packed::from_bytes(&fs::read(file).unwrap())
 }
 
 #[test]
@@ -33,15 +33,15 @@ fn plugins_of_the_first_version_are_loaded_and_called() {
     assert_eq!(said, [(Level::INFO, wanted)]);
     assert_failed(count("missing"), Status::Error, "FileNotFound", "missing: ");
 
-    // What it may not, it is told as ever.
+    // Without a grant it gets the same errors as before.
     let trial = Trial::with(Place::new(), vec![frozen("0.1.0")], "");
     let args = json!({"path": "poem.txt", "to": "lines.txt"});
     assert_failed(trial.call("frozen.count", args), Status::Denied, "NotGranted", "files");
 }
 
-/// Each version of an interface that the host serves has a plugin here.
+/// Each interface version that the host serves has a frozen plugin.
 #[test]
-fn every_version_that_is_served_has_a_frozen_plugin() {
+fn every_served_interface_version_has_a_frozen_plugin() {
     let ours = served().filter(|name| name.starts_with("cofferdam:"));
     let mut versions: Vec<&str> = ours.filter_map(|name| Some(name.split_once('@')?.1)).collect();
     versions.sort_unstable();

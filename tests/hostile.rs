@@ -1,13 +1,13 @@
-//! Every claim of isolation has a hostile guest that tried: each test runs one against the
-//! whole host and names, in its comment, the acceptance case it answers.
+//! Each claim of isolation is tested with a hostile guest: each test runs one against the whole
+//! host and names the acceptance case in its comment.
 //!
 //! [`component`] builds small guests from WebAssembly text; `tests/guests/hostile` is the one
-//! written in Rust. [`engine`] is about what a guest does with its own code and memory,
-//! [`compile`] about what it does to its compiler, [`load`] about files that should not load,
-//! [`files`], [`links`], [`protected`], [`repositories`] and [`race`] about the workspace, [`mcp`] about a server
-//! that runs them, [`private`] about `/tmp`, [`spoil`] about calls that write and do not end
-//! well, [`flood`] about those that write too much, [`messages`] about what a guest says, and
-//! [`schemas`] about what it says of itself. [`beside`] is about hostile clients of a server.
+//! written in Rust. [`engine`] is about a guest's own code and memory, [`compile`] about attacks on
+//! the compiler, [`load`] about files that should not load, [`files`], [`links`], [`protected`],
+//! [`repositories`] and [`race`] about the workspace, [`mcp`] about a server that runs hostile
+//! tools, [`private`] about `/tmp`, [`spoil`] about calls that write and end badly, [`flood`] about
+//! calls that write too much, [`messages`] about a guest's output, and [`schemas`] about its
+//! manifest and schemas. [`beside`] and [`large`] are about hostile clients of a server.
 
 mod beside;
 mod compile;

@@ -1,6 +1,5 @@
-//! HTTP through the whole way of a call: what a plugin can't send, and where; within which bounds
-//! answers are; what of it is written down. The guest `caller` sends what it is told to, and uses
-//! the interface as nobody should.
+//! HTTP through the whole path of a call: requests that are refused, bounds on responses, and
+//! records. The guest `caller` sends the requests in its arguments, and misuses the interface.
 
 mod bounds;
 mod records;
@@ -16,7 +15,7 @@ use crate::support::Place;
 use crate::trial::Trial;
 use server::Server;
 
-/// The origin that most tests ask, with what else its grant says.
+/// The grant of the origin that most tests use, with more settings of the grant.
 fn granted(server: &Server, more: &str) -> String {
     format!(
         "[[grants.caller.http]]\norigin = 'https://test.example'\naddress = '{}'\nca-file = '{}'\n\
@@ -38,12 +37,12 @@ fn sent(trial: &Trial, args: Value) -> Value {
     }
 }
 
-/// What came of a plain request.
+/// The result of a plain request.
 fn got(trial: &Trial, url: &str) -> Value {
     sent(trial, json!({ "url": url }))
 }
 
-/// What came of using the interface as nobody should.
+/// The result of misusing the interface.
 fn misused(trial: &Trial, how: &str) -> String {
     match trial.call("caller.misuse", json!({"how": how, "url": "https://test.example/"})) {
         Outcome::Executed(output) => output["got"].as_str().unwrap().to_owned(),

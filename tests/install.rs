@@ -1,5 +1,5 @@
-//! Plugins of others, as a person installs them: what is asked, what is refused, what the lock
-//! and the store hold, and what a workspace can't bring about by itself.
+//! Third-party plugins, as a user installs them: what is asked and refused, the contents of the
+//! lock file and the store, and attacks by a workspace.
 
 mod files;
 mod grants;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use crate::hostile::component::{Component, manifest};
 use crate::support::{Ended, Place};
 
-/// A packed plugin with the tool `go`, which answers `{}`.
+/// A packed plugin with the tool `go`, which returns `{}`.
 pub struct Plugin {
     manifest: Value,
     call: String,
 }
 
 impl Plugin {
-    /// A plugin that asks for nothing.
+    /// A plugin that requests nothing.
     pub fn new(name: &str) -> Self {
         let mut manifest = manifest();
         manifest["name"] = json!(name);
@@ -41,7 +41,7 @@ impl Plugin {
         self
     }
 
-    /// A tool more.
+    /// Adds a tool.
     pub fn tool(mut self, name: &str, description: &str) -> Self {
         let mut tool = self.manifest["tools"][0].clone();
         tool["name"] = json!(name);
@@ -59,21 +59,21 @@ impl Plugin {
 }
 
 impl Place {
-    /// Puts a plugin's file beside the workspace.
+    /// Writes a plugin's file to the home directory, beside the workspace.
     pub fn beside(&self, name: &str, plugin: &Plugin) -> PathBuf {
         let file = self.home_file(name);
         fs::write(&file, plugin.bytes()).unwrap();
         file
     }
 
-    /// Runs a command that is expected to work.
+    /// Runs a command that has to succeed, and returns its output.
     pub fn works(&self, args: &[&str]) -> Value {
         let ended = self.run(args);
         assert_eq!(ended.status, 0, "{args:?}: {ended:?}");
         ended.json()
     }
 
-    /// Runs a command that is expected to be refused, and says why.
+    /// Runs a command that has to fail with this status, and returns its message.
     fn refused(&self, status: i32, args: &[&str]) -> String {
         let ended = self.run(args);
         assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{args:?}: {ended:?}");
@@ -101,8 +101,8 @@ impl Place {
         self.run(&["call", &format!("{plugin}.go")])
     }
 
-    /// A clone of the workspace: what version control would hold of it, at another place of the
-    /// same person.
+    /// Clones the workspace to another directory of the same user, with what version control would
+    /// contain.
     fn cloned(&self, name: &str) -> String {
         let clone = self.home_file(name);
         fs::create_dir(&clone).unwrap();
@@ -115,7 +115,7 @@ impl Place {
         clone.to_str().unwrap().to_owned()
     }
 
-    /// The events of the journal that persons brought about.
+    /// The events of user actions in the journal.
     fn events(&self) -> Vec<String> {
         let text = self.read(".cofferdam/journal.jsonl");
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -128,8 +128,8 @@ impl Place {
     }
 }
 
-/// Whether some text has all of these in it.
-fn says(text: &str, wanted: &[&str]) {
+/// Asserts that a text contains all of these.
+fn assert_contains(text: &str, wanted: &[&str]) {
     for words in wanted {
         assert!(text.contains(words), "'{words}' is missing in: {text}");
     }

@@ -1,6 +1,6 @@
-//! One binary for all tests that go through the whole way of a call.
+//! One test binary for everything that goes through the whole host.
 //!
-//! `cargo xtask test` builds what they need: the command, its plugins, and the guests in
+//! `cargo xtask test` builds what the tests need: the command, its plugins, and the guests in
 //! `tests/guests`.
 #![expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 

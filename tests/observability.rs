@@ -1,4 +1,4 @@
-//! Logs, figures, health and reports, as S4's "Fallback & Observability" asks for them.
+//! Logs, metrics, health and reports, as the tool schemas require ("Fallback & Observability").
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::support::Place;
 
-/// The three lines of S4's "Log Format for MCP Calls".
+/// The three lines in the tool schemas, "Log Format for MCP Calls".
 const SOURCE: &str = r#"{"timestamp": "2026-02-08T10:30:00Z", "tool": "context7_resolve_library_id", "library": "httpx", "latency_ms": 234, "status": "success"}
 {"timestamp": "2026-02-08T10:30:05Z", "tool": "context7_query_docs", "library_id": "/encode/httpx", "latency_ms": 456, "status": "success"}
 {"timestamp": "2026-02-08T10:30:10Z", "event": "fallback_activated", "reason": "context7_timeout"}
 "#;
 
 #[test]
-fn a_log_of_the_source_has_figures_and_an_alert() {
+fn the_sources_log_has_metrics_and_an_alert() {
     let place = Place::new();
     place.write("calls.jsonl", SOURCE);
     let ended = place.run(&["stats", "--log-file", "calls.jsonl"]);
@@ -31,7 +31,7 @@ fn a_log_of_the_source_has_figures_and_an_alert() {
     let since = ["stats", "--log-file", "calls.jsonl", "--check", "--since", "2026-02-09"];
     assert_eq!(place.run(&since).status, 0);
 
-    // From standard input, with what was rotated away, and with what is not a line.
+    // The log from standard input, with a rotated file, and with an invalid line.
     let ended = place.run_with(&["stats", "--log-file", "-"], SOURCE);
     assert_eq!(ended.json()["total"], *total);
     place.write("calls.jsonl.1", SOURCE);
@@ -45,7 +45,7 @@ fn a_log_of_the_source_has_figures_and_an_alert() {
 }
 
 #[test]
-fn the_journal_has_figures() {
+fn stats_reads_the_journal() {
     let place = Place::new();
     place.write("a", "A");
     assert_eq!(place.run(&["stats"]).json()["total"]["calls"], 0);
@@ -68,7 +68,7 @@ fn the_journal_has_figures() {
 }
 
 #[test]
-fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
+fn resource_usage_is_recorded_and_summed_by_plugin() {
     let place = Place::new();
     place.write("a", "A");
     let write = json!({"path": "b", "content": "x".repeat(5000)}).to_string();
@@ -100,7 +100,7 @@ fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
     let peak = calls.iter().filter_map(|call| call["memory_bytes"].as_u64()).max();
     assert_eq!(files["peak_memory_bytes"].as_u64(), peak);
 
-    // The limits that hold stand beside what is granted.
+    // The limits are shown beside the grants.
     let explained = place.run(&["policy", "explain", "files"]).json();
     assert_eq!(explained["limits"]["memory-mb"], 256, "{explained}");
     let explained = place.run(&["policy", "explain", "files.read_file"]).json();
@@ -108,7 +108,7 @@ fn what_a_call_uses_is_on_record_and_summed_up_by_plugin() {
 }
 
 #[test]
-fn what_can_not_be_a_log_is_refused() {
+fn files_that_are_not_logs_are_refused() {
     let place = Place::new();
     place.write("log.gz", b"\x1f\x8b\x08\0");
     for (args, part) in [
@@ -148,7 +148,7 @@ fn a_healthy_host_is_healthy_and_says_so_in_the_journal() {
 }
 
 #[test]
-fn a_backend_that_is_missing_degrades_and_settings_that_are_wrong_fail() {
+fn a_missing_backend_degrades_and_invalid_settings_fail() {
     let place = Place::new();
     place.write("cofferdam.toml", "builders = ['nonsense']");
     let ended = place.run(&["health", "--trust-workspace"]);
@@ -167,7 +167,7 @@ fn a_backend_that_is_missing_degrades_and_settings_that_are_wrong_fail() {
 }
 
 #[test]
-fn saved_reports_are_summed_up() {
+fn saved_reports_are_summarized() {
     let place = Place::new();
     assert_eq!(place.run(&["report", "summary", "--format", "text"]).stdout, "no reports\n");
     let schema = include_str!("../schemas/tools/report.save_agent_report.input.json");
@@ -182,8 +182,8 @@ fn saved_reports_are_summed_up() {
     assert_eq!(first["missing"], json!(["hallucination-detector"]));
     assert_eq!(overview["unreadable"][0]["report"], "reports/phase-3/notes.json");
     assert_eq!(overview["contradictions"], json!([]));
-    // The third example is of the first one's agent, too, without a wave and without times: of two
-    // reports with the same number, the one that is known to have ended counts.
+    // The third example is by the same agent as the first one, without a wave and times. Of two
+    // reports with the same number, the one with an end time is taken.
     assert_eq!(overview["totals"]["total"], 3);
     let second = place.run(&["report", "summary", "--phase", "3", "--wave", "2"]).json();
     let missing = &second["phases"][0]["waves"][0]["missing"];

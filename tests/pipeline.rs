@@ -1,6 +1,6 @@
-//! The pipeline Designer -> QA -> Main through the command: every example, every rule and every
-//! row of the table of failure modes in S0, with documents from files and from agents, on real
-//! linters.
+//! The pipeline Designer -> QA -> Main through the command: every example, every rule and every row
+//! of the table of failure modes in the pipeline commands, with documents from files and from
+//! agents, on real linters.
 
 mod agents;
 mod applied;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place};
 use crate::{programs, trial};
 
-/// A workspace with a small package that is clean, under git.
+/// A workspace with a small package without lint findings, under git.
 fn package() -> Place {
     let place = Place::new();
     place.write("pyproject.toml", "[tool.mypy]\nstrict = true\n");
@@ -40,7 +40,7 @@ fn package() -> Place {
     place
 }
 
-/// A work order on the helpers.
+/// A work order for the helpers.
 fn work_order() -> Value {
     json!({
         "step_id": "phase-2.step-3",
@@ -56,7 +56,7 @@ fn work_order() -> Value {
 
 const HELPERS: &str = "nomarr/helpers/file_helpers.py";
 
-/// A replacement in the helpers.
+/// A command that replaces text in the helpers.
 fn replace(old: &str, new: &str) -> Value {
     json!({
         "tool": "atomic_replace",
@@ -68,7 +68,7 @@ fn replace(old: &str, new: &str) -> Value {
     })
 }
 
-/// What the Designer answers with one replacement.
+/// A Designer's output with one replacement.
 fn designer() -> Value {
     json!({
         "touched_files": [HELPERS],
@@ -78,7 +78,7 @@ fn designer() -> Value {
     })
 }
 
-/// A Designer's output with these commands on the helpers.
+/// A Designer's output with these commands.
 fn designer_of(commands: &[Value]) -> Value {
     let mut designer = designer();
     designer["commands"] = commands.into();
@@ -107,7 +107,7 @@ fn rejection() -> Value {
     })
 }
 
-/// Runs a round with documents from files, which are not in the workspace.
+/// Runs a round with documents from files outside of the workspace.
 fn round(place: &Place, order: &str, designer: &str, qa: &str, options: &[&str]) -> Ended {
     let file = |name: &str, text: &str| {
         let path = place.home().join(name);
@@ -118,11 +118,11 @@ fn round(place: &Place, order: &str, designer: &str, qa: &str, options: &[&str])
     let (order, designer, qa) =
         (file("order.json", order), file("designer.json", designer), file("qa.json", qa));
     let arguments = ["pipeline", "--work-order", &order, "--designer", &designer, "--qa", &qa];
-    fits(place.run(&[&arguments, options].concat()))
+    assert_fits_schema(place.run(&[&arguments, options].concat()))
 }
 
-/// A run whose document fits its schema.
-fn fits(ended: Ended) -> Ended {
+/// Asserts that the printed document is valid by its schema.
+fn assert_fits_schema(ended: Ended) -> Ended {
     if ended.stdout.starts_with('{') {
         let schema =
             fs::read_to_string(crate::support::project().join("schemas/pipeline.result.json"));
@@ -143,14 +143,14 @@ fn log(ended: &Ended) -> Vec<String> {
     log.iter().map(|line| line.as_str().unwrap().to_owned()).collect()
 }
 
-/// Asserts how a round ended, by its state and its exit status.
+/// Asserts the state and the exit status of a round.
 #[track_caller]
 fn assert_state(ended: &Ended, state: &str, status: i32) {
     assert!(ended.stdout.starts_with('{'), "{ended:?}");
     assert_eq!((&ended.json()["state"], ended.status), (&json!(state), status), "{ended:?}");
 }
 
-/// Everything in the workspace but the host's own directory: contents, modes and kinds.
+/// Everything in the workspace except the host's own directory: contents, modes and kinds.
 fn tree(place: &Place) -> BTreeMap<String, (u32, Vec<u8>)> {
     use std::os::unix::fs::MetadataExt as _;
     fn below(root: &Path, path: &str, tree: &mut BTreeMap<String, (u32, Vec<u8>)>) {

@@ -1,6 +1,6 @@
-//! A `.cofferdam` that came with the files of a workspace, or something in it that came later:
-//! nothing of it counts, and it is named. Each test plants what a host of the same user has made
-//! elsewhere, which looks as genuine as it can.
+//! A `.cofferdam` that came with the files of a workspace, or files in it that came later, are
+//! ignored and reported. Each test plants what a host of the same user created elsewhere, which is
+//! the most genuine-looking case.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -18,10 +18,10 @@ use crate::trial::configure;
 
 const OWN: &str = ".cofferdam";
 
-/// A user who is not root.
-const ORDINARY: u32 = 65_534;
+/// The id of a user who is not root.
+const ORDINARY_UID: u32 = 65_534;
 
-/// What is said of a directory.
+/// A part of the warning about such a directory.
 const NOT_MADE_HERE: &str = "did not make it in this place";
 
 /// Another workspace of the same user.
@@ -41,25 +41,25 @@ fn write_in(place: &Place, workspace: &Path, path: &str, content: &str) {
     assert_eq!(ended.status, 0, "{ended:?}");
 }
 
-#[expect(clippy::disallowed_methods, reason = "as a person copies a directory")]
+#[expect(clippy::disallowed_methods, reason = "copies a directory as the user would")]
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
     assert!(status.success());
 }
 
-/// The library's way recurses with depth.
-#[expect(clippy::disallowed_methods, reason = "as a person removes a directory")]
+/// Removes a tree with `rm`, since the standard library's function recurses.
+#[expect(clippy::disallowed_methods, reason = "removes a directory as the user would")]
 fn remove(directory: &Path) {
     assert!(Command::new("rm").arg("-rf").arg(directory).status().unwrap().success());
 }
 
-/// What was set aside, as paths.
+/// The paths of what was set aside.
 fn set_aside(workspace: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(workspace.join(OWN).join("set-aside"));
     entries.map_or_else(|_| Vec::new(), |entries| entries.map(|e| e.unwrap().path()).collect())
 }
 
-/// A place where the shell may be started.
+/// A place where the shell is granted.
 fn with_a_shell() -> Place {
     let place = Place::new();
     configure(&place, "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
@@ -71,7 +71,7 @@ fn records(ended: &Ended) -> Vec<Value> {
     ended.json()["records"].as_array().unwrap().clone()
 }
 
-/// Directories within each other, deeper than any path can say.
+/// Nests directories deeper than a path can express.
 fn nest(at: &Path, depth: usize) {
     fs::create_dir_all(at).unwrap();
     let mut directory = std::os::fd::OwnedFd::from(File::open(at).unwrap());
@@ -89,7 +89,7 @@ fn a_copy_of_another_workspaces_directory_is_set_aside_and_named() {
     copy(&other.join(OWN), &place.workspace());
     place.write("a", "theirs, which an undo would remove\n");
 
-    // What only reads says so, and changes nothing.
+    // A command that only reads reports it and changes nothing.
     let log = place.run(&["log"]);
     assert_eq!((records(&log).len(), set_aside(&place.workspace()).len()), (0, 0));
     assert!(log.stderr.contains(NOT_MADE_HERE), "{log:?}");
@@ -107,21 +107,22 @@ fn a_copy_of_another_workspaces_directory_is_set_aside_and_named() {
     let name = aside[0].file_name().unwrap().to_str().unwrap();
     assert!(doctor.stdout.contains(name), "{doctor:?}");
 
-    // From now on it is this workspace's, and nothing more is said.
+    // Afterwards the new directory belongs to this workspace, and there is no more warning.
     let again = place.run(&["call", "files.read_file", r#"{"path": "a"}"#]);
     assert_eq!((again.status, again.stderr.as_str()), (0, ""), "{again:?}");
     write_in(&place, &place.workspace(), "b", "mine");
     assert_eq!(place.run(&["undo"]).status, 0);
     assert!(!place.workspace().join("b").exists());
-    // No tool sees what was set aside.
+    // No tool can read what was set aside.
     let path = format!("{OWN}/set-aside/{name}/journal.jsonl");
     let args = json!({"path": path}).to_string();
     assert_ne!(place.run(&["call", "files.read_file", &args]).status, 0);
 }
 
-/// A pull puts a link in the place of a directory that git ignores. It is set aside, and calls go on.
+/// A pull replaces the directory, which git ignores, by a link. The link is set aside, and calls
+/// continue to work.
 #[test]
-fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
+fn a_link_in_place_of_the_hosts_directory_is_set_aside() {
     for planted in ["staging", "history", "images", "runs", "lock", "journal.jsonl"] {
         let place = with_a_shell();
         write_in(&place, &place.workspace(), "a", "1");
@@ -141,9 +142,9 @@ fn a_link_in_the_place_of_the_hosts_own_is_set_aside() {
     }
 }
 
-/// File systems give the inode of a removed directory to the next one.
+/// File systems reuse the inode of a removed directory.
 #[test]
-fn a_copy_with_the_same_inode_does_not_count() {
+fn a_copy_with_the_same_inode_is_not_authentic() {
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
     let own = place.workspace().join(OWN);
@@ -162,9 +163,9 @@ fn a_copy_with_the_same_inode_does_not_count() {
     assert!(log.stderr.contains(NOT_MADE_HERE), "{log:?}");
 }
 
-/// Whatever is in a directory that came with a repository, changes are made as ever.
+/// Changes are possible with any contents of a directory that came with a repository.
 #[test]
-fn what_a_planted_directory_holds_is_not_looked_at() {
+fn contents_of_a_planted_directory_are_ignored() {
     for planted in ["lock", "history", "images", "staging", "owner", "journal.jsonl", "set-aside"] {
         let place = Place::new();
         let outside = place.workspace().with_file_name("outside");
@@ -184,10 +185,10 @@ fn what_a_planted_directory_holds_is_not_looked_at() {
     }
 }
 
-/// A pull replaces ignored files without asking, so single files can come into a directory that
-/// counts.
+/// A pull replaces ignored files without asking, so single files can be planted in an authentic
+/// directory.
 #[test]
-fn what_a_pull_brings_into_a_directory_that_counts_is_not_believed() {
+fn files_planted_in_an_authentic_directory_are_ignored() {
     let place = Place::new();
     for number in 0..100 {
         place.write(&format!("m{number}.py"), format!("def wanted(): # {number}\n    pass\n"));
@@ -216,13 +217,13 @@ fn what_a_pull_brings_into_a_directory_that_counts_is_not_believed() {
         let (total, said) = find();
         assert_eq!(total, 100);
         assert!(said.contains("is not what this host has written there"), "{said}");
-        // It was made anew.
+        // The file was created again.
         assert_eq!(find(), (json!(100), String::new()));
     }
 }
 
-/// The SHA-256 of some bytes.
-#[expect(clippy::disallowed_methods, reason = "a digest that the host has no part in")]
+/// The SHA-256 digest of some bytes.
+#[expect(clippy::disallowed_methods, reason = "a digest that is computed without the host")]
 fn digest(bytes: &[u8]) -> Vec<u8> {
     let mut child =
         Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -234,7 +235,7 @@ fn digest(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lines_that_this_host_has_not_written_are_no_part_of_the_journal() {
+fn planted_lines_of_the_journal_are_ignored() {
     let place = Place::new();
     let other = beside(&place);
     write_in(&place, &other, "theirs", "");
@@ -262,7 +263,7 @@ fn lines_that_this_host_has_not_written_are_no_part_of_the_journal() {
 }
 
 #[test]
-fn output_that_this_host_has_not_kept_is_not_shown() {
+fn planted_output_is_not_shown() {
     let place = with_a_shell();
     let other = beside(&place);
     let command = json!({"command": "yes planted | head -c 200000"}).to_string();
@@ -284,7 +285,7 @@ fn output_that_this_host_has_not_kept_is_not_shown() {
     let ended = show(&planted);
     assert!(ended.status != 0 && ended.stdout.is_empty(), "{ended:?}");
     assert!(ended.stderr.contains("is not what this host has written there"), "{ended:?}");
-    // Only what was changed is not shown.
+    // Only the changed file is not shown.
     let file = mine.join("output").join(&known);
     let mut bytes = fs::read(&file).unwrap();
     bytes[150_000] ^= 1;
@@ -300,7 +301,8 @@ fn output_that_this_host_has_not_kept_is_not_shown() {
     assert_ne!(show(&known).status, 0);
 }
 
-/// A hundred paths of 4,096 characters that JSON escapes are more than a line of the journal has.
+/// A hundred paths of 4,096 characters that JSON escapes are longer than a line of the journal may
+/// be.
 #[test]
 fn a_commit_of_the_longest_paths_is_listed() {
     let place = with_a_shell();
@@ -316,13 +318,13 @@ fn a_commit_of_the_longest_paths_is_listed() {
     assert!(listed[0]["paths"].as_u64().unwrap() > 101);
 }
 
-/// What a commit replaced and placed is kept in files beside the history.
+/// The old and new contents of a commit are stored in files beside the history.
 #[test]
-fn what_is_put_in_the_place_of_a_kept_file_is_neither_restored_nor_shown() {
+fn a_planted_file_of_the_history_is_neither_restored_nor_shown() {
     let place = Place::new();
     let images = place.workspace().join(OWN).join("images");
     place.write("run.sh", "old\n");
-    // Too large for the manifest, so that a copy is kept of it as well.
+    // Too large for the manifest, so it is stored in a file as well.
     let new = "new\n".repeat(3000);
     write_in(&place, &place.workspace(), "run.sh", &new);
     let commit = {
@@ -352,7 +354,7 @@ fn what_is_put_in_the_place_of_a_kept_file_is_neither_restored_nor_shown() {
 }
 
 #[test]
-fn directories_that_nest_without_end_are_removed_or_set_aside() {
+fn deeply_nested_directories_are_removed_or_set_aside() {
     const DEPTH: usize = 6_000;
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
@@ -375,7 +377,7 @@ fn directories_that_nest_without_end_are_removed_or_set_aside() {
 }
 
 #[test]
-fn the_hosts_directory_is_closed_to_others_whatever_it_was() {
+fn the_hosts_directory_is_made_private() {
     let place = with_a_shell();
     let command = json!({"command": "yes | head -c 100000"}).to_string();
     assert_eq!(place.run(&["call", "shell.bash", &command]).status, 0);
@@ -387,7 +389,7 @@ fn the_hosts_directory_is_closed_to_others_whatever_it_was() {
         assert_eq!(place.run(&["call", "shell.bash", &command]).status, 0);
         assert_eq!(mode(&directory), 0o700, "{}", directory.display());
     }
-    // One that came with a repository, also where it is now.
+    // A directory that came with a repository, even at its original place.
     let place = Place::new();
     let own = place.workspace().join(OWN);
     fs::create_dir_all(own.join("history")).unwrap();
@@ -396,7 +398,7 @@ fn the_hosts_directory_is_closed_to_others_whatever_it_was() {
     assert_eq!((mode(&own), mode(&set_aside(&place.workspace())[0])), (0o700, 0o700));
 }
 
-/// A place where an ordinary user works, with the built command where that user can start it.
+/// A place where another user works, with a copy of the command that this user can execute.
 fn of_a_user(user: u32) -> (Place, PathBuf, tempfile::TempDir) {
     let place = Place::new();
     let above = place.workspace().parent().unwrap().to_owned();
@@ -413,11 +415,11 @@ fn of_a_user(user: u32) -> (Place, PathBuf, tempfile::TempDir) {
 }
 
 #[test]
-fn a_directory_of_another_user_is_neither_used_nor_touched() {
+fn a_directory_of_another_user_is_neither_used_nor_changed() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let (place, command, _open) = of_a_user(ORDINARY);
+    let (place, command, _open) = of_a_user(ORDINARY_UID);
     let call = |user: u32, home: &Path, content: &str| {
         let args = json!({"path": "a", "content": content}).to_string();
         let mut command = place.command_at(&command, &["call", "files.write_file", &args]);
@@ -425,26 +427,26 @@ fn a_directory_of_another_user_is_neither_used_nor_touched() {
     };
     let root = place.home().join("root");
     fs::create_dir(&root).unwrap();
-    assert_eq!(call(ORDINARY, &place.home(), "mine").status, 0);
+    assert_eq!(call(ORDINARY_UID, &place.home(), "mine").status, 0);
     let own = place.workspace().join(OWN);
     let before = fs::metadata(&own).unwrap();
     let refused = call(0, &root, "root's");
     assert_ne!(refused.status, 0, "{refused:?}");
-    let said = format!("{OWN} in the workspace belongs to user {ORDINARY}, and this is user 0");
+    let said = format!("{OWN} in the workspace belongs to user {ORDINARY_UID}, and this is user 0");
     assert!(refused.stdout.contains(&said) || refused.stderr.contains(&said), "{refused:?}");
     let after = fs::metadata(&own).unwrap();
     assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
     assert_eq!(place.read("a"), "mine");
-    let mine = call(ORDINARY, &place.home(), "again");
+    let mine = call(ORDINARY_UID, &place.home(), "again");
     assert_eq!((mine.status, mine.stderr.as_str()), (0, ""), "{mine:?}");
 
-    // An ordinary user's own, planted: set aside as root does it, whatever its permissions.
+    // A directory that the ordinary user planted: root sets it aside with any permissions.
     let other = place.workspace().with_file_name("moved");
     fs::rename(&own, &other).unwrap();
     fs::set_permissions(other.join("history"), Permissions::from_mode(0o555)).unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o555)).unwrap();
     copy(&other, &own);
-    let mine = call(ORDINARY, &place.home(), "planted");
+    let mine = call(ORDINARY_UID, &place.home(), "planted");
     assert!(mine.status == 0 && mine.stderr.contains("set aside as"), "{mine:?}");
 }
 
@@ -461,9 +463,9 @@ fn a_workspace_keeps_its_directory_when_it_is_moved() {
     assert!(!moved.join("a").exists() && set_aside(&moved).is_empty());
 }
 
-/// Another key is another user, as far as anybody can tell; both can go on.
+/// Another key stands for another user; both hosts can work.
 #[test]
-fn hosts_with_other_keys_take_turns_and_do_not_believe_each_other() {
+fn hosts_with_other_keys_take_turns_and_do_not_trust_each_other() {
     let place = Place::new();
     write_in(&place, &place.workspace(), "a", "1");
     let elsewhere = place.home().join("elsewhere");
@@ -487,7 +489,7 @@ fn hosts_with_other_keys_take_turns_and_do_not_believe_each_other() {
 }
 
 #[test]
-fn many_that_begin_at_the_same_time_agree() {
+fn many_hosts_that_start_at_the_same_time_agree() {
     let place = Place::new();
     fs::create_dir(place.workspace().join(OWN)).unwrap();
     fs::write(place.workspace().join(OWN).join("owner"), "planted").unwrap();

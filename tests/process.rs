@@ -1,6 +1,6 @@
-//! Native programs through the whole way of a call: what a plugin can start, what a program sees
-//! and can do, what is kept of it. Each test runs in both kinds of sandbox. What programs can't
-//! break out of is tested with more attacks in the crate `cofferdam-sandbox`.
+//! Native programs through the whole path of a call: which programs a plugin can start, what a
+//! program sees and can do, and which changes are kept. Each test runs in both kinds of sandbox.
+//! The crate `cofferdam-sandbox` has more attacks on the sandbox itself.
 
 mod beyond;
 mod changes;
@@ -18,7 +18,7 @@ use crate::hostile::component::Packed;
 use crate::support::Place;
 use crate::trial::Trial;
 
-/// Everything that the guest `runner` requests.
+/// Grants everything that the guest `runner` requests.
 const ALL: &str = "[grants.runner]\nfiles = 'write'\nprocess = ['bash', 'cat', 'git', 'planted', 'python3', 'tool']\n";
 
 /// The kinds of sandbox, as settings.
@@ -34,7 +34,7 @@ fn runner(place: Place, tier: &str, settings: &str) -> Trial {
     Trial::with_programs(place, vec![Packed::guest("runner")], &programs)
 }
 
-/// What came of a run.
+/// Runs a program through the guest and returns the result.
 fn ran(trial: &Trial, args: Value) -> Value {
     match trial.call("runner.run", args) {
         Outcome::Executed(output) => output,
@@ -42,12 +42,12 @@ fn ran(trial: &Trial, args: Value) -> Value {
     }
 }
 
-/// A shell that runs a script, which can change nothing.
+/// Arguments for a shell script that can change nothing.
 fn script(text: &str) -> Value {
     json!({"program": "bash", "arguments": ["-c", text]})
 }
 
-/// The same, with something else to say about the run.
+/// Arguments for a shell script, with one more field.
 fn script_with(text: &str, key: &str, value: Value) -> Value {
     let mut args = script(text);
     args[key] = value;

@@ -1,4 +1,4 @@
-//! The real programs that `cargo xtask test` installed, and what a host has to know of them.
+//! The real programs that `cargo xtask test` installed, and the settings for them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,16 +9,16 @@ use serde::Deserialize;
 
 use crate::support::built;
 
-/// `target/programs/programs.toml`, which the test set-up writes.
+/// The contents of `target/programs/programs.toml`, which `cargo xtask test` writes.
 #[derive(Debug, Deserialize)]
 pub struct Programs {
     /// Directories in which programs are looked up before those of the system.
     pub path: Vec<PathBuf>,
-    /// What programs have to be able to read besides the system's own directories.
+    /// Paths that programs must be able to read besides the system's own directories.
     pub readable: Vec<PathBuf>,
-    /// What each program says that it is.
+    /// The version that each program prints.
     pub versions: BTreeMap<String, String>,
-    /// Programs that can't be had on this machine, and why.
+    /// Programs that are not available on this machine, and why.
     pub missing: BTreeMap<String, String>,
 }
 
@@ -33,8 +33,8 @@ pub fn programs() -> &'static Programs {
     &PROGRAMS
 }
 
-/// A program that a test itself runs; none where this machine can't have it, which is then printed.
-#[expect(clippy::print_stderr, reason = "a test that is left out says so")]
+/// A program that a test itself runs; prints a message and returns `None` if it is not available.
+#[expect(clippy::print_stderr, reason = "reports what was skipped")]
 pub fn find(name: &str) -> Option<PathBuf> {
     let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
     let mut files = programs().path.iter().chain(&system).map(|directory| directory.join(name));
@@ -47,7 +47,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The table `programs` of a host's settings. Other keys of the table can follow it.
+/// The table `programs` of the host's settings. Other keys of the table can be appended.
 pub fn settings() -> String {
     let Programs { path, readable, .. } = programs();
     let mut table = toml::Table::new();
@@ -58,9 +58,9 @@ pub fn settings() -> String {
     format!("[programs]\n{table}")
 }
 
-/// Either there is a version of it, or there is a reason why not.
+/// Each program has either a version or a reason why it is missing.
 #[test]
-fn every_program_is_accounted_for() {
+fn every_program_is_installed_or_has_a_reason() {
     let Programs { path, readable, versions, missing } = programs();
     for directory in path {
         assert!(directory.is_dir(), "{}", directory.display());

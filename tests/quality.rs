@@ -14,8 +14,7 @@ use crate::support::Place;
 use crate::trial::configure;
 use crate::{programs, projects};
 
-/// A workspace with the project of a language, and settings with which the real programs are
-/// found.
+/// A workspace with the project of a language, and settings for the real programs.
 fn project(language: &str, settings: &str) -> Place {
     let place = Place::new();
     projects::write(&place, language);
@@ -23,34 +22,34 @@ fn project(language: &str, settings: &str) -> Place {
     place
 }
 
-/// Settings with which the real programs are found.
+/// Writes settings for the real programs.
 fn configure_programs(place: &Place, settings: &str) {
     configure(place, &format!("{settings}\n{}", programs::settings()));
 }
 
-/// Why a program is missing on this machine, if it is.
+/// Whether a program is missing on this machine; prints the reason.
 fn is_missing(program: &str) -> bool {
     let why = programs::programs().missing.get(program);
     if let Some(why) = why {
-        not_tried(&format!("{program} is missing: {why}"));
+        print_skipped(&format!("{program} is missing: {why}"));
     }
     why.is_some()
 }
 
-/// Says what a test left out on this machine.
+/// Prints what a test skipped on this machine.
 #[expect(clippy::print_stderr, reason = "shown with the test's own output")]
-fn not_tried(why: &str) {
+fn print_skipped(why: &str) {
     eprintln!("not tried: {why}");
 }
 
-/// The results of an envelope.
+/// Runs an envelope and returns its results.
 fn run(place: &Place, actions: &[Value]) -> Vec<Value> {
     let ended = place.run_with(&["run", "--strict"], &json!({ "actions": actions }).to_string());
     let results = ended.json()["results"].as_array().cloned();
     results.unwrap_or_else(|| panic!("{ended:?}"))
 }
 
-/// What one action answered that was executed.
+/// The output of one action that has to succeed.
 #[track_caller]
 fn executed(place: &Place, action: Value) -> Value {
     let result = run(place, &[action]).remove(0);
@@ -58,7 +57,7 @@ fn executed(place: &Place, action: Value) -> Value {
     result["metadata"].clone()
 }
 
-/// Files of the workspace that were not part of the project, but for the host's own.
+/// Files of the workspace that were not part of the project, except the host's own.
 fn left_over(place: &Place, language: &str) -> Vec<String> {
     let mut found = Vec::new();
     let root = crate::support::project().join("tests/projects").join(language);

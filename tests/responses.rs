@@ -1,14 +1,14 @@
-//! Text as models really write it: each `tests/responses/NAME.txt` is a response, and
-//! `NAME.json` says what is made of it.
+//! Text as models really write it: each `tests/responses/NAME.txt` is a response, and `NAME.json`
+//! has the expected result.
 //!
 //! | in the expectation | means |
 //! |---|---|
 //! | `calls`, `notes`, `repairs` | an envelope: its calls as `{tool, ...args}` |
 //! | `refused` | no envelope: all of the problem, in words |
 //! | `agent` | the response is read by this agent's contract, as its first try in round 1 |
-//! | `record`, `next`, `problems`, `repairs`, `extracted` | what is made of it then |
+//! | `record`, `next`, `problems`, `repairs`, `extracted` | the result of reading it |
 //!
-//! `repairs`, `problems` and `extracted` can be left out where there are none.
+//! `repairs`, `problems` and `extracted` can be omitted if they are empty.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::support::project;
 
-/// What is made of a response.
+/// The expected result of a response.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Expected {
@@ -93,7 +93,7 @@ fn contract(agent: &str, response: &str) -> Expected {
 }
 
 #[test]
-fn every_response_is_read_as_it_says() {
+fn every_response_has_the_expected_result() {
     let folder = project().join("tests/responses");
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(&folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Roles and agent definitions: what an agent can call under them, and what not.
+//! Roles and agent definitions: which calls an agent can make under them.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn lint() -> String {
     project().join(LINT).to_str().unwrap().to_owned()
 }
 
-/// A workspace with the files that S4's examples name.
+/// A workspace with the files that the examples of the tool schemas name.
 fn place(settings: &str) -> Place {
     let place = Place::new();
     for path in [
@@ -34,9 +34,10 @@ fn report(agent: &str) -> Value {
     json!({"tool": "save_agent_report", "agent_name": agent, "phase": 3, "findings": [], "summary": {"total": 0, "critical": 0, "high": 0, "medium": 0, "low": 0}})
 }
 
-/// S4, "Agent-Specific Tool Usage": every invocation of every agent, relative paths included.
+/// The tool schemas, "Agent-Specific Tool Usage": every call of every agent, including relative
+/// paths.
 #[test]
-fn the_verification_agents_call_what_their_source_says() {
+fn the_verification_agents_can_make_the_sources_calls() {
     let read = |path: &str| json!({"tool": "read", "file_path": path});
     let bash = |command: &str| json!({"tool": "bash", "command": command});
     let grep =
@@ -83,22 +84,28 @@ fn the_verification_agents_call_what_their_source_says() {
         for call in calls.into_iter().chain([report(agent)]) {
             let ended = run(&place, agent, &call);
             let wanted = match call["tool"].as_str().unwrap() {
-                // A role does not switch on what the operator has not granted.
+                // A role does not enable what the operator has not granted.
                 "bash" => 3,
                 tool if tool.starts_with("context7") && !installed => 2,
                 tool if tool.starts_with("context7") => continue,
                 _ => 0,
             };
-            // What S4 escapes for another grep finds nothing with ripgrep.
+            // The source escapes this pattern for another grep; ripgrep finds nothing with it.
             let nothing = call["tool"] == "grep" && ended.json()["error"]["code"] == "NoMatches";
             let wanted = if nothing { 1 } else { wanted };
             assert_eq!(ended.status, wanted, "{agent} {call}: {ended:?}");
         }
     }
+}
+
+#[test]
+fn the_verification_agents_have_only_their_tools() {
+    let place = place("");
+    let grep = json!({"tool": "grep", "pattern": "x", "path": "src", "type": "py"});
     let calls = [
-        ("code-reviewer", grep("x")),
-        ("test-generator", grep("x")),
-        ("hallucination-detector", bash("true")),
+        ("code-reviewer", grep.clone()),
+        ("test-generator", grep),
+        ("hallucination-detector", json!({"tool": "bash", "command": "true"})),
         ("security-auditor", json!({"tool": "write_file", "path": "a", "content": ""})),
     ];
     for (agent, call) in calls {
@@ -109,7 +116,7 @@ fn the_verification_agents_call_what_their_source_says() {
 }
 
 #[test]
-fn what_the_operator_grants_a_role_can_use() {
+fn a_role_can_use_what_the_operator_grants() {
     let place = place("[grants.shell]\nfiles = 'write'\nprocess = ['bash', 'sh']\n");
     let call = json!({"tool": "bash", "command": "echo reviewed"});
     for (agent, status) in
@@ -120,9 +127,10 @@ fn what_the_operator_grants_a_role_can_use() {
     }
 }
 
-/// S4's table says of `read`: "Relative paths rejected", and its agents give relative ones.
+/// The table in the tool schemas says of `read`: "Relative paths rejected", but its agents use
+/// relative ones.
 #[test]
-fn relative_paths_are_for_the_agents_only() {
+fn relative_paths_are_only_allowed_for_the_agents() {
     let place = place(
         "[roles.own]\ntools = ['files.*']\nscope = ['src/api']\npaths = {'files.read' = 'file_path'}\n",
     );
@@ -148,9 +156,9 @@ fn relative_paths_are_for_the_agents_only() {
     }
 }
 
-/// S0's allow-lists.
+/// The allow-lists of the pipeline commands.
 #[test]
-fn designer_and_qa_have_their_tools_only() {
+fn designer_and_qa_have_only_their_tools() {
     let place = place("");
     for tool in ["locate_symbol", "get_source", "discover_api"] {
         let shown = place.run(&["role", "show", "qa"]).json();
@@ -176,7 +184,8 @@ fn python() -> Place {
     place
 }
 
-/// S2's integration test, under its definition: `run_linter`, `apply_fix`, `submit`.
+/// The integration test of the lint agent, under its definition: `run_linter`, `apply_fix`,
+/// `submit`.
 #[test]
 fn a_definition_binds_its_tools_to_its_target() {
     let place = python();
@@ -206,9 +215,9 @@ fn a_definition_narrows_and_never_widens() {
     let lint = lint();
     let bound = ["--role", &lint, "--target", "src/app.py"];
     for (tool, args, status, wanted) in [
-        // Its own parameters hold besides the tool's schema.
+        // The definition's own parameters apply in addition to the tool's schema.
         ("apply_fix", r#"{"issue_code": "all", "line_number": 2}"#, 2, "^[A-Z]+[0-9]+$"),
-        // Tools that it does not name.
+        // Tools that the definition does not name.
         ("files.read_file", r#"{"path": "src/other.py"}"#, 3, "ToolNotInRole"),
         ("lint_agent.ruff_config", "{}", 3, "ToolNotInRole"),
         ("grep", r#"{"pattern": "x"}"#, 3, "ToolNotInRole"),
@@ -233,7 +242,8 @@ fn a_definition_narrows_and_never_widens() {
         assert_eq!(ended.status, 2, "{arguments:?}: {ended:?}");
         assert!(ended.stderr.contains(wanted), "{arguments:?}: {ended:?}");
     }
-    // One in the workspace may be an agent's own work, under any name and through a link.
+    // A definition in the workspace may have been written by an agent, under any name or through a
+    // link.
     place.write("agent.yaml", std::fs::read(&lint).unwrap());
     std::os::unix::fs::symlink(place.workspace().join("agent.yaml"), place.home_file("agent.yaml"))
         .unwrap();
@@ -269,10 +279,10 @@ fn a_definition_becomes_a_prompt() {
     assert_eq!(names, ["run_linter", "apply_fix", "read_file", "submit_result"]);
     assert_eq!(tools[0]["context_providers"], json!(["ruff_config"]));
     assert_eq!(tools[1]["input_schema"]["properties"]["issue_code"]["pattern"], "^[A-Z]+[0-9]+$");
-    // The same tools as `tools` lists for its role.
+    // The tools equal those that `tools` lists for the role.
     let listed = place.run(&["tools", "--role", &lint(), "--format", "anthropic"]).json();
     assert_eq!(listed.as_array().unwrap().len(), 4);
-    // S2: an empty string where there is no configuration.
+    // The lint agent's source: an empty string if there is no configuration.
     std::fs::remove_file(place.workspace().join("pyproject.toml")).unwrap();
     let shown = prompt("src/app.py").json();
     assert_eq!(shown["context"]["ruff_config"], "");
@@ -289,7 +299,7 @@ fn a_definition_becomes_a_prompt() {
 }
 
 #[test]
-fn definitions_that_can_not_be_used_say_why() {
+fn invalid_definitions_are_refused_with_the_reason() {
     let place = python();
     let with = |more: &str| {
         let file = place.home_file("bad.yaml");

@@ -1,4 +1,4 @@
-//! What the tests share: the built command, temporary workspaces, and runs of the command.
+//! Shared by the tests: the built command, temporary workspaces, and runs of the command.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,27 +12,27 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The folder that the build leaves everything in: `target/release`.
+/// The directory of the release build: `target/release`.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().find(|folder| folder.join("plugins").is_dir());
     folder.expect("the built plugins are missing; run `cargo xtask test`").to_owned()
 }
 
-/// A packed guest of `tests/guests`.
+/// The packed file of a guest in `tests/guests`.
 pub fn guest(name: &str) -> PathBuf {
     let file = built().join("guests").join(format!("{name}.wasm"));
     assert!(file.is_file(), "{} is missing; run `cargo xtask test`", file.display());
     file
 }
 
-/// A temporary directory with a workspace and a home of its own, so that nothing of the
-/// machine's takes part.
+/// A temporary directory with a workspace and a home directory, so that the machine's settings have
+/// no effect.
 pub struct Place {
     directory: TempDir,
 }
 
-/// How a run of the command ended.
+/// The result of a run of the command.
 #[derive(Debug)]
 pub struct Ended {
     pub status: i32,
@@ -40,7 +40,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Copies the built command. A process that another test starts at this moment has the copy open for
+/// Copies the built command. A process that another test forks at this moment has the copy open for
 /// writing until it executes its program; the copy can't be executed before.
 #[expect(clippy::disallowed_methods, reason = "starts the copy")]
 pub fn copy_command(to: &Path) {
@@ -80,7 +80,7 @@ impl Place {
         Self { directory }
     }
 
-    /// The workspace, without symbolic links in its path.
+    /// The path of the workspace, without symbolic links.
     pub fn workspace(&self) -> PathBuf {
         self.directory.path().join("workspace").canonicalize().unwrap()
     }
@@ -95,7 +95,7 @@ impl Place {
         fs::read_to_string(self.workspace().join(path)).unwrap()
     }
 
-    /// Makes one call as a user who is not root: root may read and write everywhere.
+    /// Makes one call as a user who is not root, since root may read and write everywhere.
     pub fn act_as_nobody(&self, action: &Value) -> Ended {
         let file = self.workspace().with_file_name("envelope.json");
         fs::write(&file, json!({ "actions": [action] }).to_string()).unwrap();
@@ -108,12 +108,12 @@ impl Place {
         Ended::of(&mut command)
     }
 
-    /// The command, in the workspace, with a home of its own.
+    /// The command, in the workspace, with the place's home directory.
     pub fn command(&self, args: &[&str]) -> Command {
         self.command_at(&built().join("cofferdam"), args)
     }
 
-    /// The same, where the command is somewhere else.
+    /// Like [`Self::command`], for a copy of the command at another path.
     #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
     pub fn command_at(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
@@ -132,13 +132,14 @@ impl Place {
         self.directory.path().join("home")
     }
 
-    /// A file in the home, which is outside of the workspace.
+    /// A path in the home directory, which is outside of the workspace.
     pub fn home_file(&self, name: &str) -> PathBuf {
         fs::create_dir_all(self.home()).unwrap();
         self.home().join(name)
     }
 
-    /// A shell script in the home, which anybody can execute: its absolute path.
+    /// Writes a shell script that every user can execute to the home directory, and returns its
+    /// absolute path.
     pub fn script(&self, name: &str, body: &str) -> String {
         let path = self.home_file(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
@@ -162,7 +163,7 @@ impl Place {
             .unwrap()
     }
 
-    /// Does something with git, which has to succeed.
+    /// Runs git, which has to succeed.
     pub fn with_git(&self, args: &[&str]) {
         let who = ["-c", "user.name=a", "-c", "user.email=a@a"];
         let output = self.git(&[&who[..], args].concat());
@@ -189,7 +190,7 @@ pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Waits for something that another process does.
+/// Waits until the condition holds, which another process has to bring about.
 pub fn wait_until(done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !done() {

@@ -1,5 +1,5 @@
-//! The plugin `symbols` through the whole way of a call: against what Python's own parser finds in
-//! its standard library, and with files that no parser likes.
+//! The plugin `symbols` through the whole path of a call: compared with what Python's own parser
+//! finds in its standard library, and with files that parsers refuse.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place, project};
 use crate::trial::configure;
 
-/// The results of these calls, in their order. All of them have to succeed.
+/// The results of these calls, in order. All of them have to succeed.
 fn answers(place: &Place, calls: &[(&str, Value)]) -> Vec<Value> {
     let actions: Vec<Value> = calls
         .iter()
@@ -42,7 +42,7 @@ fn python(arguments: &[&str], input: Option<&Path>) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Copies the standard library into the workspace and answers the copies' paths.
+/// Copies the standard library into the workspace and returns the paths of the copies.
 fn library(place: &Place) -> Vec<String> {
     let script = "import sysconfig; print(sysconfig.get_path('stdlib'))";
     let library = PathBuf::from(python(&["-c", script], None).trim());
@@ -51,8 +51,7 @@ fn library(place: &Place) -> Vec<String> {
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
-            // Packages that were installed, and tests, in which there are files that nobody can
-            // parse.
+            // Installed packages and tests contain files that can't be parsed.
             let left_out = ["site-packages", "dist-packages", "test", "tests"];
             if path.is_symlink() || left_out.iter().any(|name| path.ends_with(name)) {
                 continue;
@@ -81,7 +80,7 @@ fn every_class_and_function_of_the_standard_library_is_found() {
     fs::write(&list, absolute.join("\n")).unwrap();
     let script = project().join("plugins/symbols/tests/definitions.py");
     let parsed = python(&[script.to_str().unwrap()], Some(&list));
-    // Name and lines of each definition that is not within a function, by file.
+    // Name and lines of each definition outside of functions, by file.
     let mut wanted: Vec<(String, Vec<Value>)> = Vec::new();
     for (file, line) in files.iter().zip(parsed.lines()) {
         let parsed: Value = serde_json::from_str(line).unwrap();
@@ -123,12 +122,15 @@ fn every_class_and_function_of_the_standard_library_is_found() {
             }
         }
         found.retain(|_, number| *number != 0);
-        // What a function holds is left out, but a class may have the name of a function.
+        // Definitions in functions are left out, but a class may have the name of a function.
         assert!(found.is_empty(), "{file}: {found:#?}");
     }
     assert!(compared >= 10_000, "only {compared} definitions");
+    assert_found_by_name(&place, &wanted);
+}
 
-    // Some of them by name, through all files.
+/// Locates some of the definitions by their names, in all files.
+fn assert_found_by_name(place: &Place, wanted: &[(String, Vec<Value>)]) {
     let some: Vec<(&String, &Value)> = wanted
         .iter()
         .flat_map(|(file, definitions)| definitions.iter().map(move |one| (file, one)))
@@ -138,7 +140,7 @@ fn every_class_and_function_of_the_standard_library_is_found() {
         .iter()
         .map(|(_, one)| ("locate_symbol", json!({"symbol": one["name"], "limit": 1000})))
         .collect();
-    for ((file, one), answer) in some.iter().zip(answers(&place, &calls)) {
+    for ((file, one), answer) in some.iter().zip(answers(place, &calls)) {
         let is_there = answer["matches"].as_array().unwrap().iter().any(|found| {
             found["file"] == **file
                 && found["line"] == one["line"]
@@ -148,7 +150,8 @@ fn every_class_and_function_of_the_standard_library_is_found() {
     }
 }
 
-/// Files of each language that nest as deeply as is still parsed, and deeper.
+/// Files of each language that are nested as deeply as the parser accepts, and deeper.
+#[expect(clippy::too_many_lines, reason = "a table of files")]
 fn nested() -> Vec<(String, String)> {
     let around = |before: &str, inner: &str, after: &str, count: usize| {
         format!("{}{inner}{}", before.repeat(count), after.repeat(count))
@@ -240,9 +243,9 @@ fn nested() -> Vec<(String, String)> {
     files
 }
 
-/// Whatever a file holds, it ends no call: it is understood, or listed with a line.
+/// A file never ends a call: it is parsed, or listed with a line.
 #[test]
-fn what_nests_deeply_ends_no_call() {
+fn deeply_nested_files_do_not_end_a_call() {
     let place = Place::new();
     let files = nested();
     for (path, text) in &files {
@@ -252,13 +255,13 @@ fn what_nests_deeply_ends_no_call() {
     for (path, _) in &files {
         let call = json!({"symbol": "target", "path": path}).to_string();
         let ended = place.run(&["call", "symbols.locate_symbol", &call]);
-        // Refused files have nothing in them.
+        // Refused files have no symbols.
         if !(ended.status == 0 || ended.stdout.contains("SymbolNotFound")) {
             broken.push(format!("{path}: {}", ended.stdout));
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
-    // All of them in one call.
+    // All files in one call.
     let answers = answers(&place, &[("locate_symbol", json!({"symbol": "target", "limit": 1000}))]);
     let answer = &answers[0];
     let (found, unparsed) =
@@ -268,11 +271,11 @@ fn what_nests_deeply_ends_no_call() {
 }
 
 #[test]
-fn files_that_are_too_large_or_no_text_are_listed() {
+fn files_that_are_too_large_or_not_text_are_listed() {
     let place = Place::new();
     place.write("good.py", "def target(): ...\n");
     place.write("huge.py", format!("def target(): ...\n{}", "x = 1\n".repeat(1_000_000)));
-    // As large as is still parsed.
+    // The largest file that is parsed.
     place.write("large.py", format!("def target(): ...\n{}", "x = [1]\n".repeat(125_000)));
     place.write("large.rs", format!("fn target() {{}}\n{}", "const X: u8 = 1;\n".repeat(58_000)));
     place.write("large.ts", format!("function target() {{}}\n{}", "let x = 1;\n".repeat(270_000)));
@@ -315,11 +318,11 @@ fn paths_stay_in_the_workspace() {
     );
 }
 
-/// More files with routes than what is known of them fits into a plugin's memory.
+/// More files with routes than fit into a plugin's memory at once.
 #[test]
 fn endpoints_of_a_large_project_are_found() {
     let place = Place::new();
-    // What is tested is memory: on a busy machine, the default of 30 s is too little.
+    // This tests memory; on a busy machine, the default of 30 s is too short.
     configure(&place, "[limits]\ncall-ms = 300000\n");
     let mut main = "from fastapi import FastAPI\n\napp = FastAPI()\n".to_owned();
     for number in 0..1_600 {
@@ -355,9 +358,10 @@ fn endpoints_of_a_large_project_are_found() {
     }
 }
 
-/// What a search has learned is kept for the plugin, under the same scope, and may go at any time.
+/// Search results are cached for the plugin, separately for each scope, and the cache may be
+/// deleted at any time.
 #[test]
-fn a_search_keeps_what_it_has_learned() {
+fn a_search_caches_its_results() {
     let place = Place::new();
     for number in 0..100 {
         place.write(
@@ -378,7 +382,7 @@ fn a_search_keeps_what_it_has_learned() {
     assert!(shelves > 0);
     search(&[]);
     assert_eq!(count(), shelves);
-    // Another scope learns for itself.
+    // Another scope has its own cache.
     let narrow = "[roles.narrow]\ntools = ['symbols.*']\nscope = ['sub']\n";
     configure(&place, narrow);
     search(&["--role", "narrow"]);

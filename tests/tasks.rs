@@ -1,4 +1,4 @@
-//! `team.task`: agents are small scripts that answer well, badly, late or never.
+//! `team.task`: agents are small scripts that answer correctly, incorrectly, late or never.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::support::{Ended, Place, built, wait_until};
 use crate::trial::configure;
 
-/// S4's example, but for the name of the tool.
+/// The example in the tool schemas, except for the tool's name.
 const AGENT: &str = "code-implementer";
 const PROMPT: &str = "Implement domain layer for user management module";
 const CONTRACT: &str = "tdd-task-executor";
 
-/// A workspace in whose settings `AGENT` is a script, with more settings of its own and of others.
+/// A workspace in whose settings `AGENT` is a script, with more settings of the agent and others.
 fn place(body: &str, own: &str, others: &str) -> Place {
     let place = Place::new();
     let script = place.script("agent.sh", &body.replace("HOME/", &home(&place)));
@@ -29,8 +29,7 @@ fn home(place: &Place) -> String {
     format!("{}/", place.home().display())
 }
 
-/// An agent with a contract, which answers with `answers`, one after the other, and keeps its
-/// prompts.
+/// An agent with a contract, which prints `answers` one after the other, and stores its prompts.
 fn answering(answers: &[&str]) -> Place {
     let place = place(
         "n=$(cat HOME/count 2>/dev/null || echo 0); echo $((n + 1)) > HOME/count\n\
@@ -49,7 +48,7 @@ fn task(place: &Place, options: &[&str]) -> Ended {
     place.run(&[&["call"], options, &["team.task", &args]].concat())
 }
 
-/// The block that keeps the contract (S1, "Expected Output").
+/// A block that fulfils the contract (the output contracts, "Expected Output").
 fn example(place: &Place) -> String {
     let contract = place.run(&["contract", "show", CONTRACT]).json();
     contract["example"].as_str().unwrap().to_owned()
@@ -66,14 +65,14 @@ fn recorded(place: &Place) -> Value {
     lines.find(|line| line["tool"] == "team.task").unwrap_or_else(|| panic!("{log}"))
 }
 
-/// That a call failed so, and with which words.
+/// Asserts how a call failed, and a part of its message.
 fn assert_failed(ended: &Ended, status: i32, code: &str, words: &str) {
     assert_eq!(ended.status, status, "{ended:?}");
     let said = format!("{}{}", ended.stdout, ended.stderr).replace("\\\"", "\"");
     assert!(said.contains(code) && said.contains(words), "{said}");
 }
 
-/// Waits until the process whose number is in a file runs no more.
+/// Waits until the process whose id is in a file has exited.
 fn assert_dies(file: &Path) {
     let process = fs::read_to_string(file).unwrap();
     let state = PathBuf::from(format!("/proc/{}/stat", process.trim()));
@@ -81,7 +80,7 @@ fn assert_dies(file: &Path) {
 }
 
 #[test]
-fn s4s_example_is_done() {
+fn the_sources_example_succeeds() {
     let place = place(
         "cat > HOME/prompt.0; echo \"$COFFERDAM_ROLE $COFFERDAM_MAX_TURNS\" > HOME/told\n\
          echo 'I have done it.'; cat HOME/answer.0",
@@ -119,7 +118,7 @@ fn s4s_example_is_done() {
 }
 
 #[test]
-fn a_broken_answer_is_asked_for_again() {
+fn an_invalid_answer_is_retried() {
     let place = answering(&["Done!", "---OUTPUT---\nphase: two\n---END---", ""]);
     fs::write(place.home_file("answer.2"), example(&place)).unwrap();
     let ended = task(&place, &[]);
@@ -135,9 +134,9 @@ fn a_broken_answer_is_asked_for_again() {
     assert!(prompt(&place, 2).contains("phase: expected"), "{}", prompt(&place, 2));
 }
 
-/// S1, "Contract Violations": at most 2 retries, then a blocker.
+/// The output contracts, "Contract Violations": at most 2 retries, then a blocker.
 #[test]
-fn an_answer_that_stays_broken_blocks() {
+fn an_answer_that_stays_invalid_blocks() {
     let place = answering(&["Done!", "Done!", "I said: done!", "never asked for"]);
     let ended = task(&place, &[]);
     assert_failed(&ended, 1, "", "still broken after 2 retries");
@@ -150,10 +149,10 @@ fn an_answer_that_stays_broken_blocks() {
     assert_eq!((&record["agents"], &record["code"]), (&json!([AGENT]), &json!("ContractBroken")));
 }
 
-/// S1, "Attempt to extract key information from response": nothing that is needed is missing, so
-/// nobody is asked again.
+/// The output contracts, "Attempt to extract key information from response": no required field is
+/// missing, so the agent is not asked again.
 #[test]
-fn an_answer_whose_fields_stand_in_its_text_will_do() {
+fn fields_in_the_text_of_an_answer_are_extracted() {
     let place = answering(&[]);
     let example = example(&place);
     let lines: Vec<&str> = example.lines().filter(|line| !line.starts_with("---")).collect();
@@ -166,7 +165,7 @@ fn an_answer_whose_fields_stand_in_its_text_will_do() {
 }
 
 #[test]
-fn without_a_contract_an_answer_is_its_words() {
+fn without_a_contract_the_answer_is_its_text() {
     let place = place("cat", "", "");
     let ended = task(&place, &[]);
     assert_eq!(ended.status, 0, "{ended:?}");
@@ -174,7 +173,7 @@ fn without_a_contract_an_answer_is_its_words() {
 }
 
 #[test]
-fn contracts_of_the_persons_own_count() {
+fn contracts_of_the_user_apply() {
     let place = place("echo '---OUTPUT---\npages: [a.md]\n---END---'", "contract = 'writer'", "");
     let settings = place.home_file(".config/cofferdam/cofferdam.toml");
     let folder = place.home_file("contracts");
@@ -197,7 +196,7 @@ fn contracts_of_the_persons_own_count() {
 }
 
 #[test]
-fn an_agent_that_hangs_dies_with_all_that_it_started() {
+fn a_hanging_agent_is_killed_with_its_children() {
     let place = place(
         "trap '' TERM\nsetsid sh -c 'echo $$ > HOME/stray; exec sleep 600' &\n\
          while ! [ -s HOME/stray ]; do sleep 0.01; done\n\
@@ -214,7 +213,7 @@ fn an_agent_that_hangs_dies_with_all_that_it_started() {
 #[test]
 fn the_end_of_the_call_is_the_end_of_its_agent() {
     let place = place("echo $$ > HOME/pid; exec sleep 600", "", "");
-    // Two seconds of these are kept for ending the agent and answering.
+    // Two seconds of these are reserved for killing the agent and answering.
     assert_failed(&task(&place, &["--call-ms", "8000"]), 4, "AgentTimeout", "did not answer");
     assert_dies(&place.home_file("pid"));
     let ended = task(&place, &["--call-ms", "1000"]);
@@ -236,7 +235,7 @@ fn an_interrupted_call_ends_its_agent() {
 }
 
 #[test]
-fn no_answer_has_a_reason() {
+fn a_missing_answer_has_a_reason() {
     for (body, status, code, words) in [
         ("echo no key >&2; exit 3", 1, "AgentFailed", "exit status 3; it said: no key"),
         ("kill -9 $$", 1, "AgentFailed", "signal 9"),
@@ -250,7 +249,7 @@ fn no_answer_has_a_reason() {
 }
 
 #[test]
-fn an_agent_that_is_not_there_is_named() {
+fn a_missing_agent_is_named() {
     let place = Place::new();
     let one = "[agents.code-implementer]\ncommand = ['no-such-agent']\n";
     configure(&place, &format!("[grants.team]\nagents = ['*']\n{one}"));
@@ -262,7 +261,7 @@ fn an_agent_that_is_not_there_is_named() {
 }
 
 #[test]
-fn an_agent_is_asked_only_where_a_person_grants_it() {
+fn an_agent_is_asked_only_if_granted() {
     let place = place("touch HOME/asked", "", "[agents.other]\ncommand = ['true']");
     let settings = place.home_file(".config/cofferdam/cofferdam.toml");
     let text = fs::read_to_string(&settings).unwrap();
@@ -275,7 +274,7 @@ fn an_agent_is_asked_only_where_a_person_grants_it() {
         let lines = r#"agents = ["code-implementer", "other"]"#;
         assert_failed(&task(&place, &[]), 3, "NotGranted", lines);
     }
-    // A plugin that came with the host is granted what it requests, but for this.
+    // A built-in plugin is granted what it requests, except this.
     fs::write(&settings, other.replace("[grants.team]\nfiles = 'write'\nagents = ['other']", ""))
         .unwrap();
     assert_failed(&task(&place, &[]), 3, "NotGranted", "agents = [");
@@ -287,7 +286,7 @@ fn an_agent_is_asked_only_where_a_person_grants_it() {
 }
 
 #[test]
-fn what_is_no_role_or_contract_is_said_before_anything_runs() {
+fn unknown_roles_and_contracts_are_reported_before_anything_runs() {
     for (own, others, words) in [
         ("role = 'nobody'", "", "agents.code-implementer.role: there is no role 'nobody'"),
         ("contract = 'tdd-task-executer'", "", "did you mean 'tdd-task-executor'?"),
@@ -299,9 +298,9 @@ fn what_is_no_role_or_contract_is_said_before_anything_runs() {
     }
 }
 
-/// What an agent changes can't be taken back with a transaction.
+/// An agent's changes can't be rolled back with a transaction.
 #[test]
-fn a_task_is_no_part_of_a_transaction() {
+fn a_task_is_not_allowed_in_a_transaction() {
     let place = place("touch HOME/asked; echo done", "", "");
     for option in ["--atomic", "--dry-run"] {
         let envelope = json!({"tool": "task", "subagent_type": AGENT, "prompt": PROMPT});
@@ -311,9 +310,9 @@ fn a_task_is_no_part_of_a_transaction() {
     }
 }
 
-/// Each sees what the one before has changed, and so does what comes after them.
+/// Each task sees the changes of the tasks before it, and so do later calls.
 #[test]
-fn tasks_are_done_one_after_the_other() {
+fn tasks_run_one_after_the_other() {
     let place = place("read word; cat log; echo $word >> log", "", "");
     let call = |prompt: &str| json!({"type": "task", "subagent_type": AGENT, "prompt": prompt});
     place.write("log", "");
@@ -349,7 +348,7 @@ fn an_agents_own_calls_are_made_under_its_role() {
 }
 
 #[test]
-fn agents_that_ask_agents_come_to_an_end() {
+fn nested_agents_have_a_maximum_depth() {
     let args = json!({"subagent_type": AGENT, "prompt": PROMPT}).to_string();
     let binary = built().join("cofferdam");
     let body = format!(
@@ -363,10 +362,10 @@ fn agents_that_ask_agents_come_to_an_end() {
     assert_eq!(fs::read_to_string(place.home_file("asked")).unwrap(), "x\nx\nx\n");
 }
 
-/// The agent of an agent dies with it, although it has a process group of its own and heeds no
-/// signal.
+/// An agent's agent is killed with it, although it has a process group of its own and ignores
+/// signals.
 #[test]
-fn an_agents_agent_dies_with_it() {
+fn an_agents_agent_is_killed_with_it() {
     let args = json!({"subagent_type": "inner", "prompt": PROMPT}).to_string();
     let binary = built().join("cofferdam");
     let body = format!("exec {} call team.task '{args}'", binary.display());
@@ -384,7 +383,7 @@ fn an_agents_agent_dies_with_it() {
 }
 
 #[test]
-fn the_tool_says_what_it_does() {
+fn the_tools_annotations_and_requests_are_listed() {
     let place = Place::new();
     let tools = place.run(&["tools", "--format", "mcp"]).json();
     let tools = tools["tools"].as_array().unwrap();

@@ -29,7 +29,7 @@ impl Place {
         self.run(&[&["inbox"], options].concat())
     }
 
-    /// What the messages say that are shown with these options.
+    /// The contents of the messages that are shown with these options.
     fn contents(&self, options: &[&str]) -> Vec<String> {
         let ended = self.inbox(options);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -39,7 +39,7 @@ impl Place {
 }
 
 #[test]
-fn s4s_example_arrives() {
+fn the_sources_example_is_delivered() {
     let place = Place::new();
     let ended = place.run_with(
         &["run"],
@@ -67,15 +67,15 @@ fn s4s_example_arrives() {
     ] {
         assert_eq!(message[field], wanted, "{field}");
     }
-    // The journal knows who sent it, and under which role.
+    // The journal has the sender's role.
     let log = place.run(&["log", "--tool", "team.send_message"]).json();
     assert_eq!(log["records"][0]["call"], message["call"], "{log:#}");
-    // Talk is no part of a branch.
+    // Messages are not committed to git.
     assert_eq!(place.read(".team/.gitignore"), "*\n");
 }
 
 #[test]
-fn an_inbox_holds_what_is_for_somebody_and_what_is_for_all() {
+fn an_inbox_has_personal_messages_and_broadcasts() {
     let place = Place::new();
     assert_eq!(place.contents(&[]), [""; 0]);
     assert_eq!(fs::read_dir(place.workspace()).unwrap().count(), 0);
@@ -108,7 +108,7 @@ fn an_inbox_holds_what_is_for_somebody_and_what_is_for_all() {
 }
 
 #[test]
-fn broken_messages_are_named_and_hide_no_others() {
+fn invalid_messages_are_reported_and_the_others_listed() {
     let place = Place::new();
     place.send(None, "good");
     place

@@ -1,5 +1,5 @@
-//! Telemetry as a collector sees it: which spans and figures come, what is in them and what is not,
-//! and that a collector that does not take them holds nothing up.
+//! Telemetry as a collector receives it: spans and metrics, their contents, secrets that are left
+//! out, and collectors that block.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,17 +18,17 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const SECRET: &str = "a-secret-argument";
 
-/// How long something may take that has to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for something that has to happen.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A request that a collector got.
+/// A request that a collector received.
 struct Sent {
     path: String,
     head: String,
     body: Value,
 }
 
-/// What a process sends its telemetry to.
+/// A server that receives a process' telemetry.
 struct Collector {
     address: SocketAddr,
     sent: Receiver<Sent>,
@@ -47,7 +47,7 @@ impl Collector {
         Self { address, sent }
     }
 
-    /// Has a command send its telemetry here, as soon as it can.
+    /// Configures a command to send its telemetry here, with the shortest interval.
     fn of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))
@@ -60,7 +60,7 @@ impl Collector {
     /// The next spans.
     fn spans(&self) -> Vec<Value> {
         loop {
-            let sent = self.sent.recv_timeout(PATIENCE).expect("no spans");
+            let sent = self.sent.recv_timeout(TIMEOUT).expect("no spans");
             assert!(sent.head.contains("\r\napi-key: a key\r\n"), "{}", sent.head);
             assert!(sent.head.contains("content-type: application/json"), "{}", sent.head);
             if sent.path == "/v1/traces" {
@@ -72,17 +72,17 @@ impl Collector {
         }
     }
 
-    /// The next span, which comes alone.
+    /// The next span, which must be the only one in its request.
     fn span(&self) -> Value {
         let mut spans = self.spans();
         assert_eq!(spans.len(), 1, "{spans:?}");
         spans.remove(0)
     }
 
-    /// The figures, once they are as wanted.
+    /// Waits until the received metrics are as wanted.
     fn figures(&self, wanted: impl Fn(&[Value]) -> bool) {
         loop {
-            let sent = self.sent.recv_timeout(PATIENCE).expect("no figures of that kind");
+            let sent = self.sent.recv_timeout(TIMEOUT).expect("no figures of that kind");
             if sent.path == "/v1/metrics" {
                 let scope = &sent.body["resourceMetrics"][0]["scopeMetrics"][0];
                 if wanted(scope["metrics"].as_array().unwrap()) {
@@ -117,7 +117,7 @@ fn attribute<'a>(of: &'a Value, name: &str) -> &'a str {
     value.and_then(|value| value.values().next()?.as_str()).unwrap_or_default()
 }
 
-/// A span for each call, with the caller's as its parent.
+/// There is a span for each call, with the caller's span as its parent.
 #[test]
 fn calls_of_clients_are_spans() {
     let place = Place::new();
@@ -150,19 +150,19 @@ fn calls_of_clients_are_spans() {
     ] {
         assert_eq!(attribute(&span, name), value, "{span}");
     }
-    // The message's own context comes before that of the HTTP request around it.
+    // The context in the message takes precedence over that of the HTTP request.
     let other = PARENT.replace("4bf9", "5bf9");
     let both = read("a.txt").with_meta("traceparent", &json!(PARENT)).with("traceparent", &other);
     server.ask(&both);
     assert_eq!(collector.span()["traceId"], TRACE);
-    // An invalid one begins a new trace.
+    // An invalid context starts a new trace.
     server.ask(&read("a.txt").with("traceparent", "none"));
     let span = collector.span();
     assert_eq!(span.get("parentSpanId"), None);
     assert_ne!(span["traceId"], TRACE);
-    // A caller that does not record its trace wants no part of it.
+    // A call whose trace is not sampled has no span.
     server.ask(&read("a.txt").with("traceparent", &PARENT.replace("-01", "-00")));
-    // Neither arguments, nor messages, nor names that belong to no tool.
+    // Spans contain no arguments, messages, or names that are not tools.
     server.ask(&read(SECRET));
     let span = collector.span();
     assert_eq!(attribute(&span, "error.type"), "FileNotFoundError", "{span}");
@@ -182,38 +182,35 @@ fn calls_of_clients_are_spans() {
         (attribute(&span, "cofferdam.role"), attribute(&span, "cofferdam.outcome")),
         ("lister", "denied")
     );
-    collector.figures(|figures| {
-        let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);
-        assert_eq!(
-            named("cofferdam.calls.running").unwrap()["gauge"]["dataPoints"][0]["asInt"],
-            "0"
-        );
-        assert_eq!(
-            named("cofferdam.calls.waiting").unwrap()["gauge"]["dataPoints"][0]["asInt"],
-            "0"
-        );
-        assert_eq!(named("cofferdam.calls.busy").unwrap()["sum"]["dataPoints"][0]["asInt"], "0");
-        let durations = &named("cofferdam.call.duration").unwrap()["histogram"];
-        assert_eq!(durations["aggregationTemporality"], 2);
-        let count = |outcome: &str| {
-            let points = durations["dataPoints"].as_array().unwrap().iter();
-            let of = |point: &&Value| {
-                attribute(point, "gen_ai.tool.name") == "files.read_file"
-                    && attribute(point, "cofferdam.outcome") == outcome
-            };
-            let point = points.clone().find(of)?;
-            let buckets = point["bucketCounts"].as_array().unwrap();
-            assert_eq!(buckets.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
-            let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
-            assert_eq!(buckets.iter().map(number).sum::<u64>(), number(&point["count"]));
-            Some(number(&point["count"]))
+    collector.figures(has_figures_of_all_calls);
+}
+
+/// Whether the metrics count all calls of the test, none of which is running or waiting.
+fn has_figures_of_all_calls(figures: &[Value]) -> bool {
+    let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);
+    assert_eq!(named("cofferdam.calls.running").unwrap()["gauge"]["dataPoints"][0]["asInt"], "0");
+    assert_eq!(named("cofferdam.calls.waiting").unwrap()["gauge"]["dataPoints"][0]["asInt"], "0");
+    assert_eq!(named("cofferdam.calls.busy").unwrap()["sum"]["dataPoints"][0]["asInt"], "0");
+    let durations = &named("cofferdam.call.duration").unwrap()["histogram"];
+    assert_eq!(durations["aggregationTemporality"], 2);
+    let count = |outcome: &str| {
+        let points = durations["dataPoints"].as_array().unwrap().iter();
+        let of = |point: &&Value| {
+            attribute(point, "gen_ai.tool.name") == "files.read_file"
+                && attribute(point, "cofferdam.outcome") == outcome
         };
-        (count("executed"), count("error"), count("denied")) == (Some(4), Some(1), Some(1))
-    });
+        let point = points.clone().find(of)?;
+        let buckets = point["bucketCounts"].as_array().unwrap();
+        assert_eq!(buckets.len(), point["explicitBounds"].as_array().unwrap().len() + 1);
+        let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+        assert_eq!(buckets.iter().map(number).sum::<u64>(), number(&point["count"]));
+        Some(number(&point["count"]))
+    };
+    (count("executed"), count("error"), count("denied")) == (Some(4), Some(1), Some(1))
 }
 
 #[test]
-fn a_command_sends_what_it_has_before_it_ends() {
+fn a_command_sends_its_telemetry_before_it_exits() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let collector = Collector::new();
@@ -240,7 +237,7 @@ fn a_command_sends_what_it_has_before_it_ends() {
         spans.iter().map(|span| attribute(span, "cofferdam.outcome")).collect();
     outcomes.sort_unstable();
     assert_eq!(outcomes, ["error", "executed"]);
-    // Nothing is sent that nobody asked for.
+    // Nothing is sent if telemetry is not configured.
     for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "")] {
         while collector.sent.try_recv().is_ok() {}
         let mut command = place.command(&args);
@@ -250,9 +247,9 @@ fn a_command_sends_what_it_has_before_it_ends() {
     }
 }
 
-/// Nothing waits for a collector: neither one that is not there, nor one that never answers.
+/// A collector that is missing or never answers delays nothing.
 #[test]
-fn a_collector_that_takes_nothing_holds_nothing_up() {
+fn a_blocked_collector_delays_nothing() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -279,10 +276,10 @@ fn a_collector_that_takes_nothing_holds_nothing_up() {
     }
 }
 
-/// Variables that make no sense turn telemetry off, and nothing else; what may be a secret is not
-/// said.
+/// Invalid variables turn telemetry off and have no other effect; values that may be secrets are
+/// not printed.
 #[test]
-fn a_mistake_in_the_variables_is_said() {
+fn invalid_variables_are_reported() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     let collector = Collector::new();

@@ -1,5 +1,5 @@
-//! What agents are told of the tools: listings for each client, their cost in tokens, searches,
-//! and S4's checklist over all schemas.
+//! What agents are told about the tools: listings for each client, their token counts, searches,
+//! and the checklist of the tool schemas over all schemas.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Place, project};
 
-/// What S4 says of its own tools in prose, in tokens: the sections of `bash`, `read`, `glob`,
-/// `grep` and `save_agent_report` (xtask/src/tokens.rs).
+/// The tokens of the prose in which the tool schemas describe their own tools: the sections of
+/// `bash`, `read`, `glob`, `grep` and `save_agent_report` (xtask/src/tokens.rs).
 const PROSE: u64 = 681 + 647 + 643 + 817 + 878;
 
-/// The schemas of all tools that come with the host, by file name.
+/// The schemas of all built-in tools, by file name.
 fn schemas() -> Vec<(String, Value)> {
     let entries = fs::read_dir(project().join("schemas/tools")).unwrap();
     let mut schemas: Vec<(String, Value)> = entries
@@ -20,7 +20,7 @@ fn schemas() -> Vec<(String, Value)> {
         .map(|path| {
             let text = fs::read_to_string(&path).unwrap();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            // S4's checklist: all JSON schemas pass `json.loads()`.
+            // The checklist: all JSON schemas pass `json.loads()`.
             (name.clone(), serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}")))
         })
         .collect();
@@ -29,13 +29,13 @@ fn schemas() -> Vec<(String, Value)> {
     schemas
 }
 
-/// Shows every object of a document, with its place.
+/// Calls `show` for every object of a document, with its place.
 fn each(document: &Value, place: &str, show: &mut impl FnMut(&str, &Value)) {
     match document {
         Value::Object(fields) => {
             show(place, document);
             for (name, inner) in fields {
-                // Examples and the like are data.
+                // Examples and the like are data, not schemas.
                 if !matches!(name.as_str(), "examples" | "enum" | "const" | "default") {
                     each(inner, &format!("{place}/{name}"), show);
                 }
@@ -50,16 +50,16 @@ fn each(document: &Value, place: &str, show: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// S4, "Validation Checklist", over every schema of every tool.
+/// The tool schemas, "Validation Checklist", for every schema of every tool.
 #[test]
 fn schemas_pass_the_checklist() {
     for (name, schema) in schemas() {
-        // No circular references, and nothing that is not a schema: what the host refuses.
+        // No circular references and no invalid schemas: the host refuses those.
         cofferdam_core::schema::Schema::compile(schema.clone())
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         each(&schema, "", &mut |place, part| {
             let Some(required) = part.get("required").and_then(Value::as_array) else { return };
-            // Required fields are marked correctly: each of them is a property that is defined.
+            // Required fields are marked correctly: each of them is a defined property.
             for field in required.iter().filter_map(Value::as_str) {
                 let defined = part.get("properties").and_then(|all| all.get(field)).is_some();
                 let in_branch =
@@ -67,7 +67,7 @@ fn schemas_pass_the_checklist() {
                 assert!(defined || in_branch, "{name}{place}: '{field}' is required, not defined");
             }
         });
-        // All properties are defined: each says what it takes.
+        // All properties are defined: each has a type or the like.
         each(&schema, "", &mut |place, part| {
             let Some(properties) = part.get("properties").and_then(Value::as_object) else {
                 return;
@@ -95,7 +95,7 @@ fn schemas_pass_the_checklist() {
     }
 }
 
-/// S4's checklist: enums match the actual agent names, and each agent can save its report.
+/// The checklist: enums match the actual agent names, and each agent can save its report.
 #[test]
 fn the_agents_of_the_report_are_roles() {
     let place = Place::new();
@@ -123,7 +123,7 @@ fn the_agents_of_the_report_are_roles() {
     }
 }
 
-/// Every description, by its place: what a reader of a schema is told.
+/// Every description, by its place.
 fn descriptions(schema: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     each(schema, "", &mut |_, part| {
@@ -133,7 +133,7 @@ fn descriptions(schema: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn clients_get_compact_schemas_under_names_that_they_take() {
+fn clients_get_compact_schemas_under_valid_names() {
     let place = Place::new();
     for role in [None, Some("main"), Some("reader"), Some("lint"), Some("code-reviewer")] {
         let options = role.map_or(vec![], |role| vec!["--role", role]);
@@ -148,7 +148,7 @@ fn clients_get_compact_schemas_under_names_that_they_take() {
             assert!(names.insert(name), "{role:?} {name} twice");
             assert!((1..=64).contains(&name.len()), "{name}");
             assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)), "{name}");
-            // The name that is told means this tool when it is called.
+            // The listed name calls this tool.
             let whole = place.run(&[&["tools", name][..], &options].concat()).json();
             assert_eq!(whole["description"], tool["description"], "{role:?} {name}");
             let input = &tool["inputSchema"];
@@ -163,20 +163,20 @@ fn clients_get_compact_schemas_under_names_that_they_take() {
                 (&json!("function"), &json!(name))
             );
             assert_eq!(&function["parameters"], input, "{name}");
-            // Strict mode wants every property required, so it is not claimed.
+            // Strict mode requires every property to be required, so it is not set.
             assert!(function.get("strict").is_none(), "{name}");
             assert_eq!(
                 anthropic[index],
                 json!({"name": name, "description": tool["description"], "input_schema": input})
             );
-            // Anthropic takes properties of these letters only.
+            // Anthropic accepts only these characters in properties.
             for property in input["properties"].as_object().unwrap().keys() {
                 let fits = property.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
                 assert!(fits && property.len() <= 64, "{name}: {property}");
             }
         }
     }
-    // Short names in a role, qualified ones where they mean something else.
+    // Short names in a role; qualified names if the short name is ambiguous.
     let called = |role: &str| {
         let shown = place.run(&["role", "show", role]).json();
         let tools = shown["tools"].as_array().unwrap();
@@ -196,9 +196,10 @@ fn tokens(place: &Place, options: &[&str]) -> Value {
     ended.json()
 }
 
-/// S4, "Token Impact Analysis": tool descriptions cost at least 70 % less than as prose.
+/// The tool schemas, "Token Impact Analysis": tool descriptions need at least 70 % fewer tokens
+/// than prose.
 #[test]
-fn the_tools_of_s4_cost_seventy_percent_less_than_their_prose() {
+fn the_tool_schemas_cost_seventy_percent_less_than_their_prose() {
     let place = Place::new();
     let counted = tokens(&place, &["--role", "main", "--format", "anthropic"]);
     assert_eq!(
@@ -217,7 +218,7 @@ fn the_tools_of_s4_cost_seventy_percent_less_than_their_prose() {
     assert!(cost > 500 && cost * 100 <= PROSE * 30, "{cost} of {PROSE}");
 }
 
-/// First the names, then the whole of what is needed.
+/// First only the names, then everything about one tool.
 #[test]
 fn listings_come_in_stages() {
     let place = Place::new();
@@ -247,7 +248,7 @@ fn listings_come_in_stages() {
 }
 
 #[test]
-fn tools_are_found_by_words_the_best_first() {
+fn search_results_are_sorted_by_relevance() {
     let place = Place::new();
     let found = |arguments: &[&str]| -> Vec<String> {
         let ended = place.run(&[&["tools", "--format", "json", "--search"], arguments].concat());

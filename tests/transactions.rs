@@ -1,5 +1,5 @@
 //! Transactions as users of the command see them: one for an envelope, dry runs, the history of
-//! commits, taking one back, and workspaces in which nothing can be committed.
+//! commits, undoing a commit, and workspaces in which nothing can be committed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,8 +62,8 @@ new file mode 100755
 +new
 ";
 
-/// What is in the workspace but the host's own: kind or permissions, contents, and when it was
-/// written.
+/// The workspace except the host's own directory: kind or permissions, contents, and time of
+/// change.
 type Tree = BTreeMap<String, (String, Vec<u8>, SystemTime)>;
 
 fn tree(place: &Place) -> Tree {
@@ -112,7 +112,7 @@ impl Place {
         assert_eq!(ended.status, 0, "{ended:?}");
     }
 
-    /// The commits, as the command lists them: the oldest first.
+    /// The commits in the journal, from the oldest to the latest.
     fn commits(&self) -> Vec<Value> {
         let ended = self.run(&["log", "--commits"]);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -133,7 +133,7 @@ fn codes(ended: &Ended) -> Vec<String> {
     results.iter().map(code).collect()
 }
 
-/// The paths of a commit, and what happened to each.
+/// The paths of a commit, and the kind of each change.
 fn changes(commit: &Value) -> Vec<(&str, &str)> {
     let changes = commit["changes"].as_array().unwrap();
     changes
@@ -185,7 +185,7 @@ fn later_calls_of_an_atomic_envelope_see_what_earlier_ones_changed() {
 
     assert_eq!(place.read("a"), "1\n2\nthree\n");
     assert!(!place.workspace().join("gone").exists());
-    // All of it is one commit, which names the calls that changed something.
+    // Everything is one commit, which names the calls that changed something.
     let commits = place.commits();
     assert_eq!(commits.len(), 1);
     assert_eq!(
@@ -222,7 +222,7 @@ fn a_failure_discards_an_atomic_envelope() {
     assert_eq!(codes(&ended), ["RolledBack", "-", "RolledBack", "FileNotFoundError", "Skipped"]);
     assert_eq!(tree(&place), before);
     assert_eq!(place.commits(), Vec::<Value>::new());
-    // The journal tells what became of the calls, not what they had answered.
+    // The journal has how the calls ended, not their results.
     let log = place.run(&["log"]).json();
     let logged: Vec<&str> = log["records"]
         .as_array()
@@ -240,7 +240,7 @@ fn a_failure_discards_an_atomic_envelope() {
 }
 
 #[test]
-fn a_dry_run_answers_the_diff_and_changes_nothing() {
+fn a_dry_run_prints_the_diff_and_changes_nothing() {
     let place = place();
     let before = tree(&place);
     let actions = [patch(PATCH), write("sub/c", "C\n"), read("a"), read("missing")];
@@ -257,7 +257,7 @@ fn a_dry_run_answers_the_diff_and_changes_nothing() {
     let records = log["records"].as_array().unwrap();
     assert!(records.len() == 4 && records.iter().all(|record| record["dry_run"] == true), "{log}");
 
-    // As text it is the diff alone, which git applies.
+    // The text format is only the diff, which git applies.
     let text = place.play(&["--dry-run", "--format", "text"], &actions);
     assert_eq!(text.stdout, diff);
     assert!(text.stderr.contains("FileNotFoundError"), "{text:?}");
@@ -270,7 +270,7 @@ fn a_dry_run_answers_the_diff_and_changes_nothing() {
     assert_eq!(plain(&tree(&other)), plain(&wanted));
 }
 
-/// What would not be committed is not shown.
+/// Changes that would not be committed are not shown.
 #[test]
 fn a_dry_run_that_would_be_rolled_back_has_no_diff() {
     let place = place();
@@ -281,7 +281,7 @@ fn a_dry_run_that_would_be_rolled_back_has_no_diff() {
 }
 
 #[test]
-fn a_dry_run_of_one_call_answers_its_diff() {
+fn a_dry_run_of_one_call_prints_its_diff() {
     let place = place();
     let before = tree(&place);
     let args = json!({"path": "a", "content": "one\n"}).to_string();
@@ -332,7 +332,7 @@ fn commits_are_listed_shown_and_undone() {
     let shown = place.run(&["log", "--diff", ids[1], "--format", "text"]).stdout;
     assert!(shown.contains("\n-needle\n+B\n"), "{shown}");
     assert_eq!(place.run(&["log", "--diff", ids[1]]).json()["diff"], shown);
-    // Two commits of the same millisecond begin alike for longer than that.
+    // Two commits of the same millisecond have a longer common prefix.
     let ambiguous = place.run(&["log", "--diff", "0"]);
     assert_eq!(ambiguous.status, 2, "{ambiguous:?}");
     assert!(ambiguous.stderr.contains("the beginning of several commits"), "{ambiguous:?}");
@@ -347,7 +347,7 @@ fn commits_are_listed_shown_and_undone() {
     assert_eq!((ended.status, &ended.json()["undone"]), (0, &json!(ids[0])), "{ended:?}");
     assert_eq!(tree(&place), start);
 
-    // Undoing is a commit, which is listed, shown and undone as any other.
+    // An undo is a commit, and is listed, shown and undone like any other.
     let commits = place.commits();
     assert_eq!(commits.len(), 4);
     assert_eq!(commits[3]["undoes"], ids[0]);
@@ -387,7 +387,7 @@ fn an_undo_is_refused_where_something_has_changed_since() {
     assert_eq!(tree(&place).len(), before.len());
     assert_eq!(place.commits().len(), 1);
 
-    // Once everything is as the commit left it, it can be undone.
+    // After everything is restored as the commit left it, it can be undone.
     fs::set_permissions(workspace.join("new/file"), fs::Permissions::from_mode(0o755)).unwrap();
     place.write("a", "one\n2\nthree\n");
     fs::remove_file(workspace.join("gone")).unwrap();
@@ -396,7 +396,7 @@ fn an_undo_is_refused_where_something_has_changed_since() {
 }
 
 #[test]
-fn where_there_is_nothing_to_undo_that_is_said() {
+fn nothing_to_undo_is_reported() {
     let place = place();
     let before = tree(&place);
     for args in [&["undo"][..], &["log", "--diff", "0"]] {
@@ -465,13 +465,13 @@ fn commits_are_kept_as_long_as_the_settings_say() {
         place.write("cofferdam.toml", settings);
         place.run(&["policy", "accept"]);
         for round in 0..5 {
-            // A little less than half a MiB, of which the history has the state before as well.
+            // Slightly less than half a MiB; the history also has the state before.
             let content =
                 round.to_string().repeat(if settings.contains("mb") { 200 << 10 } else { 9 });
             place.done(write("a", &content));
         }
         assert_eq!(place.kept(), kept, "{settings}");
-        // The journal still tells of all of them.
+        // The journal still has all of them.
         assert_eq!(place.commits().len(), 5, "{settings}");
         assert_eq!(place.run(&["undo"]).status, if kept == 0 { 2 } else { 0 }, "{settings}");
     }
@@ -482,14 +482,14 @@ fn commits_are_kept_as_long_as_the_settings_say() {
 }
 
 #[test]
-fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
+fn an_unwritable_workspace_is_reported() {
     let place = place();
     for directory in ["", "sub"] {
         let directory = place.workspace().join(directory);
         fs::set_permissions(directory, fs::Permissions::from_mode(0o555)).unwrap();
     }
     let before = tree(&place);
-    // Programs go without a directory for caches.
+    // Programs run without a directory for caches.
     let status = json!({"type": "git_status"});
     let asked = place.act_as_nobody(&status);
     let message = asked.json()["results"][0]["message"].clone();
@@ -506,9 +506,9 @@ fn a_workspace_that_can_not_be_written_is_said_to_be_so() {
     assert_eq!(tree(&place), before);
 }
 
-/// The workspace's own directory is somebody else's work: a link, a file, a link in it.
+/// The workspace's own directory was created by another program: a link, a file, a link in it.
 #[test]
-fn a_planted_directory_of_the_hosts_is_refused() {
+fn a_planted_directory_of_the_host_is_refused() {
     for planted in ["link", "dangling", "file"] {
         let place = place();
         let workspace = place.workspace();
@@ -537,7 +537,7 @@ fn a_planted_directory_of_the_hosts_is_refused() {
 }
 
 #[test]
-fn a_busy_workspace_is_waited_for_and_then_said_to_be_busy() {
+fn a_busy_workspace_is_waited_for_until_the_deadline() {
     let place = place();
     place.done(write("a", "first"));
     let lock = fs::File::open(place.workspace().join(".cofferdam/lock")).unwrap();

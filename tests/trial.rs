@@ -1,4 +1,4 @@
-//! A host with plugins from `tests/guests` or from text, and words for how its calls end.
+//! Opens a host with plugins from `tests/guests` or from WebAssembly text, and makes calls.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ use crate::support::{Ended, Place, built};
 /// Grants the guest `hostile` everything that it requests.
 pub const ALL: &str = "[grants.hostile]\nfiles = 'write'\nscan = true\n";
 
-/// A host on a place of its own.
+/// A host on a temporary place.
 pub struct Trial {
     pub place: Place,
     pub heard: Arc<Heard>,
@@ -32,7 +32,7 @@ pub struct Trial {
     _plugins: Vec<Packed>,
 }
 
-/// Everything that a plugin said.
+/// Records all messages and progress reports of plugins.
 #[derive(Default)]
 pub struct Heard {
     pub messages: Mutex<Vec<(Level, String)>>,
@@ -49,7 +49,7 @@ impl Observer for Heard {
 }
 
 impl Heard {
-    /// How many bytes were said.
+    /// The number of bytes in the messages.
     pub fn size(&self) -> usize {
         let messages = self.messages.lock().unwrap();
         let progress = self.progress.lock().unwrap();
@@ -59,12 +59,12 @@ impl Heard {
 }
 
 impl Trial {
-    /// A host with one plugin under `settings` (`cofferdam.toml`).
+    /// A host with one plugin and `settings` (`cofferdam.toml`).
     pub fn new(plugin: Packed, settings: &str) -> Self {
         Self::with(Place::new(), vec![plugin], settings)
     }
 
-    /// A host with the guest `hostile` under `settings`, on the workspace of `place`.
+    /// A host with the guest `hostile` and `settings`, on the workspace of `place`.
     pub fn of_guest(place: Place, settings: &str) -> Self {
         Self::with(place, vec![Packed::guest("hostile")], settings)
     }
@@ -73,7 +73,7 @@ impl Trial {
         Self::open(place, plugins, settings, cache()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A host that can run native programs, with an environment of which some can be granted.
+    /// A host that can run native programs, with environment variables that can be granted.
     pub fn with_programs(place: Place, plugins: Vec<Packed>, settings: &str) -> Self {
         let granted = [("GRANTED_TOKEN", "a-token-of-some"), ("UNGRANTED", "not for programs")];
         let config = Config {
@@ -95,8 +95,8 @@ impl Trial {
         Self::configured(place, plugins, settings, config)
     }
 
-    /// A host that has its plugins compiled and its programs started by `helper`, and keeps the
-    /// code in `cache`.
+    /// A host whose plugins are compiled and whose programs are started by `helper`, with the code
+    /// cache `cache`.
     pub fn compiling(
         place: Place,
         plugins: Vec<Packed>,
@@ -132,7 +132,7 @@ impl Trial {
         Ok(Self { place, heard, host, runtime, _plugins: plugins })
     }
 
-    /// How a call ends, or why it is not taken.
+    /// Makes a call; returns a refusal as an error.
     pub fn try_call(
         &self,
         role: Option<&str>,
@@ -152,7 +152,7 @@ impl Trial {
         self.try_call(role, tool, args).unwrap_or_else(|refusal| panic!("{refusal}"))
     }
 
-    /// How the calls of an envelope end that are one transaction.
+    /// Runs an envelope as one transaction, and returns the outcomes of its calls.
     pub fn run_atomic(&self, envelope: &Value) -> Vec<Outcome> {
         let options = RunOptions { atomic: true, ..RunOptions::default() };
         let text = envelope.to_string();
@@ -161,7 +161,7 @@ impl Trial {
         run.answers.into_iter().map(|answer| answer.outcome).collect()
     }
 
-    /// Why the host refuses what the guest `hostile` attempts.
+    /// The host's reason for refusing an attempt of the guest `hostile`.
     pub fn reason(&self, what: &str, path: &str, target: &str) -> String {
         let args = json!({"what": what, "path": path, "target": target});
         match self.call("hostile.attempt", args) {
@@ -172,7 +172,7 @@ impl Trial {
         }
     }
 
-    /// What the guest `hostile` got with one of its tools, or what the host told it.
+    /// An attempt by one of the tools of the guest `hostile`: what it read, or the host's error.
     pub fn attempt(
         &self,
         tool: &str,
@@ -180,34 +180,32 @@ impl Trial {
         path: &str,
         target: &str,
     ) -> Result<String, String> {
-        self.attempt_as(None, tool, what, path, target)
+        self.attempt_as(None, [tool, what, path, target])
     }
 
+    /// Like [`Self::attempt`], under a role.
     pub fn attempt_as(
         &self,
         role: Option<&str>,
-        tool: &str,
-        what: &str,
-        path: &str,
-        target: &str,
+        [tool, what, path, target]: [&str; 4],
     ) -> Result<String, String> {
         tried(self.call_as(role, tool, json!({"what": what, "path": path, "target": target})))
     }
 }
 
-/// What the guest `hostile` reports.
+/// The result that the guest `hostile` reported.
 pub fn tried(outcome: Outcome) -> Result<String, String> {
     let Outcome::Executed(output) = outcome else { panic!("{outcome:?}") };
     let text = |name: &str| output[name].as_str().unwrap_or_default().to_owned();
     if output["ok"] == true { Ok(text("data")) } else { Err(text("error")) }
 }
 
-/// What the guest reported, to be compared.
+/// A result, borrowed for comparisons.
 pub fn said(tried: &Result<String, String>) -> Result<&str, &str> {
     tried.as_deref().map_err(String::as_str)
 }
 
-/// The failure that a call has to end in.
+/// The failure in which a call has to end.
 pub fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
@@ -223,19 +221,20 @@ pub fn assert_failed(outcome: Outcome, status: Status, code: &str, message: &str
     assert!(failure.message.contains(message), "{failure:?}");
 }
 
-/// Compiled code that the tests share: the guest `hostile` takes longer to compile than to run.
+/// The cache of compiled code that the tests share: compiling the guest `hostile` takes longer than
+/// running it.
 pub fn cache() -> PathBuf {
     built().join("guests/code")
 }
 
-/// Runs the command and measures the most memory it had, in MiB.
+/// Runs the command and measures its peak memory, in MiB.
 pub fn run_measured(place: &Place, args: &[&str]) -> (Ended, u64) {
     let child = place.command(args).spawn().unwrap();
     let status = PathBuf::from(format!("/proc/{}/status", child.id()));
     let (done, watched) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
-        // The peak only grows, so that the last look before the end says it.
+        // The peak only grows, so the last value before the end is the peak.
         while watched.recv_timeout(Duration::from_millis(5))
             == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
         {
@@ -257,7 +256,7 @@ pub fn peak_memory(status: &Path) -> io::Result<u64> {
     kib.map(|kib| kib >> 10).ok_or_else(|| io::Error::other("a process that has ended"))
 }
 
-/// Gives the command these settings, as its user's own.
+/// Writes these settings as the user's own.
 pub fn configure(place: &Place, settings: &str) {
     let folder = place.home().join(".config/cofferdam");
     fs::create_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! Components without a manifest, as people make them for other hosts: they load, list and answer
-//! like any plugin, and get what a person grants them.
+//! Components without a manifest, as people create them for other hosts: they are loaded, listed
+//! and called like any plugin, and get what the user grants.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use wasm_encoder::{ComponentSection as _, CustomSection};
 
 use crate::support::{Ended, Place, guest};
 
-/// The guest as its compiler made it: without the manifest that was packed in front.
+/// The guest without its manifest section, as the compiler wrote it.
 fn bare() -> Vec<u8> {
     let packed = fs::read(guest("typed")).unwrap();
     let (header, rest) = packed.split_at(8);
@@ -20,7 +20,7 @@ fn bare() -> Vec<u8> {
     [header, &rest[1 + digits + size..]].concat()
 }
 
-/// As the component model's book has it: one interface with one function.
+/// The example in the component model's book: one interface with one function.
 fn adder() -> Vec<u8> {
     wat::parse_str(
         r#"(component
@@ -34,7 +34,7 @@ fn adder() -> Vec<u8> {
     .unwrap()
 }
 
-/// With its comments beside it, as hosts for agents want them, and an import of the network.
+/// A component with documentation, as hosts for agents expect it, and an import of the network.
 fn documented() -> Vec<u8> {
     let mut bytes = wat::parse_str(
         r#"(component
@@ -96,7 +96,7 @@ impl Typed {
         }
     }
 
-    /// Sets the person's own settings.
+    /// Writes the user's own settings.
     fn settings(&self, settings: &str) {
         let file = self.place.home_file(".config/cofferdam/cofferdam.toml");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -134,7 +134,7 @@ fn three_components_of_other_hosts_load_and_answer() {
 }
 
 #[test]
-fn every_kind_of_value_goes_in_and_comes_out() {
+fn every_type_of_value_is_converted_in_both_directions() {
     let shapes = Typed::new("shapes.wasm", &bare());
     let drawing = json!({
         "shapes": [
@@ -172,7 +172,7 @@ fn every_kind_of_value_goes_in_and_comes_out() {
         json!({"shape": {"tag": "circle", "value": 2}}),
         json!({"result": 12.0}),
     );
-    // Errors that are variants have their cases as codes, and all of them as the failure document.
+    // The cases of an error variant are codes, and the whole error is the failure document.
     let ended = shapes.call("geometry_area", &json!({"shape": {"tag": "circle", "value": -2}}));
     assert_eq!(ended.json(), json!({"error": {"tag": "negative", "value": -2.0}}));
     let envelope = json!({"tool": "geometry_area", "shape": {"tag": "dot"}});
@@ -182,7 +182,7 @@ fn every_kind_of_value_goes_in_and_comes_out() {
 }
 
 #[test]
-fn limits_hold_as_for_every_plugin() {
+fn limits_apply_as_for_every_plugin() {
     let shapes = Typed::new("shapes.wasm", &bare());
     shapes.settings("[limits]\ncall-ms = 500\n");
     shapes.fails("spin", json!({}), &["WallClockLimit"]);
@@ -194,7 +194,7 @@ fn limits_hold_as_for_every_plugin() {
 }
 
 #[test]
-fn files_are_what_a_person_grants() {
+fn files_need_the_users_grant() {
     let shapes = Typed::new("shapes.wasm", &bare());
     shapes.place.write("note.txt", "hello");
     let read = json!({"path": "note.txt"});
@@ -205,7 +205,7 @@ fn files_are_what_a_person_grants() {
         let tool = tools.iter().find(|tool| tool["name"] == "shapes__read-note").unwrap();
         tool["annotations"]["readOnlyHint"].as_bool().unwrap()
     };
-    // Nothing is granted by itself.
+    // Nothing is granted by default.
     shapes.fails("read-note", read.clone(), &["FunctionError"]);
     shapes.fails("write-note", write.clone(), &["FunctionError"]);
     assert!(hints());
@@ -310,7 +310,7 @@ fn a_typed_component_is_installed_under_its_files_name() {
 }
 
 #[test]
-fn a_manifest_says_more_than_types_can() {
+fn a_manifest_overrides_the_derived_one() {
     let typed = Typed { place: Place::new(), file: guest("typed") };
     typed.answers(
         "typed.get-weather",
@@ -324,7 +324,7 @@ fn a_manifest_says_more_than_types_can() {
 }
 
 #[test]
-fn components_that_cant_be_plugins_say_why() {
+fn components_that_cant_be_plugins_are_refused_with_the_reason() {
     let stream =
         r#"(component (import "f" (func $f (result (stream u8)))) (export "f" (func $f)))"#;
     let clash = r#"(component
@@ -359,7 +359,7 @@ fn components_that_cant_be_plugins_say_why() {
     typed.fails("f", json!({}), &["UnknownImport", "wasi:config/store@0.2.0-rc.1"]);
 }
 
-/// Python's tools let everything import sockets.
+/// Python's build tools import sockets into every component.
 #[test]
 fn sockets_can_be_imported_and_not_used() {
     let text = r#"(component

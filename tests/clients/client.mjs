@@ -1,4 +1,4 @@
-// A client of the official TypeScript SDK that does what it is told: see client.py.
+// A client of the official TypeScript SDK, controlled by standard input: see client.py.
 
 import { createInterface } from 'node:readline';
 import { createRequire } from 'node:module';
@@ -15,7 +15,7 @@ const failure = (error) => ({ error: { code: error.code ?? null, message: String
 
 const person = { action: 'decline', asked: [] };
 
-// Hears that the list of tools has changed.
+// Receives the notifications that the list of tools has changed.
 const changes = { heard: 0, waiting: null };
 function onChanged() {
     changes.heard += 1;
@@ -58,7 +58,7 @@ function transport() {
     });
 }
 
-// Calls a tool; with `cancel`, gives the call up once it has reported progress.
+// Calls a tool; with `cancel`, cancels the call once it has reported progress.
 async function call(request) {
     person.action = request.person ?? 'decline';
     person.asked = [];

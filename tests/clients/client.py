@@ -1,7 +1,7 @@
-"""A client of the official Python SDK that does what it is told, for tests/mcp.
+"""A client of the official Python SDK for tests/mcp, controlled by standard input.
 
 The one argument says how to connect. Each line of standard input is a request, and is answered by
-one line: {"ok": ...}, or {"error": {"code": ..., "message": ...}} for what the SDK raised.
+one line: {"ok": ...}, or {"error": {"code": ..., "message": ...}} for an exception of the SDK.
 """
 
 import json
@@ -17,7 +17,7 @@ from mcp_types import ElicitResult
 
 
 class Person:
-    """Answers elicitations as it was told, and remembers what it was asked."""
+    """The user: answers elicitations with the given action, and stores the questions."""
 
     def __init__(self):
         self.action = "decline"
@@ -30,7 +30,7 @@ class Person:
 
 
 async def call(client, person, request):
-    """Calls a tool; with `cancel`, gives the call up once it has reported progress."""
+    """Calls a tool; with `cancel`, cancels the call once it has reported progress."""
     person.action = request.get("person", "decline")
     person.asked = []
     progress = []
@@ -49,7 +49,7 @@ async def call(client, person, request):
 
 
 class Changes:
-    """Hears that the list of tools has changed."""
+    """Receives the notifications that the list of tools has changed."""
 
     def __init__(self):
         self.sender, self.receiver = anyio.create_memory_object_stream(math.inf)

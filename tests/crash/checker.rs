@@ -1,5 +1,4 @@
-//! What a workspace holds and what its journal says, read from the files alone: nothing of the
-//! host's takes part.
+//! Reads a workspace and its journal from the files alone, without any code of the host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +7,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// The host's own directory, and the file that only the calls write that find out what is left.
+/// The host's own directory, and the file that is written only by the calls that recover.
 const NOT_LOOKED_AT: [&str; 2] = [".cofferdam", "other"];
 
-/// Permissions and contents, by path; a directory has no contents.
+/// Permissions and contents by path; a directory has no contents.
 pub type State = BTreeMap<String, (u32, Option<Vec<u8>>)>;
 
-/// What is in a workspace.
+/// Reads the state of a workspace.
 pub fn state(workspace: &Path) -> State {
     let mut found = State::new();
     let mut directories = vec![String::new()];
@@ -40,7 +39,7 @@ pub fn state(workspace: &Path) -> State {
     found
 }
 
-/// Says in which paths two states differ, at most a few of them.
+/// Lists paths in which two states differ, at most a few of them.
 pub fn differences(left: &State, right: &State) -> String {
     let paths: std::collections::BTreeSet<_> = left.keys().chain(right.keys()).collect();
     let differ: Vec<_> =
@@ -48,7 +47,7 @@ pub fn differences(left: &State, right: &State) -> String {
     format!("{} paths differ: {:?}", differ.len(), &differ[..differ.len().min(5)])
 }
 
-/// One commit as the journal tells it.
+/// A commit in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
     pub id: String,
@@ -58,8 +57,8 @@ pub struct Commit {
     pub conflicts: usize,
 }
 
-/// The commits in a journal's lines. A host that was killed within a line leaves a part of one,
-/// which has to stand alone.
+/// The commits in a journal's lines. A host that was killed while writing leaves an incomplete
+/// line, which must be on a line of its own.
 pub fn commits(workspace: &Path) -> Vec<Commit> {
     let text = fs::read_to_string(workspace.join(".cofferdam/journal.jsonl")).unwrap_or_default();
     let of = |line: &str| {
@@ -75,17 +74,17 @@ pub fn commits(workspace: &Path) -> Vec<Commit> {
     text.lines().filter_map(of).collect()
 }
 
-/// What is left of transactions that were begun and not ended.
+/// How many transactions in the staging directory are unfinished.
 pub fn staged(workspace: &Path) -> usize {
     count(&workspace.join(".cofferdam/staging"))
 }
 
-/// What was moved out of the way.
+/// How many files were set aside.
 pub fn set_aside(workspace: &Path) -> usize {
     count(&workspace.join(".cofferdam/set-aside"))
 }
 
-/// The commits that are kept to be undone.
+/// How many commits are kept and can be undone.
 pub fn kept(workspace: &Path) -> usize {
     count(&workspace.join(".cofferdam/history"))
 }

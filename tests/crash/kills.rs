@@ -1,7 +1,7 @@
-//! Kills at random moments: of a patch, of an atomic envelope, of an undo, of programs that write
-//! thousands of files, and of the recovery of each. After each, a call finishes what is left; then
-//! all is old or all is new, the journal has the commit exactly where it is new, and undoing it
-//! brings everything back.
+//! Kills the host at random moments of a patch, an atomic envelope, an undo, programs that write
+//! thousands of files, and the recovery of each. Afterwards a call recovers; then either all files
+//! are old or all are new, the journal has the commit exactly if they are new, and undoing it
+//! restores everything.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,27 +20,27 @@ use crate::trial::configure;
 /// How often the command is killed in each run of the tests.
 const KILLS: usize = 160;
 
-/// What asks for more: `cargo xtask kills`.
-const ASKED: &str = "COFFERDAM_KILLS";
+/// The variable with the number of kills that `cargo xtask kills` sets.
+const KILLS_VARIABLE: &str = "COFFERDAM_KILLS";
 
 /// How many files a program writes.
 const FILES: usize = 12_000;
 
-/// The size of each, in bytes.
-const SIZE: usize = 4096;
+/// The size of each file, in bytes.
+const FILE_BYTES: usize = 4096;
 
 /// How many commits the history keeps: of small files, and of a program's, which reach the default
 /// limit of its size at about 20.
 const KEPT_COMMITS: usize = 100;
 const KEPT_PROGRAM_COMMITS: usize = 12;
 
-/// A kill in this many is one of a program that writes so many files.
-const RARELY: usize = 40;
+/// One kill in this many is of a program that writes so many files.
+const PROGRAM_EVERY: usize = 40;
 
 /// How long one command may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What is killed.
+/// What the killed command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Patch,
@@ -58,19 +58,19 @@ impl Kind {
     }
 }
 
-/// A workspace on which one kind of change is killed over and over.
+/// A workspace on which one kind of change is killed repeatedly.
 struct Scene {
     kind: Kind,
     place: Place,
     /// The arguments of the command.
     arguments: Vec<String>,
-    /// How long it takes, and when it was seen done at the earliest.
+    /// The longest run, and the earliest time at which the commit was seen.
     longest: Duration,
     earliest: Duration,
     tally: Tally,
 }
 
-/// What the kills have met.
+/// How many kills there were, what they interrupted and what state was found afterwards.
 #[derive(Debug, Default)]
 struct Tally {
     kills: usize,
@@ -81,13 +81,13 @@ struct Tally {
     undone: usize,
 }
 
-/// Numbers that look random and are the same each time.
-fn part(turn: usize, salt: usize) -> f64 {
+/// A number from 0 to 1 that looks random and is the same in each run.
+fn fraction(turn: usize, salt: usize) -> f64 {
     f64::from(u32::try_from((turn * 7919 + salt * 104_729) % 10_007).unwrap()) / 10_007.0
 }
 
 fn kill(child: &Child) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     let _ = kill_process(Pid::from_child(child), Signal::KILL);
 }
 
@@ -99,7 +99,7 @@ fn new_text(path: &str) -> String {
     format!("new {path}\n")
 }
 
-/// The small files: what is changed, created and removed.
+/// The files that are changed, created and removed.
 const CHANGED: [&str; 3] = ["a", "b", "sub/c"];
 const CREATED: [&str; 2] = ["new", "sub/new"];
 const REMOVED: &str = "gone";
@@ -118,7 +118,7 @@ fn patch() -> String {
     patch
 }
 
-/// These changes and a hundred files more, by many calls.
+/// The changes of the patch and a hundred more files, by many calls.
 fn envelope() -> Value {
     let written = CHANGED.iter().map(|path| {
         json!({
@@ -139,11 +139,11 @@ fn envelope() -> Value {
     json!({"actions": written.chain(created).chain(many).chain(removed).collect::<Vec<_>>()})
 }
 
-/// What programs write: `bytes` in every file.
+/// A call of a program that writes `bytes` into every file.
 fn program(byte: &str) -> Value {
-    let size = FILES * SIZE;
+    let size = FILES * FILE_BYTES;
     let command =
-        format!("head -c {size} /dev/zero | tr '\\0' '{byte}' | split -b {SIZE} -a 5 -d - f");
+        format!("head -c {size} /dev/zero | tr '\\0' '{byte}' | split -b {FILE_BYTES} -a 5 -d - f");
     json!({"actions": [{"type": "run_command", "command": command}]})
 }
 
@@ -179,11 +179,11 @@ impl Scene {
         Self { kind, place, arguments, longest, earliest, tally: Tally::default() }
     }
 
-    /// Makes the workspace what it is before the change, and returns that.
+    /// Restores the workspace to the state before the change, and returns that state.
     fn reset(&self) -> State {
         if self.kind == Kind::Program {
             for number in 0..FILES {
-                self.place.write(&format!("f{number:05}"), "old\n".repeat(SIZE / 4));
+                self.place.write(&format!("f{number:05}"), "old\n".repeat(FILE_BYTES / 4));
             }
         } else {
             for path in CHANGED.iter().chain(&[REMOVED]) {
@@ -206,7 +206,8 @@ impl Scene {
         self.place.command(&arguments).spawn().unwrap()
     }
 
-    /// What the workspace is after the change, from how long that takes when nothing happens.
+    /// Measures how long the change takes when it is not killed. Returns the states before and
+    /// after.
     fn measure(&mut self, times: usize) -> (State, State) {
         let mut states = None;
         for _ in 0..times {
@@ -223,10 +224,10 @@ impl Scene {
         states.unwrap()
     }
 
-    /// When to kill: half of the moments are spread over the whole run. The commit is a small part
-    /// of it, so the others are looked for around the earliest moment at which it was seen made.
+    /// When to kill: half of the moments are spread over the whole run. The commit is a short part
+    /// of it, so the others are near the earliest time at which a commit was seen.
     fn moment(&self, turn: usize) -> Duration {
-        let part = part(turn, 1);
+        let part = fraction(turn, 1);
         if turn.is_multiple_of(2) {
             self.longest.mul_f64(part)
         } else {
@@ -234,18 +235,19 @@ impl Scene {
         }
     }
 
-    /// Kills the change once. Whether it had ended by itself before.
+    /// Kills the change once. Returns whether it had ended by itself before.
     fn kill_once(&mut self, turn: usize) -> bool {
         let mut child = self.command();
         if self.kind == Kind::Program {
-            // Its commit is what matters: most of the time is the program's own.
-            let deadline = Instant::now() + PATIENCE;
+            // The moment counts from the beginning of the commit, since most of the time is the
+            // program's own.
+            let deadline = Instant::now() + TIMEOUT;
             let manifest = self.place.workspace().join(".cofferdam/staging/manifest.json");
             while !manifest.exists() && child.try_wait().unwrap().is_none() {
                 assert!(Instant::now() < deadline, "{:?} does not come to an end", self.kind);
                 thread::sleep(Duration::from_millis(1));
             }
-            thread::sleep(self.longest.mul_f64(0.2 * part(turn, 2)));
+            thread::sleep(self.longest.mul_f64(0.2 * fraction(turn, 2)));
         } else {
             thread::sleep(self.moment(turn));
         }
@@ -257,7 +259,7 @@ impl Scene {
         !was_killed
     }
 
-    /// Kills the recovery, some times.
+    /// Kills the recovery several times.
     fn kill_recovery(&mut self, turn: usize) {
         let args = json!({"path": "other", "content": "killed"}).to_string();
         for again in 0..3 {
@@ -267,7 +269,7 @@ impl Scene {
             let mut child = self.place.command(&["call", "write_file", &args]).spawn().unwrap();
             let longest =
                 if self.kind == Kind::Program { self.longest.mul_f64(0.2) } else { self.longest };
-            thread::sleep(longest.mul_f64(part(turn, 3 + again)));
+            thread::sleep(longest.mul_f64(fraction(turn, 3 + again)));
             kill(&child);
             if child.wait().unwrap().code().is_none() {
                 self.tally.kills += 1;
@@ -317,8 +319,8 @@ impl Scene {
         }
     }
 
-    /// The journal has a commit of the change where there was one, and only there; and the history
-    /// has as many as the journal. Returns it.
+    /// Asserts that the journal has a commit of the change if and only if it was made, and that the
+    /// history has as many commits as the journal. Returns the commit.
     fn compare_with_journal(&self, before: &[Commit], is_new: bool, what: &str) -> Option<Commit> {
         let after = checker::commits(&self.place.workspace());
         assert_eq!(after[..before.len()], *before, "{what}: the journal was changed");
@@ -347,7 +349,7 @@ impl Scene {
         Some((*ours).clone())
     }
 
-    /// Kills until there were so many.
+    /// Repeats until there were so many kills.
     fn run(&mut self, kills: usize) {
         if kills == 0 {
             return;
@@ -371,10 +373,10 @@ fn succeeded(ended: Ended) {
     assert_eq!(ended.status, 0, "{ended:?}");
 }
 
-/// Kills so often in all; the figures.
-#[expect(clippy::print_stdout, reason = "figures for a reader")]
+/// Kills the command this often in total and prints the figures.
+#[expect(clippy::print_stdout, reason = "prints the measured figures")]
 fn campaign(kills: usize) {
-    let of_programs = kills / RARELY;
+    let of_programs = kills / PROGRAM_EVERY;
     let rest = kills - 2 * of_programs;
     let mut total = 0;
     for (kind, tier, kills) in [
@@ -395,7 +397,7 @@ fn campaign(kills: usize) {
 }
 
 #[test]
-fn whenever_the_host_is_killed_all_is_old_or_all_is_new() {
+fn a_killed_host_leaves_all_files_old_or_all_new() {
     let mut within = 0;
     for kind in [Kind::Patch, Kind::Atomic, Kind::Undo] {
         let mut scene = Scene::new(kind, "A");
@@ -405,14 +407,14 @@ fn whenever_the_host_is_killed_all_is_old_or_all_is_new() {
     assert!(within > 0);
 }
 
-/// Twelve thousand files of what takes most room in JSON: the commit that is killed halfway is
-/// finished, shown and undone.
+/// Twelve thousand files of zeros, which take most room in JSON: the commit is killed halfway,
+/// finished by recovery, shown and undone.
 #[test]
 fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
     for tier in ["A", "B"] {
         let mut scene = Scene::new(Kind::Program, tier);
         let old = scene.reset();
-        // A moment within the commit, however fast this machine is.
+        // A moment within the commit on machines of any speed.
         scene.longest = Duration::from_millis(500);
         assert!(!scene.kill_once(7), "tier {tier}");
         let workspace = scene.place.workspace();
@@ -421,7 +423,7 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
         scene.kill_recovery(7);
         succeeded(scene.place.run(&["call", "write_file", r#"{"path":"other","content":""}"#]));
         let new = state(&workspace);
-        let is_zero = |(_, content): &(u32, Option<Vec<u8>>)| *content == Some(vec![0; SIZE]);
+        let is_zero = |(_, content): &(u32, Option<Vec<u8>>)| *content == Some(vec![0; FILE_BYTES]);
         let zeros = new.values().filter(|file| is_zero(file)).count();
         assert_eq!(zeros, FILES, "tier {tier}: {} before", differences(&old, &torn));
         let commits = checker::commits(&workspace);
@@ -433,11 +435,11 @@ fn twelve_thousand_files_of_zeros_are_recovered_shown_and_undone() {
     }
 }
 
-/// `cargo xtask kills`: as many as asked for.
+/// The test of `cargo xtask kills`, with the requested number of kills.
 #[test]
 #[ignore = "takes up to an hour: cargo xtask kills"]
 #[expect(clippy::disallowed_methods, reason = "how the command says how many")]
-fn as_many_as_asked() {
-    let asked = std::env::var(ASKED).ok().and_then(|kills| kills.parse().ok());
+fn the_requested_number_of_kills() {
+    let asked = std::env::var(KILLS_VARIABLE).ok().and_then(|kills| kills.parse().ok());
     campaign(asked.unwrap_or(2000));
 }

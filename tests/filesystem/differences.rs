@@ -1,5 +1,5 @@
-//! Where a plugin sees something other than a native program would, on purpose: what is on the disk
-//! is never changed before the commit, and a call has a `/tmp` of its own.
+//! Where a plugin deliberately sees something other than a native program: the disk is not changed
+//! before the commit, and a call has a `/tmp` of its own.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use super::native::Native;
 use super::scenarios::{WAYS, Way, play_as};
 use super::{parse, play, trial};
 
-/// Steps, each with what it comes to for files on the disk and for those that are staged.
+/// Steps, each with its result for files on the disk and for staged files.
 type Steps = &'static [(&'static str, &'static str, &'static str)];
 
 /// A file and a directory.
@@ -25,8 +25,8 @@ fn assert_played(steps: Steps) {
     }
 }
 
-/// As with overlayfs: the first change makes a copy, and who had the file open for reading goes
-/// on to read what it was.
+/// As with overlayfs: the first change makes a copy, and a handle that was opened for reading
+/// before still reads the old content.
 #[test]
 fn a_handle_from_before_the_first_change_reads_the_old_content() {
     let trial = trial();
@@ -43,7 +43,7 @@ fn a_handle_from_before_the_first_change_reads_the_old_content() {
     ];
     let results = play(&trial, "filesystem.script", &steps);
     assert_eq!(results, ["ok", "ok", "3", "old", "false", "ok", "new", "true"]);
-    // Of what is staged there is one file only.
+    // A staged file has no older version.
     let steps = [&["open c b wc", "write c 0 old", "close c"], &steps[..]].concat();
     let steps: Vec<String> = steps.iter().map(|step| step.replace(" a ", " b ")).collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
@@ -51,7 +51,7 @@ fn a_handle_from_before_the_first_change_reads_the_old_content() {
     assert_eq!(results[3..], ["ok", "ok", "3", "new", "true", "ok", "new", "true"]);
 }
 
-/// A directory that is on the disk stays where it is, so that its times can't be staged.
+/// A directory on the disk is not copied, so its times can't be staged.
 #[test]
 fn times_of_directories_on_the_disk_are_not_set() {
     assert_played(&[
@@ -65,7 +65,7 @@ fn times_of_directories_on_the_disk_are_not_set() {
 }
 
 #[test]
-fn tmp_is_a_tree_of_its_own() {
+fn tmp_is_a_separate_tree() {
     assert_played(&[
         ("list /tmp>.", "", ""),
         ("open t /tmp>. rd", "ok", "ok"),
@@ -88,8 +88,8 @@ fn tmp_is_a_tree_of_its_own() {
     ]);
 }
 
-/// Everything that would change the workspace is refused to a call that only reads, and nothing
-/// else is.
+/// Every step that would change the workspace is refused to a call that only reads; all others
+/// work.
 #[test]
 fn a_call_that_only_reads_changes_nothing() {
     let trial = trial();
@@ -136,9 +136,9 @@ fn a_call_that_only_reads_changes_nothing() {
     assert!(!trial.place.workspace().join("new").exists());
 }
 
-/// Nothing is left out, and nothing said twice, however many entries there are.
+/// Each entry of a large directory is listed exactly once.
 #[test]
-fn large_directories_are_listed_whole() {
+fn large_directories_are_listed_completely() {
     let trial = trial();
     Native::new(&trial.place.workspace()).play_all(&parse(&["mkdir big", "fill big 3000"]));
     let steps = [
@@ -158,9 +158,9 @@ fn large_directories_are_listed_whole() {
     assert_eq!(fs::read_dir(trial.place.workspace().join("big")).unwrap().count(), 3001);
 }
 
-/// A name has at most 255 bytes, a path 4,096, and 40 links may be on the way, as in Linux.
+/// As in Linux, a name has at most 255 bytes, a path 4,096, and at most 40 links are followed.
 #[test]
-fn names_paths_and_chains_of_links_have_an_end() {
+fn lengths_of_names_paths_and_chains_of_links_are_limited() {
     let longest = "n".repeat(255);
     let (long, deep) = ("n".repeat(256), "d/".repeat(2049));
     let chain: Vec<String> = (0..=40).map(|link| format!("symlink {} {link}", link + 1)).collect();

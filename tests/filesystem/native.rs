@@ -1,4 +1,4 @@
-//! Plays the steps of a script with Linux' own system calls, beneath a directory.
+//! Runs the steps of a script with Linux system calls, beneath a directory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::step::{Flags, Place, Step, Time};
 
 type Played = Result<String, Errno>;
 
-/// A directory and what is open beneath it.
+/// A directory and the handles that are open beneath it.
 pub struct Native {
     root: OwnedFd,
     handles: HashMap<String, File>,
@@ -31,11 +31,12 @@ impl Native {
         Self { root, handles: HashMap::new(), listings: HashMap::new() }
     }
 
-    /// Plays a script, and answers what each step came to.
+    /// Runs a script, and returns the result of each step.
     pub fn play_all(&mut self, steps: &[Step]) -> Vec<String> {
         steps.iter().map(|step| self.play(step)).collect()
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     fn play(&mut self, step: &Step) -> String {
         let done = |()| "ok".to_owned();
         let played = match step {
@@ -152,7 +153,8 @@ impl Native {
         Ok("ok".to_owned())
     }
 
-    /// Opens beneath the directory: this is what a plugin's paths are compared with.
+    /// Opens beneath the directory with `openat2`, which is what a plugin's paths are compared
+    /// with.
     fn openat(&self, place: &Place, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mode = if flags.contains(OFlags::CREATE) { 0o666.into() } else { Mode::empty() };
         let base = self.base(place)?;
@@ -221,7 +223,7 @@ fn names(directory: BorrowedFd<'_>) -> Result<Vec<String>, Errno> {
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_str().unwrap();
-        // The host has a directory of its own in a workspace; the copy has none.
+        // Only a workspace has the host's own directory.
         if !matches!(name, "." | ".." | ".cofferdam") {
             names.push(format!("{name}:{}", kind(entry.file_type())));
         }
@@ -255,7 +257,7 @@ fn timestamps(accessed: Time, modified: Time) -> Timestamps {
     Timestamps { last_access: time(accessed), last_modification: time(modified) }
 }
 
-/// What WASI calls an error.
+/// The name of WASI's error code for an errno.
 fn name(errno: Errno) -> String {
     let name = match errno {
         Errno::ACCESS => "access",
@@ -270,7 +272,7 @@ fn name(errno: Errno) -> String {
         Errno::NOTDIR => "not-directory",
         Errno::NOTEMPTY => "not-empty",
         Errno::PERM => "not-permitted",
-        // What `openat2` says of a path that leaves its directory.
+        // The error of `openat2` for a path that leaves the directory.
         Errno::XDEV => "not-permitted",
         other => return other.to_string(),
     };

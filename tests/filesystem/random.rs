@@ -1,16 +1,16 @@
-//! Scripts that nobody thought of: random steps on few names, so that they meet each other. The
-//! guest and a native program have to come to the same.
+//! Generated scripts: random steps on few names, so that steps affect each other. The guest and a
+//! native program must get the same results.
 
 use super::native::Native;
 use super::scenarios::{WAYS, Way, play_as};
 use super::{parse, tree};
 
-/// How many scripts are played, and how long each is.
+/// How many scripts are run, and the number of steps in each.
 const SCRIPTS: u64 = 150;
 const BEFORE: usize = 12;
 const STEPS: usize = 30;
 
-/// Xorshift (Marsaglia, 2003): the same numbers in every run.
+/// Xorshift (Marsaglia, 2003), with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -33,13 +33,13 @@ impl Random {
         names.join("/")
     }
 
-    /// What a link points to: at most to the directory above all paths.
+    /// A link's target: at most the directory above all paths.
     fn target(&mut self, path: &str) -> String {
         let up = "../".repeat(path.matches('/').count());
         format!("{up}{}", self.path())
     }
 
-    /// One thing that a program does: a step, or a few with a handle.
+    /// One action of a program: a single step, or several with a handle.
     fn act(&mut self, steps: &mut Vec<String>) {
         let path = self.path();
         let kind = self.next() % 16;
@@ -84,23 +84,23 @@ impl Random {
     }
 }
 
-/// A script that the guest and a native program did not play alike.
+/// A script with different results for the guest and the native program.
 struct Difference {
-    /// In short.
+    /// A short description.
     what: String,
-    /// What was played, to the step that came to something else.
+    /// The steps up to the first one that differs.
     script: String,
 }
 
-/// Whether a step came to the same. Of a rename with two things wrong, either may be said; and
-/// wasmtime's own code says in other words that a directory can't be read as a file.
+/// Whether two results of a step are equivalent. If two things are wrong with a rename, either
+/// error may be returned; and wasmtime uses another error if a directory is read as a file.
 fn is_alike(step: &str, here: &str, native: &str) -> bool {
     here == native
         || (step.starts_with("rename") && here != "ok" && native != "ok")
         || (here, native) == ("bad-descriptor", "is-directory")
 }
 
-/// Plays one script in one way.
+/// Runs one script in one way, and returns the first difference.
 fn difference(way: Way, before: &[&str], steps: &[&str], native: &Played) -> Option<Difference> {
     let (results, tree) = play_as(way, before, steps);
     let script = |end: usize| format!("{}\n---\n{}", before.join("\n"), steps[..end].join("\n"));
@@ -115,7 +115,7 @@ fn difference(way: Way, before: &[&str], steps: &[&str], native: &Played) -> Opt
     (tree != native.tree).then(|| Difference { what, script: script(steps.len()) })
 }
 
-/// What a native program came to.
+/// The results of a native program.
 struct Played {
     results: Vec<String>,
     tree: Vec<String>,
@@ -130,7 +130,7 @@ fn natively(before: &[&str], steps: &[&str]) -> Played {
 }
 
 #[test]
-fn what_random_scripts_do_is_what_linux_does() {
+fn random_scripts_have_the_same_results_as_on_linux() {
     let mut differences = Vec::new();
     for seed in 1..=SCRIPTS {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));

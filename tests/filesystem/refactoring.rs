@@ -1,4 +1,4 @@
-//! A plugin that only uses the standard library: its changes are all made, or none.
+//! A plugin that only uses the standard library: its changes are made as a whole or not at all.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{tree, trial};
 use crate::trial::{Trial, assert_failed};
 
-/// A trial with files to rename a word in.
+/// A trial with files in which a word is renamed.
 fn project() -> Trial {
     let trial = trial();
     for number in 0..20 {
@@ -25,7 +25,7 @@ fn refactor(trial: &Trial) -> cofferdam_core::outcome::Outcome {
 }
 
 #[test]
-fn an_ordinary_program_changes_everything() {
+fn an_ordinary_program_changes_all_files() {
     let trial = project();
     let outcome = refactor(&trial);
     assert_eq!(outcome, cofferdam_core::outcome::Outcome::Executed(json!({"files": 21})));
@@ -37,13 +37,13 @@ fn an_ordinary_program_changes_everything() {
 #[test]
 fn an_ordinary_program_that_fails_midway_changes_nothing() {
     let trial = project();
-    // It comes upon this one when it has changed ten others.
+    // The program reaches this file after it has changed ten others.
     let midway = trial.place.workspace().join("src/old_10.txt");
     fs::write(&midway, b"old \xff").unwrap();
     let before = tree(&trial.place.workspace());
     assert_failed(refactor(&trial), Status::Error, "Unfinished", "UTF-8");
     assert_eq!(tree(&trial.place.workspace()), before);
-    // Nothing stands in the way of a second attempt.
+    // A second attempt succeeds.
     fs::write(&midway, "old").unwrap();
     assert!(matches!(refactor(&trial), cofferdam_core::outcome::Outcome::Executed(_)));
     assert_eq!(trial.place.read("src/new_10.txt"), "new");

@@ -1,5 +1,5 @@
-//! Facts about the file system that a plugin sees, as scripts with what each step comes to. What
-//! wasi-testsuite and wasmtime's own tests of `wasi:filesystem` check is among them.
+//! Facts about the file system that a plugin sees, as scripts with the result of each step. They
+//! include the checks of wasi-testsuite and of wasmtime's own tests of `wasi:filesystem`.
 
 use super::native::Native;
 use super::step::unescaped;
@@ -9,15 +9,15 @@ use crate::trial::Trial;
 use cofferdam_core::outcome::Outcome;
 use serde_json::json;
 
-/// A script: what is there first, then steps with `=> ` and what they come to, and `| ` and what
-/// Linux says where this host differs on purpose.
+/// A script: the steps that create the initial files, then steps with `=> ` and the expected
+/// result, and `| ` and Linux's result if this host deviates on purpose.
 struct Scenario {
     name: &'static str,
     before: &'static str,
     steps: &'static str,
 }
 
-/// A file in two directories.
+/// A file below two directories.
 const NESTED: &str = "
     mkdir dir
     mkdir dir/nested
@@ -26,7 +26,7 @@ const NESTED: &str = "
     close f
 ";
 
-/// Two files, two empty directories and one that is not.
+/// Two files, two empty directories and one that is not empty.
 const MIXED: &str = "
     open f a wc
     write f 0 of_a
@@ -643,7 +643,7 @@ const SCENARIOS: &[Scenario] = &[
             same f g => false
         ",
     },
-    // The times of reading lie in the future: such ones are not changed by reading.
+    // These access times are in the future, so reading does not update them.
     Scenario {
         name: "times are set as they are told",
         before: "
@@ -730,7 +730,7 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// One step with what it comes to here and natively.
+/// A step with its expected results here and natively.
 struct Wanted {
     step: &'static str,
     here: String,
@@ -756,7 +756,7 @@ fn lines(text: &'static str) -> Vec<&'static str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
-/// Where the results are not those that were wanted.
+/// The steps whose results are not as expected.
 fn differences<'a>(
     way: &str,
     steps: impl Iterator<Item = (&'a str, &'a str)>,
@@ -769,18 +769,18 @@ fn differences<'a>(
         .collect()
 }
 
-/// The ways in which a script is played by the guest.
+/// How the guest gets the initial files of a script.
 #[derive(Debug, Clone, Copy)]
 pub enum Way {
-    /// What is there first is on the disk.
+    /// They are on the disk.
     OnDisk,
-    /// The same call made it.
+    /// The same call has created them.
     Staged,
-    /// An earlier call of the same transaction made it.
+    /// An earlier call of the same transaction has created them.
     StagedBefore,
 }
 
-/// Plays a script, and answers what its steps came to and the tree that it leaves.
+/// Runs a script, and returns the results of its steps and the resulting tree.
 pub fn play_as(way: Way, before: &[&str], steps: &[&str]) -> (Vec<String>, Vec<String>) {
     let trial = trial();
     let results = match way {
@@ -811,7 +811,7 @@ fn staged_before(trial: &Trial, before: &[&str], steps: &[&str]) -> Vec<String> 
 pub const WAYS: [Way; 3] = [Way::OnDisk, Way::Staged, Way::StagedBefore];
 
 #[test]
-fn files_are_what_linux_says_they_are() {
+fn scenarios_have_the_same_results_as_on_linux() {
     let mut wrong = Vec::new();
     for scenario in SCENARIOS {
         let (before, wanted) = (scenario.before(), scenario.wanted());

@@ -1,8 +1,8 @@
-//! A hostile client beside a legitimate one: it may have what no other client needs, and no more. Each
-//! test says what `tools/list` and `read_file` took beside it, and what memory the server had.
+//! A hostile client beside a legitimate one: it gets what no other client needs, and no more. Each
+//! test prints how long `tools/list` and `read_file` took meanwhile, and the server's memory.
 //!
-//! The bounds here are generous, for machines that are busy with other tests. The figures that are
-//! promised (100 ms, 300 MiB) are checked where `COFFERDAM_STRICT` is set: see CONTRIBUTING.md.
+//! The bounds here are generous, for machines that are busy with other tests. The promised figures
+//! (100 ms, 300 MiB) are checked if `COFFERDAM_STRICT` is set: see CONTRIBUTING.md.
 #![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::io::{Read as _, Write as _};
@@ -21,34 +21,34 @@ use crate::mcp::server::{Request, SERVE, Server};
 use crate::support::{Place, built, guest};
 use crate::trial::{ALL, configure, peak_memory};
 
-/// The token of those who may call.
+/// The token of clients that may make calls.
 const TOKEN: &str = "a-long-secret";
 
-/// How long the two are beside each other.
+/// How long the two clients run side by side.
 fn time() -> Duration {
     Duration::from_secs(if is_strict() { 15 } else { 2 })
 }
 
-/// How many requests of a kind the legitimate client makes at least.
-const REQUESTS: usize = 30;
+/// The minimum number of requests of each kind that the legitimate client makes.
+const MIN_REQUESTS: usize = 30;
 
-/// Held by the test that is under way: its hostile clients are beside no other one's.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Held by the running test: its hostile clients must not affect another test.
+static RUNNING: Mutex<()> = Mutex::new(());
 
-#[expect(clippy::disallowed_methods, reason = "a person chooses")]
+#[expect(clippy::disallowed_methods, reason = "set by the user who runs the tests")]
 fn is_strict() -> bool {
     std::env::var_os("COFFERDAM_STRICT").is_some()
 }
 
-/// What 99 of 100 requests of the legitimate client have to be answered within.
+/// The time within which 99 of 100 requests of the legitimate client must be answered.
 fn bound() -> Duration {
     Duration::from_millis(if is_strict() { 100 } else { 1_000 })
 }
 
-/// The memory that the server may have, in MiB.
-const MEMORY: u64 = 300;
+/// The server's memory limit, in MiB.
+const MAX_MEMORY_MIB: u64 = 300;
 
-/// A server with some files, and clients of its own who misbehave until they are dropped.
+/// A server with some files, and hostile clients that run until this is dropped.
 struct Beside {
     _alone: MutexGuard<'static, ()>,
     place: Place,
@@ -60,7 +60,7 @@ struct Beside {
 
 impl Beside {
     fn new(settings: &str, options: &[&str]) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let place = Place::new();
         configure(&place, settings);
         place.write("small.txt", "small\n".repeat(100));
@@ -73,7 +73,7 @@ impl Beside {
         Self { _alone: alone, place, server, over, hostile: Vec::new(), done }
     }
 
-    /// Some clients that do the same again and again.
+    /// Starts clients that repeat the same action.
     fn clients(
         &mut self,
         number: usize,
@@ -91,16 +91,18 @@ impl Beside {
         }
     }
 
-    /// What the legitimate client sees of it.
-    fn bear(self, kind: &str, authorize: impl Fn(Request) -> Request) {
-        // The others have begun.
+    /// Measures the legitimate client's requests while the hostile ones run.
+    fn measure(self, kind: &str, authorize: impl Fn(Request) -> Request) {
+        // Waits until the hostile clients have started.
         thread::sleep(Duration::from_millis(500));
         let (mut lists, mut reads) = (Vec::new(), Vec::new());
         let began = Instant::now();
-        while began.elapsed() < time() || lists.len() < REQUESTS {
-            lists.push(self.takes(&authorize(list("/mcp")), "tools"));
+        while began.elapsed() < time() || lists.len() < MIN_REQUESTS {
+            lists.push(self.duration_of(&authorize(list("/mcp")), "tools"));
             let small = json!({"path": "small.txt"});
-            reads.push(self.takes(&authorize(call("/mcp", "files__read_file", &small)), "small"));
+            reads.push(
+                self.duration_of(&authorize(call("/mcp", "files__read_file", &small)), "small"),
+            );
             thread::sleep(Duration::from_millis(2));
         }
         let memory = peak_memory(Path::new(&format!("/proc/{}/status", self.server.id()))).unwrap();
@@ -113,17 +115,18 @@ impl Beside {
             lists.len(),
         );
         assert!(list[1] < bound() && read[1] < bound(), "{kind}");
-        assert!(memory <= MEMORY, "{kind}: {memory} MiB");
-        // Whatever waits for an answer still ends with the server.
+        assert!(memory <= MAX_MEMORY_MIB, "{kind}: {memory} MiB");
+        // Killing the server ends every client that waits for an answer.
         self.server.kill();
-        // One that failed has said why.
+        // A client that failed has printed the reason.
         self.hostile.into_iter().for_each(|client| client.join().unwrap());
     }
 
-    /// How long a request takes, whose answer has this word. A connection that is closed without an
-    /// answer is opened again, as HTTP clients do (a busy machine may leave the client too little time
-    /// to send its request before many others connect), and the time counts.
-    fn takes(&self, request: &Request, word: &str) -> Duration {
+    /// The duration of a request whose answer contains this word. If the connection is closed
+    /// without an answer, it is opened again, as HTTP clients do (a busy machine may leave the
+    /// client too little time to send its request before many others connect), and the whole time
+    /// counts.
+    fn duration_of(&self, request: &Request, word: &str) -> Duration {
         let began = Instant::now();
         let (status, _, body) = loop {
             if let Some(answer) = request.try_ask(self.server.address) {
@@ -139,7 +142,7 @@ impl Beside {
     }
 }
 
-/// A server that may have as few files open as many systems let it.
+/// A server with the limit of open files that many systems have.
 fn limited(place: &Place, options: &[&str]) -> Server {
     let command = built().join("cofferdam");
     let limit = "ulimit -n 1024 && exec \"$0\" \"$@\"";
@@ -148,14 +151,14 @@ fn limited(place: &Place, options: &[&str]) -> Server {
     Server::started(command.arg("--plugin").arg(guest("conformance")))
 }
 
-/// The median, what 99 of 100 are within, and the longest.
+/// The median, the 99th percentile, and the maximum.
 fn percentiles(times: &mut [Duration]) -> [Duration; 3] {
     times.sort_unstable();
     let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
     [at(50), at(99), at(100)]
 }
 
-/// Sends a request and waits for whatever comes.
+/// Sends a request and waits for any answer.
 fn ask(server: &Server, request: &Request) {
     if let Some(mut stream) = server.try_send(request) {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -178,8 +181,8 @@ fn unchanged(request: Request) -> Request {
     request
 }
 
-/// Keeps so many connections open, each of which has said so much, until it is `over`.
-fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
+/// Keeps `number` connections open, each of which has sent `said`, until `over` is set.
+fn keep_connections_open(server: &Server, over: &AtomicBool, number: usize, said: &str) {
     let open = || {
         let mut stream = TcpStream::connect(server.address).ok()?;
         stream.set_nonblocking(true).ok()?;
@@ -189,7 +192,7 @@ fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
     let mut streams: Vec<Option<TcpStream>> = (0..number).map(|_| open()).collect();
     while !over.load(Ordering::Relaxed) {
         for stream in &mut streams {
-            // Something more of it, so that it never ends.
+            // Sends one more byte, so that the request never ends.
             let is_open = stream.as_mut().is_some_and(|stream| {
                 let rest = stream.read(&mut [0; 1024]);
                 let is_open =
@@ -204,36 +207,36 @@ fn crowd(server: &Server, over: &AtomicBool, number: usize, said: &str) {
     }
 }
 
-/// Connections that say nothing, and have no token.
+/// Connections that send nothing and have no token.
 #[test]
-fn idle_connections_without_a_token_block_no_client() {
+fn idle_connections_without_a_token_do_not_block_clients() {
     let (_place, token) = with_token();
     let mut beside = Beside::new("", &["--token-file", &token]);
-    beside.clients(2, |server, over| crowd(server, over, 700, ""));
-    beside.bear("1,400 idle connections", authorized);
+    beside.clients(2, |server, over| keep_connections_open(server, over, 700, ""));
+    beside.measure("1,400 idle connections", authorized);
 }
 
-/// Heads and bodies that never end, of clients that may call.
+/// Heads and bodies that never end, from clients that may make calls.
 #[test]
-fn requests_that_drip_block_no_client() {
+fn slow_requests_do_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Filler: ";
-    beside.clients(1, |server, over| crowd(server, over, 700, head));
+    beside.clients(1, |server, over| keep_connections_open(server, over, 700, head));
     let body = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Accept: application/json, text/event-stream\r\nContent-Length: 1000000\r\n\r\n{";
-    beside.clients(1, move |server, over| crowd(server, over, 700, body));
-    beside.bear("1,400 requests that drip", unchanged);
+    beside.clients(1, move |server, over| keep_connections_open(server, over, 700, body));
+    beside.measure("1,400 requests that drip", unchanged);
 }
 
 #[test]
-fn sessions_without_end_block_no_client() {
+fn opening_sessions_without_end_does_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
-    beside.bear("sessions without end", unchanged);
+    beside.measure("sessions without end", unchanged);
 }
 
 #[test]
-fn resources_without_end_delay_no_client() {
+fn reading_resources_without_end_does_not_delay_clients() {
     let mut beside = Beside::new("", &[]);
     for number in 0..2_000 {
         beside.place.write(&format!("many/{}/{number}.txt", number % 50), "x");
@@ -241,20 +244,20 @@ fn resources_without_end_delay_no_client() {
     beside.clients(300, |server, _| {
         ask(server, &Request::post("/mcp", "resources/list", &json!({})));
     });
-    beside.bear("300 clients that list resources", unchanged);
+    beside.measure("300 clients that list resources", unchanged);
 }
 
 #[test]
-fn looping_calls_delay_no_client() {
+fn looping_calls_do_not_delay_clients() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     beside.clients(16, |server, _| {
         ask(server, &call("/mcp", "conformance__wait", &json!({"how": "compute"})));
     });
-    beside.bear("16 clients that loop", unchanged);
+    beside.measure("16 clients that loop", unchanged);
 }
 
 #[test]
-fn looping_calls_of_a_session_delay_no_client() {
+fn looping_calls_of_a_session_do_not_delay_clients() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     let session = crate::mcp::sessions::session(&beside.server);
     let ids = Arc::new(AtomicUsize::new(1));
@@ -264,12 +267,12 @@ fn looping_calls_of_a_session_delay_no_client() {
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": wait});
         ask(server, &crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session));
     });
-    beside.bear("16 calls of a session that loop", unchanged);
+    beside.measure("16 calls of a session that loop", unchanged);
 }
 
 /// More calls than there are threads for long ones. Another address is not delayed.
 #[test]
-fn looping_calls_of_many_sessions_delay_no_other_address() {
+fn looping_calls_of_many_sessions_do_not_delay_other_addresses() {
     let mut beside = Beside::new("[limits]\ncall-ms = 10000\n", &[]);
     let address = Ipv4Addr::new(127, 0, 0, 2);
     let ids = Arc::new(AtomicUsize::new(1));
@@ -284,10 +287,10 @@ fn looping_calls_of_many_sessions_delay_no_other_address() {
             ask(server, &post.from(address));
         });
     }
-    beside.bear("96 calls of 48 sessions that loop", unchanged);
+    beside.measure("96 calls of 48 sessions that loop", unchanged);
 }
 
-/// They all write, and none of them hears that others do.
+/// Clients that write wait for each other; none of them is refused.
 #[test]
 fn writers_wait_in_turn() {
     let mut beside = Beside::new("", &[]);
@@ -307,12 +310,12 @@ fn writers_wait_in_turn() {
             assert!(answer.contains("bytes_written"), "{answer}");
         }
     });
-    beside.bear("16 clients that write", unchanged);
+    beside.measure("16 clients that write", unchanged);
 }
 
-/// A call that holds the workspace keeps others waiting, but they are not refused: each gets its turn.
+/// A call that holds the workspace makes others wait; they are not refused, and run in turn.
 #[test]
-fn writers_that_take_long_do_not_send_others_away() {
+fn slow_writers_do_not_make_others_fail() {
     let place = Place::new();
     configure(&place, &format!("[limits]\ncall-ms = 2000\n{ALL}"));
     let hostile = guest("hostile");
@@ -328,14 +331,14 @@ fn writers_that_take_long_do_not_send_others_away() {
         })
         .collect();
     let ends: Vec<String> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    // Each had its turn, and its time.
+    // Each of the calls ran, for its full time.
     assert!(ends.iter().all(|end| end.starts_with("WallClockLimit")), "{ends:?}");
 }
 
-/// The host's own shortage is not the plugin's fault, wherever it comes up.
+/// A shortage of the host's descriptors is not reported as the plugin's fault.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shell lowers the limit for the command")]
-fn a_shortage_of_descriptors_is_no_crash() {
+fn a_shortage_of_descriptors_is_not_a_crash() {
     use std::io::{BufRead as _, BufReader};
     use std::process::{Command, Stdio};
     let place = Place::new();
@@ -361,7 +364,7 @@ fn a_shortage_of_descriptors_is_no_crash() {
             let call = json!({"name": tool, "arguments": args});
             let mut call = crate::mcp::server::message("tools/call", call);
             call["id"] = json!(id);
-            // A server that could not begin has ended.
+            // A server that could not start has exited.
             let _ = writeln!(stdin, "{call}");
         }
         drop(stdin);
@@ -380,7 +383,8 @@ fn a_shortage_of_descriptors_is_no_crash() {
     assert!(codes.contains("DescriptorShortage"), "{codes:?}");
 }
 
-/// A client on standard input that asks without end has what it can read, and no more.
+/// The server reads from a client that floods standard input only as fast as that client reads the
+/// answers.
 #[test]
 fn a_flood_on_standard_input_is_bounded() {
     use std::io::{BufRead as _, BufReader};
@@ -414,7 +418,7 @@ fn a_flood_on_standard_input_is_bounded() {
     let memory = peak_memory(Path::new(&status)).unwrap();
     let sent = sent.load(Ordering::Relaxed);
     println!("standard input: {sent} requests sent, {heard} answers read, {memory} MiB");
-    assert!(memory <= MEMORY, "{memory} MiB");
+    assert!(memory <= MAX_MEMORY_MIB, "{memory} MiB");
     child.kill().unwrap();
     child.wait().unwrap();
     writer.join().unwrap();

@@ -1,4 +1,4 @@
-//! Components that are an attack on whoever compiles them (case 13), and compilers that fail.
+//! Components that attack the compiler (case 13), and compilers that fail.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,8 +14,8 @@ use super::engine::ANSWER;
 use crate::support::{Place, built, wait_until};
 use crate::trial::{Trial, assert_failed};
 
-/// A component of some ten kilobytes that takes seconds and hundreds of megabytes to compile:
-/// `functions` functions in which all of `locals` variables live through `loops` loops.
+/// A component of about ten kilobytes that takes seconds and hundreds of megabytes to compile:
+/// `functions` functions in which all `locals` variables are live through `loops` loops.
 fn bomb(locals: usize, loops: usize, functions: usize) -> Packed {
     let mut body = String::new();
     for i in 0..loops {
@@ -44,27 +44,28 @@ fn host(place: Place, plugins: Vec<Packed>, settings: &str, program: PathBuf) ->
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// How a bomb's call ends in a host that answers an honest plugin's call before and afterwards.
-fn explode(bomb: Packed, settings: &str) -> Outcome {
+/// The outcome of a bomb's call, in a host that executes an honest plugin's call before and
+/// afterwards.
+fn run_bomb(bomb: Packed, settings: &str) -> Outcome {
     let trial = host(Place::new(), vec![bomb, honest()], settings, built().join("cofferdam"));
     let call = || assert_eq!(trial.call("honest.go", json!({})), Outcome::Executed(json!({})));
     call();
     let outcome = trial.call("attack.go", json!({}));
     call();
-    // The answer stays the same, and takes no time any more.
+    // The second call has the same outcome without being compiled again.
     assert_eq!(trial.call("attack.go", json!({})), outcome);
     outcome
 }
 
 #[test]
-fn a_plugin_is_compiled_apart_and_once() {
+fn a_plugin_is_compiled_in_a_worker_process_once() {
     let place = Place::new();
     let packed = honest();
-    let copy = Packed::verbatim(&fs::read(&packed.path).unwrap());
+    let copy = Packed::from_bytes(&fs::read(&packed.path).unwrap());
     let cache = place.home().join("code");
     let trial = host(place, vec![packed], "", built().join("cofferdam"));
     assert_eq!(trial.call("honest.go", json!({})), Outcome::Executed(json!({})));
-    // Now there is code of it, so that no compiler is needed.
+    // The code is cached, so no compiler is needed.
     let nowhere = Helper::at("/nowhere/cofferdam");
     let again = Trial::compiling(Place::new(), vec![copy], "", cache, nowhere).unwrap();
     assert_eq!(again.call("honest.go", json!({})), Outcome::Executed(json!({})));
@@ -72,15 +73,15 @@ fn a_plugin_is_compiled_apart_and_once() {
 
 #[test]
 fn a_component_that_takes_too_long_to_compile_is_refused() {
-    // A fast machine comes to the end of the usual memory first.
+    // On a fast machine, the default memory limit would be exceeded before the timeout.
     let settings = "[limits]\ncompile-ms = 4000\ncompile-memory-mb = 16384\n";
-    let outcome = explode(bomb(2000, 2000, 8), settings);
+    let outcome = run_bomb(bomb(2000, 2000, 8), settings);
     assert_failed(outcome, Status::Limit, "CompileTimeLimit", "4000 ms (limits.compile-ms)");
 }
 
 #[test]
 fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
-    let outcome = explode(bomb(1000, 5000, 1), "[limits]\ncompile-memory-mb = 64\n");
+    let outcome = run_bomb(bomb(1000, 5000, 1), "[limits]\ncompile-memory-mb = 64\n");
     assert_failed(
         outcome,
         Status::Limit,
@@ -93,12 +94,12 @@ fn a_component_that_takes_too_much_memory_to_compile_is_refused() {
 fn a_component_that_is_not_valid_is_refused_as_without_a_compiler() {
     let memories = "(core module $m (memory 1) (memory 1)) (core instance (instantiate $m))";
     let invalid = Component::new(ANSWER).definitions(memories).pack();
-    assert_failed(explode(invalid, ""), Status::Trap, "InvalidComponent", "multiple memories");
+    assert_failed(run_bomb(invalid, ""), Status::Trap, "InvalidComponent", "multiple memories");
 }
 
-/// What a compiler that was taken over, or that crashes, might do.
+/// What a compiler does that was taken over or that crashes.
 #[test]
-fn a_compiler_that_fails_is_told() {
+fn a_compiler_that_fails_is_reported() {
     for (body, status, code, words) in [
         ("kill -SEGV $$", Status::Trap, "CompilerCrashed", "signal: 11"),
         ("echo thread panicked >&2; exit 101", Status::Trap, "CompilerCrashed", "thread panicked"),
@@ -135,13 +136,13 @@ fn a_compiler_that_can_not_be_started_is_tried_again() {
     assert_eq!(trial.call("attack.go", json!({})), Outcome::Executed(json!({})));
 }
 
-/// The processes that a process has started and that live.
+/// The running child processes of a process.
 fn children(of: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_child = |process: &u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // After the name, which stands in parentheses: the state and the parent.
+        // After the name in parentheses: the state and the parent.
         let fields = stat.rsplit(") ").next().unwrap_or_default().to_owned();
         let mut fields = fields.split(' ');
         fields.next() != Some("Z") && fields.next() == Some(&of.to_string())

@@ -1,5 +1,4 @@
-//! Components from WebAssembly text: a core module's functions, wrapped into the shape that a
-//! plugin has.
+//! Builds components from WebAssembly text: functions of a core module, wrapped as a plugin.
 
 use std::path::PathBuf;
 
@@ -23,8 +22,8 @@ pub struct Component {
 }
 
 impl Component {
-    /// A tool whose body is `call`: instructions that leave an answer's address. Its parameters
-    /// are `$name`, `$args` and their lengths `$name_len` and `$args_len`.
+    /// A tool with the body `call`: instructions that leave an answer's address. Its parameters are
+    /// `$name`, `$args` and their lengths `$name_len` and `$args_len`.
     pub fn new(call: &str) -> Self {
         Self { call: call.to_owned(), ..Self::default() }
     }
@@ -41,14 +40,14 @@ impl Component {
         self
     }
 
-    /// Gives the core module the function `name` of the instance `$instance`: there it is
-    /// `$id`, with the core type `signature`.
+    /// Imports the function `name` of the instance `$instance` into the core module as `$id`, with
+    /// the core type `signature`.
     pub fn function(self, instance: &str, name: &str, id: &str, signature: &str) -> Self {
         let options = "(memory $memory) (realloc $realloc)";
         self.canon(&format!("lower (func ${instance} \"{name}\") {options}"), id, signature)
     }
 
-    /// Gives the core module a function that `(canon definition)` defines.
+    /// Imports a function that `(canon definition)` defines into the core module.
     pub fn canon(mut self, definition: &str, id: &str, signature: &str) -> Self {
         self.lowered.push_str(&format!("(core func $lowered-{id} (canon {definition}))\n"));
         self.given.push_str(&format!("(export \"{id}\" (func $lowered-{id}))"));
@@ -58,6 +57,7 @@ impl Component {
     }
 
     /// The text of the component.
+    #[expect(clippy::too_many_lines, reason = "one WebAssembly text")]
     pub fn text(&self) -> String {
         let Self { definitions, lowered, given, module, call } = self;
         format!(
@@ -128,7 +128,7 @@ impl Component {
         )
     }
 
-    /// The component.
+    /// Compiles the text of the component.
     pub fn build(&self) -> Vec<u8> {
         let text = self.text();
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"))
@@ -147,7 +147,7 @@ impl Component {
     }
 }
 
-/// A packed file.
+/// A plugin file in a temporary directory.
 pub struct Packed {
     _directory: Option<TempDir>,
     pub path: PathBuf,
@@ -156,11 +156,11 @@ pub struct Packed {
 impl Packed {
     pub fn new(component: &[u8], manifest: &Value) -> Self {
         let manifest = Manifest::parse(manifest.to_string().as_bytes()).unwrap();
-        Self::verbatim(&pack::pack(component, &manifest).unwrap())
+        Self::from_bytes(&pack::pack(component, &manifest).unwrap())
     }
 
     /// A file with exactly these bytes.
-    pub fn verbatim(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("attack.wasm");
         std::fs::write(&path, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What a guest does with its own code and memory, and with how it calls the host.
+//! What a guest does with its own code and memory, and with its calls of the host.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::component::{Component, Packed, manifest};
 use crate::support::Place;
 use crate::trial::{Trial, assert_failed, configure, run_measured};
 
-/// What a guest does that has nothing else to do.
+/// Instructions of a guest that only answers.
 pub const ANSWER: &str = "(call $answer (i32.const 0) (i32.const 2))";
 
-/// Misbehaves if the arguments are `{}`, and answers otherwise.
+/// Misbehaves if the arguments are `{}`, and answers normally otherwise.
 fn only_without_arguments(misconduct: &str) -> String {
     format!("(if (i32.eq (local.get $args_len) (i32.const 2)) (then {misconduct})) {ANSWER}")
 }
@@ -59,7 +59,7 @@ fn run(component: &Component) -> Outcome {
     Trial::new(component.pack(), "[limits]\ncall-ms = 5000\n").call("attack.go", json!({}))
 }
 
-/// Runs the guest in a process of its own, and measures that process' memory in MiB.
+/// Runs the guest in a separate process, and measures that process' memory in MiB.
 fn run_apart(component: &Component) -> (Value, i32, u64) {
     let (place, packed) = (Place::new(), component.pack());
     configure(&place, "[limits]\ncall-ms = 5000\n");
@@ -69,7 +69,7 @@ fn run_apart(component: &Component) -> (Value, i32, u64) {
 }
 
 #[test]
-fn a_guest_of_text_answers() {
+fn a_guest_from_webassembly_text_answers() {
     assert_eq!(run(&Component::new(ANSWER)), Outcome::Executed(json!({})));
     assert_eq!(run(&logging(ANSWER)), Outcome::Executed(json!({})));
     assert_eq!(
@@ -88,13 +88,14 @@ fn a_guest_of_text_answers() {
     );
 }
 
-/// Asserts that a guest is stopped at its deadline, and that the host then goes on.
+/// Asserts that a guest is stopped at its deadline, and that the host answers other calls
+/// afterwards.
 fn assert_stopped_in_time(component: &Component) {
     let honest = Component::new(ANSWER).pack_as("honest");
     let trial =
         Trial::with(Place::new(), vec![component.pack(), honest], "[limits]\ncall-ms = 500\n");
     trial.call("honest.go", json!({}));
-    // More of them than there are threads for calls.
+    // More calls than there are threads.
     for _ in 0..3 {
         let started = Instant::now();
         assert_failed(
@@ -152,7 +153,7 @@ fn memory_stops_growing_at_its_limit() {
     assert!((200..400).contains(&peak), "{peak} MiB");
 }
 
-/// Case 3: many memories count together.
+/// Case 3: the limit is for the sum of all memories.
 #[test]
 fn memories_count_together() {
     let module = r#"(core module $hoard (memory 1) (func $grow (drop (memory.grow (i32.const 2048))) (if (i32.lt_u (memory.size) (i32.const 2048)) (then unreachable))) (start $grow))"#;
@@ -163,11 +164,11 @@ fn memories_count_together() {
 
 /// Case 4.
 #[test]
-fn too_much_to_begin_with_is_refused() {
+fn an_initial_memory_or_table_that_is_too_large_is_refused() {
     for (module, status, code, message) in [
         ("(memory 65536)", Status::Trap, "InvalidComponent", "memory"),
         ("(table 4000000000 funcref)", Status::Trap, "InvalidComponent", "table"),
-        // What the engine could give, but not to this call.
+        // Within the engine's limits, but not within those of the call.
         ("(memory 8192)", Status::Limit, "MemoryLimit", "256 MiB"),
     ] {
         let component = Component::new(ANSWER).definitions(&format!(
@@ -177,7 +178,7 @@ fn too_much_to_begin_with_is_refused() {
     }
 }
 
-/// Case 4: and growing there is refused as well.
+/// Case 4: `table.grow` is refused as well.
 #[test]
 fn tables_stop_growing_at_their_limit() {
     let grow = "(if (i32.eq (table.grow (ref.null func) (i32.const 1000000)) (i32.const -1)) (then unreachable))";
@@ -207,7 +208,7 @@ fn endless_recursion_is_a_trap() {
     assert_failed(run(&component), Status::Trap, "PluginCrashed", "nest too deeply");
 }
 
-/// Case 6: the host's own work begins where the guest's stack ends.
+/// Case 6: the host's stack is separate from the guest's.
 #[test]
 fn a_host_call_from_deep_recursion_does_no_harm() {
     let component = logging(&format!("(call $deeper) {ANSWER}"))
@@ -215,7 +216,7 @@ fn a_host_call_from_deep_recursion_does_no_harm() {
     assert_failed(run(&component), Status::Trap, "PluginCrashed", "nest too deeply");
 }
 
-/// Case 7: 50 MB, as an argument of the guest's and as its answer.
+/// Case 7: 50 MB, as an argument of a host call and as an answer.
 #[test]
 fn huge_strings_from_a_guest_are_refused() {
     let emit = format!(
@@ -271,7 +272,7 @@ fn answers_that_cannot_be_read_are_traps() {
     }
 }
 
-/// Case 8, the other way round: pointers that the guest gives the host.
+/// Case 8, in the other direction: pointers that the guest passes to the host.
 #[test]
 fn arguments_that_cannot_be_read_are_traps() {
     for call in [
@@ -301,14 +302,14 @@ fn a_million_host_calls_are_too_many() {
     assert_failed(run(&logging(&flood)), Status::Limit, "HostCallLimit", "500000 times");
 }
 
-/// Case 10: the host's resources.
+/// Case 10: resources of the host.
 #[test]
 fn a_flood_of_handles_ends_at_its_limit() {
     let flood = "(loop (drop (call $subscribe (i64.const 1))) (br 0)) unreachable";
     assert_failed(run(&waiting(flood)), Status::Limit, "HandleLimit", "1000 handles");
 }
 
-/// Case 10: resources of the guest's own cost the host memory too.
+/// Case 10: the guest's own resources use the host's memory, too.
 #[test]
 fn a_flood_of_own_handles_ends_at_its_limit() {
     let flood = Component::new("(loop (drop (call $new (i32.const 1))) (br 0)) unreachable")
@@ -327,7 +328,7 @@ fn waiting_for_an_hour_ends_at_the_deadline() {
     ));
 }
 
-/// Case 12: nothing of the crashed instance is left.
+/// Case 12: no state of the crashed instance remains.
 #[test]
 fn after_a_trap_the_next_call_is_answered() {
     let marked = "(if (i32.load (i32.const 256)) (then (return (call $fail (i32.const 0) (i32.const 2))))) (i32.store (i32.const 256) (i32.const 1))";

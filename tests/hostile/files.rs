@@ -1,5 +1,5 @@
-//! What a guest does to the file system: paths that leave, special files, what was not granted,
-//! and what is outside of the role's scope.
+//! What a guest does to the file system: paths that leave the workspace, special files, paths that
+//! were not granted or are outside of the role's scope.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::support::{Place, guest};
 use crate::trial::{ALL, Trial, assert_failed, configure, run_measured, said};
 
-/// Everything that the guest can do with one path to get at what is there.
+/// Every way in which the guest reads something through one path.
 pub const READING: &[&str] = &[
     "read",
     "read-at-once",
@@ -29,7 +29,7 @@ pub const READING: &[&str] = &[
     "scan-following",
 ];
 
-/// Everything that the guest can do with one path to change what is there.
+/// Every way in which the guest changes something through one path.
 pub const CHANGING: &[&str] = &[
     "write",
     "overwrite",
@@ -46,19 +46,19 @@ pub const CHANGING: &[&str] = &[
     "both",
 ];
 
-/// What takes two paths.
+/// Operations on two paths.
 pub const BETWEEN: &[&str] = &["rename", "link", "symlink"];
 
-/// A workspace beside a directory that nobody was given.
+/// A workspace, and a directory beside it that was not granted to any call.
 pub struct Beside {
     pub trial: Trial,
     before: Vec<Entry>,
 }
 
-/// One file or directory outside: its path, its contents, when it changed, and its permissions.
+/// One file or directory: its path, its contents, when it changed, and its permissions.
 pub type Entry = (String, Vec<u8>, SystemTime, fs::Permissions);
 
-/// What only the directory outside holds.
+/// A text that only a file outside of the workspace contains.
 pub const SECRET: &str = "open sesame";
 
 impl Beside {
@@ -76,12 +76,12 @@ impl Beside {
         Self { trial: Trial::of_guest(place, settings), before }
     }
 
-    /// Tries everything with `path`, and asserts that nothing of outside was read or changed.
-    /// Before each attempt, `prepare` puts back what the ones before have changed inside.
+    /// Makes every attempt with `path`, and asserts that nothing outside was read or changed.
+    /// Before each attempt, `prepare` restores what earlier ones have changed inside.
     pub fn assert_out_of_reach(&self, path: &str, prepare: impl Fn()) {
         let prepare = || {
             prepare();
-            // It may have become a link that leaves.
+            // It may have been replaced by a link that leaves the workspace.
             let _ = fs::remove_file(self.trial.place.workspace().join("inside.txt"));
             self.trial.place.write("inside.txt", "inside");
         };
@@ -90,7 +90,7 @@ impl Beside {
             let tried = self.trial.attempt("hostile.attempt", what, path, "inside.txt");
             let data = tried.unwrap_or_default();
             assert!(!data.contains(SECRET), "{what} {path:?}: {data}");
-            // The text of a link is inside.
+            // The text of a link belongs to the workspace.
             assert!(!data.contains("secret") || *what == "readlink", "{what} {path:?}: {data}");
             self.assert_unchanged(what, path);
         }
@@ -113,10 +113,10 @@ pub fn outside(place: &Place) -> std::path::PathBuf {
     place.workspace().parent().unwrap().join("outside")
 }
 
-/// Makes a link, whatever is there: a guest may have removed it and put something else in its
-/// place, which is a change inside.
+/// Replaces `link` by a link to `target`. A guest may have removed it and put something else in its
+/// place, which is a change inside of the workspace.
 pub fn relink(target: &Path, link: &Path) {
-    // One of the two, or neither.
+    // At most one of the two succeeds.
     let _ = fs::remove_file(link);
     let _ = fs::remove_dir_all(link);
     symlink(target, link).unwrap();
@@ -143,9 +143,10 @@ pub fn entries(directory: &Path) -> Vec<Entry> {
     all
 }
 
-/// So that the refusals below mean something: with honest paths all of it works.
+/// With ordinary paths all operations work, so the refusals in the other tests are due to the
+/// paths.
 #[test]
-fn what_is_granted_works() {
+fn granted_operations_work() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)
@@ -177,7 +178,7 @@ fn what_is_granted_works() {
     }
     assert_eq!(attempt("read", "link", "").as_deref(), Ok("hostilehostile"));
     assert_eq!(attempt("readlink", "dangling", "").as_deref(), Ok("none"));
-    // Names for what has one already can't be made, whatever is granted.
+    // No grant allows hard links to existing files.
     assert_eq!(said(&attempt("link", "inside.txt", "second")), Err("not-permitted"));
     let reason = beside.trial.reason("link", "inside.txt", "second");
     assert_eq!(reason, "inside.txt: hard links can't be made");
@@ -218,9 +219,9 @@ fn paths_that_leave_are_denied() {
     }
 }
 
-/// Case 19: and the guest is told so.
+/// Case 19: the guest gets the error code for a denied path.
 #[test]
-fn paths_that_leave_are_called_denied() {
+fn paths_that_leave_have_the_error_code_for_denied() {
     let beside = Beside::new(ALL);
     fs::create_dir(beside.trial.place.workspace().join("a")).unwrap();
     let long = "x".repeat(5000);
@@ -248,9 +249,9 @@ fn paths_that_leave_are_called_denied() {
     }
 }
 
-/// Names that are not text are neither told nor touched.
+/// Names that are not UTF-8 are neither listed nor changed.
 #[test]
-fn names_that_are_no_text_are_left_alone() {
+fn names_that_are_not_utf8_are_not_listed_or_changed() {
     let beside = Beside::new(ALL);
     let workspace = beside.trial.place.workspace();
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
@@ -272,7 +273,7 @@ fn names_that_are_no_text_are_left_alone() {
 
 /// A directory becomes a file, and a file a directory.
 #[test]
-fn files_and_directories_take_turns() {
+fn a_file_and_a_directory_can_replace_each_other() {
     let trial = Trial::of_guest(Place::new(), ALL);
     trial.place.write("a", "inside");
     let path = trial.place.workspace().join("a");
@@ -284,8 +285,7 @@ fn files_and_directories_take_turns() {
     }
 }
 
-/// Case 22: nothing changes under a read-only grant, or for a tool that says that it only
-/// reads.
+/// Case 22: nothing changes under a read-only grant, or by a tool that declares that it only reads.
 #[test]
 fn reading_tools_change_nothing() {
     for grant in ["read", "write"] {
@@ -294,7 +294,7 @@ fn reading_tools_change_nothing() {
     }
 }
 
-/// Case 22: and a tool that says that it writes is not even started.
+/// Case 22: a tool that declares that it writes is not even started.
 #[test]
 fn writing_tools_need_their_grant() {
     let trial = Trial::of_guest(Place::new(), "[grants.hostile]\nfiles = 'read'\nscan = true\n");
@@ -328,7 +328,7 @@ fn assert_nothing_changes(trial: &Trial, tool: &str) {
     assert_eq!(trial.attempt(tool, "read", "inside.txt", "").as_deref(), Ok("inside"));
 }
 
-/// The workspace without the host's own records.
+/// The entries of the workspace except the host's own directory.
 pub fn without_journal(workspace: &Path) -> Vec<Entry> {
     let mut entries = entries(workspace);
     entries.remove(0);
@@ -336,7 +336,7 @@ pub fn without_journal(workspace: &Path) -> Vec<Entry> {
     entries
 }
 
-/// Case 22: a handle for reading is not one for writing.
+/// Case 22: a handle that was opened for reading can't be used for writing.
 #[test]
 fn a_handle_for_reading_does_not_write() {
     let beside = Beside::new(ALL);
@@ -346,9 +346,9 @@ fn a_handle_for_reading_does_not_write() {
     assert_eq!(beside.trial.place.read("inside.txt"), "inside");
 }
 
-/// A tool that has nothing to do with files sees none, whatever its plugin is granted.
+/// A tool that does not use files sees none, even if its plugin was granted files.
 #[test]
-fn tools_without_files_see_none() {
+fn tools_without_files_can_not_access_files() {
     let beside = Beside::new(ALL);
     for what in READING.iter().chain(CHANGING).chain(BETWEEN) {
         let tried = beside.trial.attempt("hostile.attempt_none", what, "inside.txt", "new");
@@ -361,7 +361,7 @@ fn tools_without_files_see_none() {
     assert_eq!(beside.trial.place.read("inside.txt"), "inside");
 }
 
-/// A FIFO, a socket or a device could make the host wait, or do something.
+/// A FIFO, a socket or a device could block the host or have side effects.
 #[test]
 fn special_files_are_refused_at_once() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}[limits]\ncall-ms = 5000\n"));
@@ -370,7 +370,7 @@ fn special_files_are_refused_at_once() {
     make_special(&workspace.join("fifo"), FileType::Fifo);
     let _socket = UnixListener::bind(workspace.join("socket")).unwrap();
     let mut special = vec!["fifo", "socket"];
-    // Only root makes devices.
+    // Only root can create devices.
     if rustix::process::geteuid().is_root() {
         make_special(&workspace.join("null"), FileType::CharacterDevice);
         special.push("null");
@@ -396,7 +396,7 @@ fn special_files_are_refused_at_once() {
             "rmdir",
             "link-here",
         ] {
-            // Whether one may run it can be said.
+            // Whether it is executable may be answered.
             let is_said = what == "is-executable";
             let tried = attempt(what, path);
             assert!(tried.is_err() || is_said, "{what} {path}: {tried:?}");
@@ -411,7 +411,7 @@ fn special_files_are_refused_at_once() {
     let found = attempt("scan", "").unwrap();
     assert!(special.iter().all(|name| !found.contains(name)), "{found}");
     assert!(fs::symlink_metadata(workspace.join("fifo")).unwrap().file_type().is_fifo());
-    // Its name is the workspace's, and can go.
+    // Its name belongs to the workspace, and may be removed.
     for path in &special {
         attempt("unlink", path).unwrap();
         assert!(fs::symlink_metadata(workspace.join(path)).is_err(), "{path}");
@@ -419,20 +419,26 @@ fn special_files_are_refused_at_once() {
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
-/// A role's scope holds for everything that takes a path.
-#[test]
-fn what_is_out_of_scope_is_denied() {
+/// A host with a role whose scope is `in` and `on/the/way`, and files outside of that scope.
+fn narrow() -> Trial {
     let settings = format!("{ALL}[roles.narrow]\ntools = ['*']\nscope = ['in', 'on/the/way']\n");
     let trial = Trial::of_guest(Place::new(), &settings);
+    trial.place.write("in/inside.txt", "inside");
+    for path in ["inner/secret.txt", "out/secret.txt", "secret.txt"] {
+        trial.place.write(path, SECRET);
+    }
+    trial
+}
+
+/// A role's scope applies to every operation with a path.
+#[test]
+fn paths_out_of_scope_are_denied() {
+    let trial = narrow();
     let place = &trial.place;
     let workspace = place.workspace();
-    place.write("in/inside.txt", "inside");
-    place.write("inner/secret.txt", SECRET);
-    place.write("out/secret.txt", SECRET);
-    place.write("secret.txt", SECRET);
     let link = |target: &str, path: &str| relink(Path::new(target), &workspace.join(path));
     let attempt = |what: &str, path: &str, target: &str| {
-        trial.attempt_as(Some("narrow"), "hostile.attempt", what, path, target)
+        trial.attempt_as(Some("narrow"), ["hostile.attempt", what, path, target])
     };
     assert_eq!(attempt("read", "in/inside.txt", "").as_deref(), Ok("inside"));
     attempt("write", "in/other", "").unwrap();
@@ -471,7 +477,7 @@ fn what_is_out_of_scope_is_denied() {
             assert!(!data.contains("secret") && !data.contains(SECRET), "{what} {path}: {data}");
         }
         for what in ["stat", "hash", "open", "list"] {
-            // What is above the scope can be looked at, and no more.
+            // Directories above the scope can be inspected, and nothing else.
             let is_seen = matches!(path, "." | "in/..") && matches!(what, "stat" | "hash");
             assert_eq!(attempt(what, path, "").is_ok(), is_seen, "{what} {path:?}");
         }
@@ -484,17 +490,33 @@ fn what_is_out_of_scope_is_denied() {
         }
         assert_eq!(outside(), before, "{path}");
     }
-    assert_eq!(said(&attempt("read", "out/secret.txt", "")), Err("not-permitted"));
+    assert!(attempt("scan", "out", "").unwrap_err().contains("Denied"));
+    // A scan from above finds what is in scope.
+    let everything = attempt("scan-following", "", "").unwrap_or_default();
+    assert!(!everything.contains("secret") && !everything.contains(SECRET), "{everything}");
+}
+
+#[test]
+fn a_path_out_of_scope_has_a_reason() {
+    let (trial, narrow) = (narrow(), Some("narrow"));
+    assert_eq!(
+        said(&trial.attempt_as(narrow, ["hostile.attempt", "read", "out/secret.txt", ""])),
+        Err("not-permitted")
+    );
     for what in ["read", "write", "stat", "mkdir", "unlink", "is-executable", "link-here"] {
         let args = json!({"what": what, "path": "out/secret.txt"});
-        let Outcome::Executed(output) = trial.call_as(Some("narrow"), "hostile.attempt", args)
-        else {
+        let Outcome::Executed(output) = trial.call_as(narrow, "hostile.attempt", args) else {
             panic!("{what}")
         };
         let wanted = "out/secret.txt is outside of the call's scope: in, on/the/way";
         assert_eq!(output["reason"], wanted, "{what}");
     }
-    // The directories on the way to what is in scope may be made, looked at and nothing else.
+}
+
+/// Directories on the way to the scope may be created and inspected, and nothing else.
+#[test]
+fn directories_above_the_scope_can_only_be_created_and_inspected() {
+    let trial = narrow();
     for (what, path, is_done) in [
         ("mkdir", "on", true),
         ("stat", "on", true),
@@ -511,15 +533,15 @@ fn what_is_out_of_scope_is_denied() {
         ("times", "on", false),
         ("rmdir", "on/the", false),
     ] {
-        assert_eq!(attempt(what, path, "moved").is_ok(), is_done, "{what} {path}");
+        assert_eq!(
+            trial.attempt_as(Some("narrow"), ["hostile.attempt", what, path, "moved"]).is_ok(),
+            is_done,
+            "{what} {path}"
+        );
     }
-    assert!(attempt("scan", "out", "").unwrap_err().contains("Denied"));
-    // From above, a scan finds what is in scope.
-    let everything = attempt("scan-following", "", "").unwrap_or_default();
-    assert!(!everything.contains("secret") && !everything.contains(SECRET), "{everything}");
 }
 
-/// Case 10 and 24: scanners read ahead, and the guest decides how many there are.
+/// Cases 10 and 24: scanners read ahead, and the guest decides how many there are.
 #[test]
 fn reading_ahead_is_bounded() {
     let place = Place::new();
@@ -544,7 +566,7 @@ fn reading_ahead_is_bounded() {
     }
 }
 
-/// A glob that nests is the host's to compile, on a thread whose stack has an end.
+/// A nested glob is compiled by the host, on a thread with a bounded stack.
 #[test]
 fn deep_globs_are_refused() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -556,9 +578,9 @@ fn deep_globs_are_refused() {
     }
 }
 
-/// The same in a file of the workspace, which anybody may have written.
+/// Nested globs in a file of the workspace, which is not trusted.
 #[test]
-fn files_of_rules_do_no_harm() {
+fn deep_globs_in_ignore_files_are_refused() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}[limits]\ncall-ms = 5000\n"));
     let workspace = trial.place.workspace();
     trial.place.write("sub/sub/found", "");
@@ -583,7 +605,7 @@ fn files_of_rules_do_no_harm() {
     assert!(!scan().unwrap().contains("sub/sub/found"));
 }
 
-/// A FIFO, or the device that `/dev/null` is.
+/// Creates a FIFO, or a device like `/dev/null`.
 fn make_special(path: &Path, kind: FileType) {
     let device = rustix::fs::makedev(1, 3);
     rustix::fs::mknodat(rustix::fs::CWD, path, kind, 0o666.into(), device).unwrap();

@@ -1,5 +1,5 @@
-//! Calls that write more than they may. The host stops counting on what a plugin says of itself:
-//! one that reached a limit has failed, whatever it answers.
+//! Calls that write more than they may. The host does not rely on the plugin's answer: a call that
+//! exceeded a limit has failed even if it answers.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +15,7 @@ use crate::trial::{ALL, Trial, assert_failed, said, tried};
 
 const LIMITS: &str = "[limits]\nwrite-mb = 4\nfiles = 200\nhost-calls = 10000000\n";
 
-/// What a plugin can do, and which limit it reaches.
+/// A way to write, and the limit that it exceeds.
 const WAYS: &[(&str, &str)] = &[
     ("over", "WriteLimit"),
     ("files", "WriteLimit"),
@@ -30,7 +30,7 @@ const WAYS: &[(&str, &str)] = &[
     ("names", "FileLimit"),
 ];
 
-/// What a directory takes on the disk, in bytes.
+/// The size of a directory on the disk, in bytes.
 fn taken(directory: &Path) -> u64 {
     let mut taken = 0;
     for entry in fs::read_dir(directory).unwrap() {
@@ -44,8 +44,7 @@ fn taken(directory: &Path) -> u64 {
     taken
 }
 
-/// A call that writes too much fails, and leaves nothing, although it answers as if all was
-/// well.
+/// A call that writes too much fails and changes nothing, even if it answers without an error.
 #[test]
 fn calls_that_write_too_much_change_nothing() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}{LIMITS}"));
@@ -64,7 +63,7 @@ fn calls_that_write_too_much_change_nothing() {
     }
 }
 
-/// `/tmp` counts as well, also for a call that may only read the workspace.
+/// `/tmp` counts as well, also for a call that only reads the workspace.
 #[test]
 fn tmp_has_the_same_limits() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}{LIMITS}"));
@@ -77,14 +76,13 @@ fn tmp_has_the_same_limits() {
     assert_eq!(without_journal(&trial.place.workspace()), []);
 }
 
-/// A path that is too long to be written can't be reached from directory to directory either, and
-/// one that is as long as it may be is nothing that the host fails on: renamed, walked, committed,
-/// undone.
+/// A path that is too long can't be created by nesting directories either, and one of the maximum
+/// length does not make the host fail: it is renamed, walked, committed and undone.
 #[test]
-fn directories_do_not_nest_without_end() {
+fn nested_directories_have_a_maximum_depth() {
     let trial = Trial::of_guest(Place::new(), ALL);
     let workspace = trial.place.workspace();
-    // Three bytes each, with the slash, up to 4096.
+    // Each level has three bytes with the slash, up to 4096.
     const DEEPEST: &str = "1365 name-too-long Ok(())";
     let nested = |tool: &str, directory: &str| {
         let args = json!({"how": "nested", "directory": directory});
@@ -94,7 +92,7 @@ fn directories_do_not_nest_without_end() {
     assert_eq!(nested("hostile.flood_read", "/tmp"), DEEPEST);
     assert_eq!(nested("hostile.flood", "/workspace"), DEEPEST);
     assert_eq!(depth(&workspace, "ee"), 1365);
-    // What is on the disk, walked together with what is staged, and renamed.
+    // Directories on the disk are walked together with staged ones, and renamed.
     trial.attempt("hostile.attempt", "write-and-scan", ".", "following").unwrap();
     trial.attempt("hostile.attempt", "rename", "ee", "ff").unwrap();
     let longer = trial.attempt("hostile.attempt", "rename", "ff", "longer");
@@ -102,7 +100,7 @@ fn directories_do_not_nest_without_end() {
     assert_eq!(depth(&workspace, "ff"), 1365);
     let log = trial.place.run(&["log", "--commits"]).json();
     let commits = log["records"].as_array().unwrap();
-    // The latest first.
+    // From the latest to the oldest.
     for commit in commits.iter().rev() {
         let undone = trial.place.run(&["undo", commit["commit"].as_str().unwrap()]);
         assert_eq!(undone.status, 0, "{}", undone.stderr);
@@ -110,7 +108,7 @@ fn directories_do_not_nest_without_end() {
     assert_eq!(without_journal(&workspace), []);
 }
 
-/// How many directories are in one another.
+/// The number of nested directories.
 fn depth(workspace: &Path, name: &str) -> usize {
     let open = |directory: File, name: &str| {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -120,9 +118,9 @@ fn depth(workspace: &Path, name: &str) -> usize {
     std::iter::successors(top, |above| open(above.try_clone().unwrap(), "dd")).count()
 }
 
-/// Each call has the whole of its limits, and what it only reads counts for nothing.
+/// Each call has the full limits, and files that it only reads do not count.
 #[test]
-fn limits_are_of_one_call() {
+fn limits_apply_to_each_call_separately() {
     let trial = Trial::of_guest(Place::new(), &format!("{ALL}{LIMITS}"));
     trial.place.write("large", vec![b'x'; 5 << 20]);
     for round in 0..5 {
@@ -135,7 +133,7 @@ fn limits_are_of_one_call() {
             trial.attempt("hostile.attempt_read", "plain-read", "/workspace/large", "").unwrap();
         assert_eq!(read.len(), 5 << 20);
     }
-    // To change a part of it, the host copies all of it.
+    // To change a part of a file, the host copies all of it.
     let outcome = trial.call("hostile.attempt", json!({"what": "overwrite", "path": "large"}));
     assert_failed(outcome, Status::Limit, "WriteLimit", "4 MiB");
     trial.attempt("hostile.attempt", "write", "large", "").unwrap();

@@ -1,5 +1,5 @@
-//! Messages as large as they may be, made to cost as much as they can: in memory, in time, and in
-//! that of other clients.
+//! Messages of the maximum size that cost as much memory and time as possible, also for other
+//! clients.
 #![expect(clippy::print_stdout, reason = "figures for the reader of the test's output")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +13,16 @@ use crate::mcp::server::{Request, Server, message};
 use crate::support::{Ended, Place};
 use crate::trial::run_measured;
 
-/// How large the messages are, in bytes.
-const SIZE: usize = 15 << 20;
+/// The size of the messages, in bytes.
+const MESSAGE_BYTES: usize = 15 << 20;
 
-/// How much memory the server may have at most, in MiB.
-const MEMORY: u64 = 300;
+/// The server's memory limit, in MiB.
+const MAX_MEMORY_MIB: u64 = 300;
 
-/// How long the refusal of one may take, on a machine that does much else. It takes some hundredths
-/// of a second.
-const TIME: Duration = Duration::from_secs(10);
+/// How long a refusal may take on a busy machine. It usually takes some hundredths of a second.
+const MAX_REFUSAL_TIME: Duration = Duration::from_secs(10);
 
-/// The text of a call whose arguments have this as their content.
+/// The text of a call with these arguments.
 fn call_with(content: &str) -> String {
     let text = message(
         "tools/call",
@@ -32,30 +31,31 @@ fn call_with(content: &str) -> String {
     text.to_string().replace("\"HERE\"", content)
 }
 
-/// As often as it has room.
-fn filled(part: &str) -> String {
-    part.repeat(SIZE / part.len())
+/// Repeats a text up to the maximum size.
+fn repeated(part: &str) -> String {
+    part.repeat(MESSAGE_BYTES / part.len())
 }
 
-/// Bodies with what the answer has to name, and its status.
+/// Request bodies, with the expected status and a part of the expected answer.
 fn hostile() -> Vec<(&'static str, String, u16, &'static str)> {
-    let lists = format!("[{}[]]", filled("[],"));
-    let objects = format!("[{}{{}}]", filled("{\"a\":0},"));
-    let nested = call_with(&filled("{\"a\":"));
-    let closed = format!("{}1{}", "[".repeat(SIZE / 2), "]".repeat(SIZE / 2));
-    let names: String = (0..SIZE / 12).map(|number| format!("\"{number:07}\":0,")).collect();
+    let lists = format!("[{}[]]", repeated("[],"));
+    let objects = format!("[{}{{}}]", repeated("{\"a\":0},"));
+    let nested = call_with(&repeated("{\"a\":"));
+    let closed = format!("{}1{}", "[".repeat(MESSAGE_BYTES / 2), "]".repeat(MESSAGE_BYTES / 2));
+    let names: String =
+        (0..MESSAGE_BYTES / 12).map(|number| format!("\"{number:07}\":0,")).collect();
     vec![
         ("lists", call_with(&lists), 400, "more than 200000 values"),
         ("objects", call_with(&objects), 400, "more than 200000 values"),
         ("names", call_with(&format!("{{{names}\"a\":1}}")), 400, "more than 200000 values"),
         ("nested", nested, 400, "recursion limit"),
-        ("nested at once", filled("{\"a\":"), 400, "recursion limit"),
+        ("nested at once", repeated("{\"a\":"), 400, "recursion limit"),
         ("nested and closed", call_with(&closed), 400, "recursion limit"),
-        ("not closed", call_with(&filled("\\n")), 400, "not JSON"),
+        ("not closed", call_with(&repeated("\\n")), 400, "not JSON"),
         ("twice", call_with(&format!("1,\"content\":{lists}")), 400, "stands here twice"),
         (
             "no call",
-            message("ping", json!({})).to_string().replace("{}", &format!("\"{}\"", filled("x"))),
+            message("ping", json!({})).to_string().replace("{}", &format!("\"{}\"", repeated("x"))),
             400,
             "besides the arguments of a tool",
         ),
@@ -77,7 +77,7 @@ fn text_of(answer: &(u16, String, String)) -> &str {
 }
 
 #[test]
-fn each_is_refused_at_once_and_in_little_memory() {
+fn large_messages_are_refused_at_once_and_in_little_memory() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     assert_eq!(server.ask(&list("/mcp")).0, 200);
@@ -90,13 +90,13 @@ fn each_is_refused_at_once_and_in_little_memory() {
         let found: String = text_of(&answer).chars().take(400).collect();
         println!("{what}: {took:?}, {} MiB", server.peak_memory());
         assert_eq!(answer.0, status, "{what}: {found}");
-        // What is wrong with arguments is said in the result of the call.
+        // Problems with arguments are reported in the result of the call.
         let words = if status == 200 { "expected a string" } else { words };
         assert!(found.contains(words) || text_of(&answer).contains(words), "{what}: {found}");
-        assert!(took < TIME, "{what}: {took:?}");
+        assert!(took < MAX_REFUSAL_TIME, "{what}: {took:?}");
     }
     let peak = server.peak_memory();
-    assert!(peak < MEMORY, "{peak} MiB, {before} before");
+    assert!(peak < MAX_MEMORY_MIB, "{peak} MiB, {before} before");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
     let server = Server::new(&place, &[]);
     assert_eq!(server.ask(&list("/mcp")).0, 200);
     let before = server.peak_memory();
-    let content = format!("{}\n", filled("0123456789abcdef"));
+    let content = format!("{}\n", repeated("0123456789abcdef"));
     let body = call_with(&Value::from(content.clone()).to_string());
     let begun = Instant::now();
     let answer = server.ask(&post(&body));
@@ -118,12 +118,12 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
     assert!(!text_of(&answer).contains("isError\":true"), "{}", text_of(&answer));
     assert_eq!(place.read("a.txt"), content);
     let peak = server.peak_memory();
-    // The text, what the tool gets, and the tool's own copies within its instance.
+    // The request, the tool's arguments, and the copies in the tool's own instance.
     assert!(peak < before + 8 * 15, "{peak} MiB, {before} before");
 }
 
 #[test]
-fn four_senders_keep_no_other_client_waiting() {
+fn four_senders_of_large_messages_do_not_delay_other_clients() {
     const LONG: Duration = Duration::from_secs(6);
     let place = Place::new();
     place.write("b.txt", "legitimate\n");
@@ -165,18 +165,18 @@ fn four_senders_keep_no_other_client_waiting() {
     let peak = server.peak_memory();
     println!("{} lists, 99 % within {worst:?}, {peak} MiB", latencies.len());
     assert!(worst < Duration::from_secs(1), "{worst:?}");
-    assert!(peak < MEMORY, "{peak} MiB");
+    assert!(peak < MAX_MEMORY_MIB, "{peak} MiB");
 }
 
 #[test]
-fn an_envelope_that_nests_is_refused_at_once() {
+fn a_deeply_nested_envelope_is_refused_at_once() {
     let place = Place::new();
     for (what, text) in [
-        ("nested", filled("{\"a\":")),
-        ("nested after words", format!("so: {}", filled("{\"a\":"))),
-        ("lists", format!("{{\"tool\":\"a\",\"b\":[{}[]]}}", filled("[],"))),
-        ("brackets", filled("[{")),
-        ("envelopes", filled("{\"tool\":1}\n")),
+        ("nested", repeated("{\"a\":")),
+        ("nested after words", format!("so: {}", repeated("{\"a\":"))),
+        ("lists", format!("{{\"tool\":\"a\",\"b\":[{}[]]}}", repeated("[],"))),
+        ("brackets", repeated("[{")),
+        ("envelopes", repeated("{\"tool\":1}\n")),
     ] {
         let file = place.home_file("envelope.json");
         std::fs::write(&file, text).unwrap();
@@ -185,17 +185,17 @@ fn an_envelope_that_nests_is_refused_at_once() {
         let took = begun.elapsed();
         println!("{what}: {took:?}, {peak} MiB");
         assert_ne!(ended.status, 0, "{what}: {ended:?}");
-        assert!(took < TIME && peak < MEMORY, "{what}: {took:?}, {peak} MiB");
+        assert!(took < MAX_REFUSAL_TIME && peak < MAX_MEMORY_MIB, "{what}: {took:?}, {peak} MiB");
     }
 }
 
-/// On standard input and output, the next line is read all the same.
+/// On standard input and output, the next line is still read.
 #[test]
 fn a_line_is_refused_with_its_number() {
     let place = Place::new();
     let lines = [
-        call_with(&format!("[{}[]]", filled("[],"))),
-        call_with(&Value::from(filled("x")).to_string()),
+        call_with(&format!("[{}[]]", repeated("[],"))),
+        call_with(&Value::from(repeated("x")).to_string()),
         message("tools/list", json!({})).to_string(),
     ];
     let file = place.home_file("lines");
@@ -211,12 +211,12 @@ fn a_line_is_refused_with_its_number() {
         "{said:?}"
     );
     assert!(found("files__read_file"), "the list is missing: {said:?}");
-    assert_eq!(place.read("a.txt").len(), filled("x").len());
+    assert_eq!(place.read("a.txt").len(), repeated("x").len());
 }
 
-/// A workspace's own files, before anybody has accepted them.
+/// Files of a workspace that the user has not accepted.
 #[test]
-fn the_files_of_a_workspace_have_a_bound() {
+fn files_of_a_workspace_have_a_maximum_size() {
     const LARGE: usize = 11 << 20;
     let plugin = "[plugins.aaaaaaa]\nversion = '1'\n";
     let table = |part: &str| part.repeat(LARGE / part.len());
@@ -236,7 +236,7 @@ fn the_files_of_a_workspace_have_a_bound() {
         assert!(ended.stderr.contains(name), "{ended:?}");
         assert!(peak < 150, "{name}: {peak} MiB");
     }
-    // As large as they may be.
+    // Files of the maximum size are read.
     for (name, part) in [
         ("cofferdam.lock", "[],"),
         ("cofferdam.toml", "{},"),

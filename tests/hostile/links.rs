@@ -1,5 +1,4 @@
-//! What a guest does with links: such as are there, such as it makes, and files with several
-//! names.
+//! What a guest does with links: existing ones, ones that it creates, and files with several names.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,29 +7,32 @@ use std::path::Path;
 use super::files::{Beside, CHANGING, READING, SECRET, outside, relink};
 use crate::trial::{ALL, said};
 
+/// Creates links in the workspace that lead outside, each in another way.
+fn make_leaving_links(workspace: &Path, outside: &Path) {
+    for (target, link) in [
+        (outside.join("secret.txt"), "absolute-file"),
+        (outside.to_owned(), "absolute"),
+        ("../outside".into(), "relative"),
+        ("../outside/secret.txt".into(), "relative-file"),
+        ("../../outside".into(), "sub/up"),
+        ("absolute".into(), "chain"),
+        ("sub/up".into(), "second"),
+        (outside.join("new"), "dangling"),
+        ("/".into(), "root"),
+        ("/proc/self/root".into(), "magic"),
+        ("/proc/self/cwd/..".into(), "cwd"),
+    ] {
+        relink(&target, &workspace.join(link));
+    }
+}
+
 /// Case 20.
 #[test]
 fn links_that_leave_are_denied() {
     let beside = Beside::new(ALL);
     let (workspace, outside) = (beside.trial.place.workspace(), outside(&beside.trial.place));
     fs::create_dir(workspace.join("sub")).unwrap();
-    let make = || {
-        for (target, link) in [
-            (outside.join("secret.txt"), "absolute-file"),
-            (outside.clone(), "absolute"),
-            ("../outside".into(), "relative"),
-            ("../outside/secret.txt".into(), "relative-file"),
-            ("../../outside".into(), "sub/up"),
-            ("absolute".into(), "chain"),
-            ("sub/up".into(), "second"),
-            (outside.join("new"), "dangling"),
-            ("/".into(), "root"),
-            ("/proc/self/root".into(), "magic"),
-            ("/proc/self/cwd/..".into(), "cwd"),
-        ] {
-            relink(&target, &workspace.join(link));
-        }
-    };
+    let make = || make_leaving_links(&workspace, &outside);
     let below_root = format!("root{}/secret.txt", outside.display());
     for path in [
         "absolute-file",
@@ -70,10 +72,10 @@ fn links_that_leave_are_denied() {
         let found = beside.trial.reason(what, path, "");
         assert!(found.contains(reason), "{what} {path}: {found}");
     }
-    // A scan passes by what leads outside.
+    // A scan skips links that lead outside.
     let everything = attempt("scan-following", "").unwrap();
     assert!(everything.contains("inside.txt") && !everything.contains("secret"), "{everything}");
-    // A link that leaves can be removed, and moved about: it is inside.
+    // A link that leads outside can itself be removed and moved, since it is inside.
     for link in ["absolute-file", "relative"] {
         attempt("unlink", link).unwrap();
     }
@@ -82,9 +84,9 @@ fn links_that_leave_are_denied() {
     beside.assert_unchanged("rename", "absolute");
 }
 
-/// A guest makes links inside, and uses them.
+/// A guest creates links inside of the workspace, and uses them.
 #[test]
-fn links_inside_can_be_made() {
+fn links_inside_can_be_created() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)
@@ -114,9 +116,9 @@ fn links_inside_can_be_made() {
     assert_eq!(beside.trial.place.read("inside.txt"), "hostile");
 }
 
-/// A guest can't make a link that leaves, or one to what no call may change.
+/// A guest can't create a link that leads outside, or one to a protected file.
 #[test]
-fn links_that_leave_can_not_be_made() {
+fn links_that_leave_can_not_be_created() {
     let beside = Beside::new(ALL);
     let place = &beside.trial.place;
     place.write("d/file", "");
@@ -152,7 +154,7 @@ fn links_that_leave_can_not_be_made() {
         let found = beside.trial.reason("symlink", target, link);
         assert!(found.contains(reason), "{link} -> {target}: {found}");
     }
-    // What a link's names don't tell is decided where the link leads, when it is used.
+    // If the names in a link do not show where it leads, this is decided when it is used.
     for (target, link, beyond) in
         [("ld/../../outside", "a", "a/secret.txt"), ("inner", "b", "b/../../outside/secret.txt")]
     {
@@ -162,9 +164,9 @@ fn links_that_leave_can_not_be_made() {
     assert_eq!(place.read(".git/config"), "original");
 }
 
-/// A link that is moved leads elsewhere from there.
+/// A relative link leads elsewhere after it was moved.
 #[test]
-fn links_that_are_moved_do_not_lead_out() {
+fn moved_links_do_not_lead_out() {
     let beside = Beside::new(ALL);
     let attempt = |what: &str, path: &str, target: &str| {
         beside.trial.attempt("hostile.attempt", what, path, target)
@@ -182,7 +184,7 @@ fn links_that_are_moved_do_not_lead_out() {
     beside.assert_unchanged("rename", "l");
 }
 
-/// A file with a second name may be elsewhere as well.
+/// A file with a second hard link may also be a file outside.
 #[test]
 fn files_with_other_names_are_not_changed() {
     let beside = Beside::new(ALL);

@@ -1,4 +1,4 @@
-//! Files that should not load, or not with what they want.
+//! Files that should not load, or that should not get what they request.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,16 @@ use super::engine::ANSWER;
 use crate::support::Place;
 use crate::trial::{Trial, assert_failed, cache};
 
-/// What a host says to a plugin file that it does not take.
+/// The host's refusal of a plugin file.
 fn refusal(bytes: &[u8]) -> String {
-    match Trial::open(Place::new(), vec![Packed::verbatim(bytes)], "", cache()) {
+    match Trial::open(Place::new(), vec![Packed::from_bytes(bytes)], "", cache()) {
         Err(error @ OpenError::Registry(RegistryError::Pack { .. })) => error.to_string(),
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("it was taken"),
     }
 }
 
-/// How the one call of an unusual component ends.
+/// The outcome of a call of an unusual component.
 fn call(component: &[u8], settings: &str) -> Outcome {
     Trial::new(Packed::new(component, &manifest()), settings).call("attack.go", json!({}))
 }
@@ -34,14 +34,14 @@ fn honest() -> Vec<u8> {
     fs::read(Component::new(ANSWER).pack().path).unwrap()
 }
 
-/// The code that this host would compile a component to.
+/// The code that this host compiles a component to.
 fn compiled(component: &[u8]) -> Vec<u8> {
     Runtime::new(1, None).unwrap().compile(component).unwrap()
 }
 
 /// Case 14.
 #[test]
-fn files_that_are_no_plugin_are_refused() {
+fn files_that_are_not_plugins_are_refused() {
     let module = wat::parse_str("(module (func (export \"call\")))").unwrap();
     let unpacked = Component::new(ANSWER).build();
     let executable = fs::read(std::env::current_exe().unwrap()).unwrap();
@@ -59,7 +59,7 @@ fn files_that_are_no_plugin_are_refused() {
     }
 }
 
-/// Case 14: wherever it breaks off.
+/// Case 14: truncated at any place.
 #[test]
 fn truncated_plugins_are_refused() {
     let honest = honest();
@@ -68,7 +68,7 @@ fn truncated_plugins_are_refused() {
     }
 }
 
-/// Case 14: what is changed anywhere is refused, or does no harm.
+/// Case 14: damaged at any place, a file is refused or does no harm.
 #[test]
 fn damaged_plugins_do_no_harm() {
     let honest = honest();
@@ -78,7 +78,7 @@ fn damaged_plugins_do_no_harm() {
         damaged[position] ^= 0x55;
         let settings = "[limits]\ncall-ms = 1000\n";
         let call = |trial: Trial| trial.try_call(None, "attack.go", json!({})).ok();
-        match Trial::open(Place::new(), vec![Packed::verbatim(&damaged)], settings, cache())
+        match Trial::open(Place::new(), vec![Packed::from_bytes(&damaged)], settings, cache())
             .map(call)
         {
             Err(_) | Ok(None) => refused += 1,
@@ -88,14 +88,14 @@ fn damaged_plugins_do_no_harm() {
     assert!(refused > 10 && failed > 10, "{refused} {failed}");
 }
 
-/// Case 15: machine code is never taken from a plugin's author.
+/// Case 15: machine code is never accepted from a plugin's author.
 #[test]
-fn compiled_code_is_no_plugin() {
+fn compiled_code_is_not_accepted_as_a_plugin() {
     let code = compiled(&Component::new(ANSWER).build());
     assert!(refusal(&code).contains("not a WebAssembly component"));
 }
 
-/// Case 15: not even beside a plugin, where those that come with the host have theirs.
+/// Case 15: not even beside a plugin, as for built-in plugins.
 #[test]
 fn compiled_code_beside_a_plugin_is_ignored() {
     let packed = Component::new(ANSWER).pack();
@@ -108,7 +108,7 @@ fn other() -> Vec<u8> {
     Component::new("(call $fail (i32.const 0) (i32.const 2))").build()
 }
 
-/// Case 15: whoever can write to the cache still has no code run.
+/// Case 15: a process that can write to the cache can't make the host run code.
 #[test]
 fn a_tampered_cache_is_compiled_again() {
     let directory = TempDir::new().unwrap();
@@ -137,7 +137,8 @@ fn a_tampered_cache_is_compiled_again() {
         code[..code.len() / 2].to_vec(),
         Vec::new(),
     ] {
-        // In a file of its own: the host before may still hold what was there in its memory.
+        // Written to a new file: the previous host may still have the old one mapped into its
+        // memory.
         let changed = file.with_extension("changed");
         fs::write(&changed, &tampered).unwrap();
         fs::rename(&changed, &file).unwrap();
@@ -154,7 +155,7 @@ fn only_code_in(cache: &Path) -> std::path::PathBuf {
     files.remove(0)
 }
 
-/// Case 16: what the host does not have, whatever is granted.
+/// Case 16: interfaces that the host does not have, with any grant.
 #[test]
 fn imports_that_are_not_served_are_refused_by_name() {
     let everything = "[grants.attack]\nfiles = 'write'\nscan = true\n";
@@ -176,7 +177,7 @@ fn imports_that_are_not_served_are_refused_by_name() {
             import,
         );
     }
-    // A package that is served, but not this of it.
+    // A package that is served, but not with this interface.
     for (import, instance) in [
         ("wasi:io/poll@0.3.0", "(export \"f\" (func))"),
         ("wasi:clocks/wall-clock@0.2.6", "(export \"set\" (func (param \"when\" u64)))"),
@@ -202,13 +203,13 @@ fn imports_that_are_not_served_are_refused_by_name() {
     );
 }
 
-/// Case 16: what nobody granted, although the manifest requests it.
+/// Case 16: interfaces that were requested but not granted.
 #[test]
 fn imports_that_are_not_granted_are_refused_by_name() {
     for (import, settings, grant) in [
         ("cofferdam:host/scan@0.1.0", "", "scan = true"),
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
-        // Scanning is reading: without files there is nothing to scan.
+        // Scanning is reading: it requires access to files.
         ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
         (
             "cofferdam:host/scan@0.1.0",
@@ -225,7 +226,7 @@ fn imports_that_are_not_granted_are_refused_by_name() {
     }
 }
 
-/// Case 16: a grant does not reach further than the request.
+/// Case 16: a grant gives only what was requested.
 #[test]
 fn a_grant_without_a_request_gives_nothing() {
     let mut modest = manifest();
@@ -264,7 +265,7 @@ fn components_that_need_more_of_the_engine_are_refused() {
     }
 }
 
-/// A component that offers no tools, or other tools than it should.
+/// A component that exports no tools, or not those of its manifest.
 #[test]
 fn components_of_another_world_are_refused() {
     for text in [
@@ -280,7 +281,7 @@ fn components_of_another_world_are_refused() {
             "cofferdam:tool/tools@0.1.0",
         );
     }
-    // That the function is another one is seen when it is called.
+    // The function's type is only checked when it is called.
     let component = wat::parse_str(
         r#"(component
              (core module $m (func (export "call")))
@@ -292,9 +293,9 @@ fn components_of_another_world_are_refused() {
     assert_failed(call(&component.unwrap(), ""), Status::Trap, "PluginCrashed", "expected 3-tuple");
 }
 
-/// A plugin's name is where its grants stand: nobody else may have it.
+/// Grants go by the plugin's name, so two plugins can't have the same one.
 #[test]
-fn a_second_plugin_of_a_name_is_refused() {
+fn a_second_plugin_with_the_same_name_is_refused() {
     let (first, second) = (Component::new(ANSWER).pack(), Component::new(ANSWER).pack());
     let error = Trial::open(Place::new(), vec![first, second], "", cache()).err();
     assert!(

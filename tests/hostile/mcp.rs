@@ -1,5 +1,5 @@
-//! Tools that misbehave while an MCP server runs them: the server goes on, and ends when it is
-//! told to.
+//! Tools that misbehave while an MCP server runs them: the server still answers, and exits when it
+//! is told to.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,18 +16,18 @@ use super::files::without_journal;
 use crate::support::Place;
 use crate::trial::{ALL, configure};
 
-/// Longer than every test may take: a call that ends earlier did not end by itself.
+/// A deadline longer than every test: a call that ends earlier did not end by its deadline.
 const LIMITS: &str = "[limits]\ncall-ms = 300000\n";
 
-/// How long something that happens at once may take on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
+/// How long something immediate may take on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server on standard input and output, and everything that it said.
+/// A server on standard input and output, and everything that it printed.
 struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
     said: Receiver<Value>,
-    /// Answers that were not asked for yet, by id.
+    /// Answers that no caller has taken yet, by request id.
     waiting: HashMap<u64, Value>,
     next: u64,
 }
@@ -54,7 +54,7 @@ impl Session {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    /// Sends a request of revision 2026-07-28, in which each one stands for itself.
+    /// Sends a request of revision 2026-07-28, which has no sessions.
     fn request(&mut self, method: &str, mut params: Value) -> u64 {
         self.next += 1;
         params["_meta"] = json!({
@@ -78,14 +78,14 @@ impl Session {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    /// The answer to a request.
+    /// Waits for the answer to a request.
     fn answer(&mut self, request: u64) -> Value {
         let started = Instant::now();
         loop {
             if let Some(answer) = self.waiting.remove(&request) {
                 return answer;
             }
-            let left = SOON.saturating_sub(started.elapsed());
+            let left = TIMEOUT.saturating_sub(started.elapsed());
             let message = self.said.recv_timeout(left).expect("no answer");
             if let Some(id) = message["id"].as_u64() {
                 self.waiting.insert(id, message);
@@ -93,7 +93,7 @@ impl Session {
         }
     }
 
-    /// Whether there is an answer already.
+    /// Whether the answer has arrived.
     fn has_answered(&mut self, request: u64) -> bool {
         while let Ok(message) = self.said.try_recv() {
             if let Some(id) = message["id"].as_u64() {
@@ -117,7 +117,7 @@ impl Session {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(started.elapsed() < SOON, "the server does not end");
+            assert!(started.elapsed() < TIMEOUT, "the server does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -129,7 +129,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // It has ended, or the test has failed.
+        // The server has exited, or the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -140,7 +140,7 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// A plugin that never answers, unless it gets arguments, and a place in which it can be called.
+/// A plugin that never answers if its arguments are empty, and a place with a role for it.
 fn endless() -> (Place, Packed) {
     let place = Place::new();
     configure(&place, LIMITS);
@@ -156,7 +156,7 @@ fn workers() -> usize {
 }
 
 #[test]
-fn endless_calls_on_every_worker_stop_nobody_else_and_end_when_cancelled() {
+fn endless_calls_on_every_worker_do_not_block_others_and_can_be_cancelled() {
     let (place, packed) = endless();
     place.write("file", "x");
     let mut session = Session::start(&place, &[&packed]);
@@ -173,26 +173,26 @@ fn endless_calls_on_every_worker_stop_nobody_else_and_end_when_cancelled() {
         assert!(!session.has_answered(*call));
         session.cancel(*call);
     }
-    // There is a worker again.
+    // A worker is free again.
     let honest = session.call("grep__grep", json!({"pattern": "x"}));
     assert_eq!(session.answer(honest)["result"]["isError"], false);
-    // The protocol wants no answer to what was cancelled.
+    // The protocol requires that a cancelled request is not answered.
     assert!(calls.iter().all(|call| !session.has_answered(*call)));
     session.stdin = None;
     assert!(session.wait().success());
 }
 
 #[test]
-fn calls_beyond_the_queue_are_told_that_the_server_is_busy() {
+fn calls_beyond_the_queue_get_the_error_busy() {
     let (place, packed) = endless();
     let mut session = Session::start(&place, &[&packed]);
     let calls: Vec<u64> =
         (0..workers() + 65).map(|_| session.call("attack__go", json!({}))).collect();
-    // The server takes what comes at the same time in any order.
-    let answer = session.said.recv_timeout(SOON).unwrap();
+    // The server may read requests that arrive at the same time in any order.
+    let answer = session.said.recv_timeout(TIMEOUT).unwrap();
     assert!(text(&answer).starts_with("Busy: "), "{answer}");
     assert_eq!(answer["result"]["isError"], true);
-    // Most of these only wait, and leave the queue at once.
+    // Most of these are only queued, and leave the queue at once.
     for call in &calls[workers() + 1..] {
         session.cancel(*call);
     }
@@ -203,14 +203,14 @@ fn calls_beyond_the_queue_are_told_that_the_server_is_busy() {
         if answer["error"]["code"] == -32602 {
             break;
         }
-        assert!(started.elapsed() < SOON, "{answer}");
+        assert!(started.elapsed() < TIMEOUT, "{answer}");
     }
     session.terminate();
     assert!(session.wait().success());
 }
 
 #[test]
-fn calls_that_end_in_the_queue_cost_no_thread() {
+fn calls_that_are_cancelled_in_the_queue_use_no_thread() {
     let (place, packed) = endless();
     configure(&place, "[limits]\ncall-ms = 500\n");
     let mut session = Session::start(&place, &[&packed]);
@@ -261,7 +261,7 @@ fn every_fresh_start_lists_all_tools_in_the_first_answer() {
 }
 
 #[test]
-fn a_server_that_ends_leaves_no_half_done_edit() {
+fn a_server_that_exits_leaves_no_partial_edit() {
     let packed = Packed::guest("hostile");
     for how in ["standard input closes", "SIGTERM"] {
         let place = Place::new();
@@ -274,7 +274,7 @@ fn a_server_that_ends_leaves_no_half_done_edit() {
         let stage = place.workspace().join(".cofferdam/staging");
         let started = Instant::now();
         while std::fs::read_dir(&stage).map_or(0, Iterator::count) == 0 {
-            assert!(started.elapsed() < SOON, "{how}: nothing is staged");
+            assert!(started.elapsed() < TIMEOUT, "{how}: nothing is staged");
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!session.has_answered(call));
@@ -289,9 +289,9 @@ fn a_server_that_ends_leaves_no_half_done_edit() {
     }
 }
 
-/// Somebody changes the file while the person looks at what would be done to it.
+/// Another process changes the file while the user looks at the proposed change.
 #[test]
-fn what_a_person_saw_is_what_is_done() {
+fn a_file_that_changed_during_the_question_is_not_overwritten() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     for (meanwhile, done) in [("before\n", true), ("something else\n", false)] {
@@ -308,7 +308,7 @@ fn what_a_person_saw_is_what_is_done() {
         let params =
             json!({"name": "files__write_file", "arguments": {"path": "a", "content": "after\n"}});
         session.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}));
-        let asked = session.said.recv_timeout(SOON).unwrap();
+        let asked = session.said.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(asked["method"], "elicitation/create", "{asked}");
         let question = asked["params"]["message"].as_str().unwrap();
         assert!(question.contains("-before\n+after\n"), "{question}");

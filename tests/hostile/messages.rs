@@ -1,4 +1,5 @@
-//! What a guest says: looking around for something worth telling, shouting, flooding, lying.
+//! A guest's output: searching for information to leak, control characters, floods, invalid
+//! answers.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use super::component::{Component, Packed, manifest};
 use crate::support::{Ended, Place, guest};
 use crate::trial::{ALL, Trial, assert_failed, configure, failure, run_measured, tried};
 
-/// What the guest shouts, made harmless.
-const INERT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
+/// The control characters that the guest prints, escaped.
+const ESCAPED_SHOUT: &str = "\\u{1b}[31mred\\u{1b}]52;c;aGk=\\u{7}\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}desrever\\u{200b}\\u{e0041}\\u{d}over";
 
-/// What the guest shouts.
+/// The control characters that the guest prints.
 const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
 
 fn misbehave(trial: &Trial, how: &str, size: u64) -> Outcome {
@@ -31,7 +32,7 @@ fn command(place: &Place, how: &str, size: u64, options: &[&str]) -> (Ended, u64
 
 /// Case 23.
 #[test]
-fn nothing_of_the_hosts_can_be_seen() {
+fn a_guest_sees_no_environment_of_the_host() {
     let place = Place::new();
     configure(&place, ALL);
     let args = json!({"how": "look-around"}).to_string();
@@ -42,11 +43,11 @@ fn nothing_of_the_hosts_can_be_seen() {
         .output()
         .unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // No variable, no argument, no working directory.
+    // There are no variables, arguments or working directory.
     assert_eq!(answer, json!({"ok": true, "data": "  None"}));
 }
 
-/// Case 23: not what somebody types, either.
+/// Case 23: nor can the guest read the user's input.
 #[test]
 fn standard_input_is_empty() {
     let place = Place::new();
@@ -59,7 +60,7 @@ fn standard_input_is_empty() {
     assert_eq!(ended.json(), json!({"ok": true, "data": ""}));
 }
 
-/// Case 23: clocks are too coarse to watch a cache.
+/// Case 23: clocks are too coarse for timing attacks on caches.
 #[test]
 fn clocks_are_coarse() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -71,7 +72,7 @@ fn clocks_are_coarse() {
 
 /// Case 24: 1 GB on standard output.
 #[test]
-fn a_flood_of_output_is_cut_with_a_mark() {
+fn a_flood_of_output_is_truncated_with_a_mark() {
     for how in ["print", "print-error", "log"] {
         let started = Instant::now();
         let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
@@ -83,9 +84,9 @@ fn a_flood_of_output_is_cut_with_a_mark() {
     }
 }
 
-/// Case 24: many small messages, with control characters, which take more room as escapes.
+/// Case 24: many small messages with control characters, which are longer when escaped.
 #[test]
-fn many_messages_end_at_the_budget() {
+fn many_messages_are_truncated_at_the_budget() {
     let trial = Trial::of_guest(Place::new(), ALL);
     misbehave(&trial, "report-progress", 400_000);
     let said = trial.heard.size();
@@ -100,22 +101,22 @@ fn huge_answers_are_refused() {
     assert_failed(misbehave(&trial, "answer", 60 << 20), Status::Limit, "TransferLimit", "32 MiB");
 }
 
-/// Case 25: for whoever listens in the same process.
+/// Case 25: messages to an observer in the same process.
 #[test]
-fn messages_are_inert() {
+fn messages_are_escaped() {
     let trial = Trial::of_guest(Place::new(), ALL);
-    // The answer is data: it is what the tool said.
+    // The answer is data and is not changed.
     assert_eq!(tried(misbehave(&trial, "shout", 0)).as_deref(), Ok(SHOUT));
     let messages = trial.heard.messages.lock().unwrap();
     let texts: Vec<&str> = messages.iter().map(|(_, text)| text.as_str()).collect();
     let all = texts.concat() + &trial.heard.progress.lock().unwrap().concat();
-    assert_eq!(all.matches(INERT).count(), 4, "{all:?}");
+    assert_eq!(all.matches(ESCAPED_SHOUT).count(), 4, "{all:?}");
     assert_eq!(escape_control(&all), all);
 }
 
-/// Case 25: for a person at a terminal.
+/// Case 25: output for a user at a terminal.
 #[test]
-fn what_is_printed_is_inert() {
+fn printed_output_is_escaped() {
     for (how, format) in
         [("shout", "text"), ("shout", "json"), ("panic", "text"), ("panic", "json")]
     {
@@ -130,10 +131,10 @@ fn what_is_printed_is_inert() {
     }
 }
 
-/// Case 25: an error's code and message are a guest's words too, and the journal is read on
-/// terminals, a line each.
+/// Case 25: an error's code and message come from the guest, too; and the journal is read on
+/// terminals and has one line for each call.
 #[test]
-fn errors_are_inert_and_the_journal_keeps_its_lines() {
+fn errors_are_escaped_and_the_journal_has_one_line_each() {
     let text = "\u{1b}]52;c;aGk=\u{7}\n{\"forged\": true}\u{202e}";
     let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let component =
@@ -162,7 +163,7 @@ fn errors_are_inert_and_the_journal_keeps_its_lines() {
     assert_eq!(log.stdout.lines().count(), 2, "{}", log.stdout);
 }
 
-/// Case 24: an error's code goes to the journal of every call.
+/// Case 24: the code of an error is written to the journal for each call.
 #[test]
 fn a_huge_error_code_does_not_fill_the_journal() {
     let component =
@@ -176,16 +177,20 @@ fn a_huge_error_code_does_not_fill_the_journal() {
 }
 
 #[test]
-fn a_panic_is_a_trap_with_its_last_words() {
+fn a_panic_is_a_trap_with_its_message() {
     let trial = Trial::of_guest(Place::new(), ALL);
     let failure = failure(misbehave(&trial, "panic", 0));
     assert_eq!((failure.status, failure.code.as_str()), (Status::Trap, "PluginCrashed"));
-    assert!(failure.message.contains(&format!("last words {INERT}")), "{}", failure.message);
+    assert!(
+        failure.message.contains(&format!("last words {ESCAPED_SHOUT}")),
+        "{}",
+        failure.message
+    );
     assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));
 }
 
 #[test]
-fn a_guest_that_exits_has_not_answered() {
+fn a_guest_that_exits_is_a_trap() {
     let trial = Trial::of_guest(Place::new(), ALL);
     assert_failed(misbehave(&trial, "exit", 0), Status::Trap, "PluginCrashed", "exit");
     assert_eq!(tried(misbehave(&trial, "answer", 1)).as_deref(), Ok("x"));
@@ -200,7 +205,7 @@ fn a_guest_that_sleeps_for_an_hour_is_stopped() {
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
-/// The plugin is at fault, whatever it answers that its schema does not allow.
+/// An answer that does not fit the output schema is the plugin's fault.
 #[test]
 fn answers_that_do_not_fit_are_the_plugins_fault() {
     let mut strict = manifest();

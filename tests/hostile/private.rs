@@ -1,4 +1,4 @@
-//! `/tmp`, which is a call's own.
+//! `/tmp`, which is private to each call.
 
 use std::fs;
 
@@ -6,9 +6,9 @@ use super::files::{SECRET, outside};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, said};
 
-/// What a call leaves there nobody finds: not the next call, not the machine.
+/// Files in `/tmp` are visible neither to the next call nor on the machine.
 #[test]
-fn what_a_call_writes_to_tmp_is_gone_afterwards() {
+fn files_in_tmp_are_deleted_after_the_call() {
     for tool in ["hostile.attempt", "hostile.attempt_read"] {
         let trial = Trial::of_guest(Place::new(), ALL);
         let attempt =
@@ -25,7 +25,7 @@ fn what_a_call_writes_to_tmp_is_gone_afterwards() {
     }
 }
 
-/// Nothing of the machine's `/tmp` is in it, and nothing of it can be reached from there.
+/// The machine's `/tmp` is neither visible nor reachable.
 #[test]
 fn the_machines_tmp_can_not_be_seen() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -48,9 +48,9 @@ fn the_machines_tmp_can_not_be_seen() {
     assert_eq!(fs::read_to_string(outside.join("secret.txt")).unwrap(), SECRET);
 }
 
-/// Between `/tmp` and the workspace there is no renaming, only copying.
+/// Files can be copied between `/tmp` and the workspace, but not renamed.
 #[test]
-fn tmp_is_another_device() {
+fn tmp_is_a_separate_device() {
     let trial = Trial::of_guest(Place::new(), ALL);
     trial.place.write("inside.txt", "inside");
     let attempt =
@@ -66,7 +66,7 @@ fn tmp_is_another_device() {
     assert!(!trial.place.workspace().join("new").exists());
 }
 
-/// However a plugin gets at it, it is one.
+/// All ways to access `/tmp` show the same directory.
 #[test]
 fn a_call_has_one_tmp() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -74,7 +74,7 @@ fn a_call_has_one_tmp() {
     assert_eq!(tried.as_deref(), Ok("private"));
 }
 
-/// A tool that has nothing to do with files has no `/tmp` either.
+/// A tool that does not use files has no `/tmp` either.
 #[test]
 fn tools_without_files_have_no_tmp() {
     let trial = Trial::of_guest(Place::new(), ALL);

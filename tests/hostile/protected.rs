@@ -1,4 +1,5 @@
-//! What steers the host, or what git does later: no call changes it, by whatever name or way.
+//! Files that configure the host, or that git would execute later: no call changes them, by any
+//! name or operation.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +9,7 @@ use super::files::{Beside, CHANGING, Entry, READING, entries, without_journal};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, said};
 
-/// Names of what is protected, and ways to it.
+/// Names of protected files, and other paths to them.
 const PROTECTED: &[&str] = &[
     ".git",
     ".git/config",
@@ -51,7 +52,7 @@ const PROTECTED: &[&str] = &[
     "own/journal.jsonl",
 ];
 
-/// A workspace with a repository, one in it, and links to what is protected.
+/// A workspace with a repository, a nested one, and links to protected files.
 fn place() -> Place {
     let place = Place::new();
     place.write(".git/hooks/pre-commit", "original");
@@ -71,7 +72,7 @@ fn place() -> Place {
     place
 }
 
-/// Everything but the host's records, which grow, and what the attempts bring along.
+/// Everything except the host's records, which grow, and the files that the attempts create.
 fn watched(trial: &Trial) -> Vec<Entry> {
     let mut entries = without_journal(&trial.place.workspace());
     entries.retain(|(path, ..)| !path.ends_with("payload") && !path.ends_with("inside.txt"));
@@ -84,7 +85,7 @@ fn protected_places_are_not_changed() {
     let trial = &beside.trial;
     let attempt =
         |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
-    // So that the host's own directory is there.
+    // Creates the host's own directory.
     attempt("write", "payload", "").unwrap();
     let before = watched(trial);
     for path in PROTECTED {
@@ -116,7 +117,7 @@ fn protected_places_are_not_changed() {
     }
 }
 
-/// Through a link that itself may well be changed.
+/// Through a link that is itself not protected.
 #[test]
 fn protected_files_are_not_changed_through_links() {
     let trial = Trial::of_guest(place(), ALL);
@@ -137,22 +138,22 @@ fn protected_files_are_not_changed_through_links() {
         }
     }
     assert_eq!(watched(&trial), before);
-    // Another link in its place is another link's business: the repository stays what it is.
+    // If another link takes its place, the repository is still unchanged.
     trial.attempt("hostile.attempt", "unlink", "alias", "").unwrap();
     trial.attempt("hostile.attempt", "rename", "policy", "policy2").unwrap();
     assert_eq!(trial.place.read(".git/config"), "original");
     assert_eq!(trial.place.read("cofferdam.toml"), "");
 }
 
-/// What the host keeps in the workspace of one role's calls, others don't read, by whatever name
-/// or way; nor do they find it by the way.
+/// A call can't read what the host stored for calls of another role, by any name or operation, and
+/// a listing does not show it.
 #[test]
 fn the_hosts_own_records_are_not_read() {
     let beside = Beside::on(place(), ALL);
     let trial = &beside.trial;
     let attempt =
         |what: &str, path: &str, target: &str| trial.attempt("hostile.attempt", what, path, target);
-    // So that there is something.
+    // Creates records of the host.
     attempt("write", "inside.txt", "").unwrap();
     symlink(".", trial.place.workspace().join("sub/deep/top")).unwrap();
     symlink("../..", trial.place.workspace().join("sub/deep/up")).unwrap();
@@ -182,7 +183,7 @@ fn the_hosts_own_records_are_not_read() {
         ("scan-following", ""),
         ("scan-following", "sub"),
         ("scan-ignoring", ""),
-        // Where something is staged, the host lists by itself.
+        // If something is staged, the host itself lists the directory.
         ("write-and-scan", ""),
     ] {
         let told = attempt(what, path, "following").unwrap();
@@ -198,9 +199,9 @@ fn only_commit(workspace: &Path) -> String {
     commits.next().unwrap().unwrap().file_name().into_string().unwrap()
 }
 
-/// A directory that holds a repository somewhere below is not moved away, replaced or emptied.
+/// A directory that contains a repository at any depth can't be moved away, replaced or emptied.
 #[test]
-fn directories_above_a_repository_stay() {
+fn directories_above_a_repository_are_not_removed() {
     let trial = Trial::of_guest(place(), ALL);
     trial.place.write("top/sub/.git/config", "original");
     trial.place.write("top/file", "inside");
@@ -224,13 +225,13 @@ fn directories_above_a_repository_stay() {
         assert_eq!(watched(&trial), before, "{what} {path}");
     }
     assert!(trial.reason("rename", "top", "moved").contains("protected: git's control files"));
-    // And what only looks like one may go.
+    // A directory that only looks like a repository may be removed.
     trial.place.write("plain/git/config", "inside");
     trial.attempt("hostile.attempt", "rename", "plain", "moved").unwrap();
     assert_eq!(trial.place.read("moved/git/config"), "inside");
 }
 
-/// Protected places keep their times as well, also through handles.
+/// The times of protected files don't change either, also through handles.
 #[test]
 fn protected_places_keep_their_times() {
     let trial = Trial::of_guest(Place::new(), ALL);
@@ -251,7 +252,7 @@ fn protected_places_keep_their_times() {
         let tried = trial.attempt("hostile.attempt", what, path, "");
         assert_eq!(said(&tried), Err("not-permitted"), "{what} {path}");
     }
-    // The handle is of what the link led to, not of what has its name now.
+    // The handle belongs to the link's former target, not to what has its name now.
     let tried = trial.attempt("hostile.attempt", "stale-directory", "stale", "hooks");
     assert!(tried.is_err(), "{tried:?}");
     assert_eq!(entries(&git), before);

@@ -1,5 +1,5 @@
-//! Case 21: somebody swaps a directory for a link that leaves, as fast as possible, while the
-//! guest goes through it, and while the host commits what it wrote.
+//! Case 21: another process replaces a directory by a link that leads outside, as fast as possible,
+//! while the guest uses it and while the host commits what it wrote.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,25 +16,26 @@ use super::files::{SECRET, entries, outside};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, failure, tried};
 
-/// How long one race takes, in milliseconds.
-const TIME: u32 = 2_800;
+/// The duration of a race, in milliseconds.
+const RACE_MS: u32 = 2_800;
 
-/// What the guest has for its last round and its answer, in milliseconds.
-const REST: u32 = 20_000;
+/// The time that the guest has for its last round and its answer, in milliseconds.
+const REST_MS: u32 = 20_000;
 
-/// How many files there are to be changed; a race that only reads needs none.
-const FILES: usize = 500;
+/// The number of files to change; a race that only reads needs none.
+const FILE_COUNT: usize = 500;
 
-/// A ninth of the longest pause between two exchanges where calls have to come to their end:
-/// some pauses are long enough for a few calls with their commits, some too short for one.
-const PAUSE: Duration = Duration::from_millis(2);
+/// A ninth of the longest pause between two exchanges if calls have to finish: some pauses are long
+/// enough for several calls with their commits, some too short for one.
+const PAUSE_UNIT: Duration = Duration::from_millis(2);
 
-/// Plays with a host whose directory `swapped` is exchanged for a link that leaves all the time,
-/// and asserts that nothing of outside was changed. Outside are the same names as inside.
+/// Runs `play` with a host whose directory `swapped` is repeatedly exchanged for a link that leads
+/// outside, and asserts that nothing outside was changed. The same names exist outside and inside.
 fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> T) -> T {
     let place = Place::new();
     let (workspace, outside) = (place.workspace(), outside(&place));
-    let limits = format!("call-ms = {}\nhost-calls = 100000000\nfiles = 1000000\n", TIME + REST);
+    let limits =
+        format!("call-ms = {}\nhost-calls = 100000000\nfiles = 1000000\n", RACE_MS + REST_MS);
     for (directory, contents) in [(&workspace.join("swapped"), "inside"), (&outside, SECRET)] {
         fs::create_dir_all(directory.join("deep")).unwrap();
         fs::write(directory.join("file.txt"), contents).unwrap();
@@ -58,9 +59,9 @@ fn while_swapped<T>(files: usize, pause: Duration, play: impl FnOnce(&Trial) -> 
     played
 }
 
-/// Races the guest, and returns everything that it got.
+/// Runs the guest's race, and returns all of its results.
 fn race(how: &str) -> String {
-    let files = if how == "write" { FILES } else { 0 };
+    let files = if how == "write" { FILE_COUNT } else { 0 };
     let args = json!({"how": how, "directory": "swapped", "files": files});
     let outcome = while_swapped(files, Duration::ZERO, |trial| trial.call("hostile.race", args));
     let told = match how {
@@ -74,8 +75,8 @@ fn race(how: &str) -> String {
     told
 }
 
-/// Exchanges a directory and a link: each name is always there. Between two exchanges there is
-/// a pause, which is one of a few lengths.
+/// Exchanges a directory and a link, so that both names always exist. The pauses between two
+/// exchanges have several lengths.
 fn swap(workspace: &Path, pause: Duration, over: &AtomicBool) {
     let (directory, link) = (workspace.join("swapped"), workspace.join("link"));
     for turn in 0_u32.. {
@@ -104,15 +105,15 @@ fn a_swapped_link_does_not_let_writes_out() {
     assert!(told.contains("inside") && !told.contains(SECRET), "{told:.2000}");
 }
 
-/// Commits are made where the calls wrote, or not at all.
+/// Changes are committed to the directory that the calls wrote to, or not at all.
 #[test]
 fn a_swapped_link_does_not_let_commits_out() {
     let (mut committed, mut refused) = (0, 0);
-    while_swapped(FILES, PAUSE, |trial| {
+    while_swapped(FILE_COUNT, PAUSE_UNIT, |trial| {
         let started = Instant::now();
         let mut round = 0_usize;
-        while started.elapsed() < Duration::from_millis(TIME.into()) {
-            let old = round % FILES;
+        while started.elapsed() < Duration::from_millis(RACE_MS.into()) {
+            let old = round % FILE_COUNT;
             let paths = [
                 format!("swapped/new-{round}"),
                 format!("swapped/{old}"),
@@ -139,6 +140,6 @@ fn a_swapped_link_does_not_let_commits_out() {
 fn a_swapped_link_does_not_let_scans_out() {
     let told = race("scan");
     assert!(told.contains("inside") && !told.contains(SECRET), "{told:.2000}");
-    // Not even a name.
+    // Not even a file name is leaked.
     assert!(!told.contains("secret"), "{told:.2000}");
 }

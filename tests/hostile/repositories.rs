@@ -1,5 +1,5 @@
-//! What git would take for a repository, wherever it lies and however it comes about: no call makes
-//! one or changes one. Each attempt plants a command that real git would run, and git is asked.
+//! What git considers a repository, at any path and created in any way: no call creates or changes
+//! one. Each attempt plants a command that real git would run, and the test runs git.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use super::component::Packed;
 use crate::support::Place;
 use crate::trial::{ALL, Trial};
 
-/// What a planted command leaves behind, outside of the workspace.
+/// A planted command creates this file outside of the workspace.
 pub struct Canary {
     marker: PathBuf,
     pub config: String,
@@ -33,7 +33,7 @@ impl Canary {
         Self { marker, config }
     }
 
-    /// Has git look from each directory of the workspace, and says whether the command ran.
+    /// Runs git in each directory of the workspace, and returns whether the command ran.
     pub fn ran(&self, place: &Place) -> bool {
         let mut waiting = vec![place.workspace()];
         while let Some(directory) = waiting.pop() {
@@ -69,7 +69,7 @@ fn write(path: &str, content: &str) -> Value {
     json!({"type": "write_file", "path": path, "content": content})
 }
 
-/// The results of an envelope of calls.
+/// Runs an envelope and returns the results.
 fn run(place: &Place, options: &[&str], actions: &[Value]) -> Vec<Value> {
     let args = [&["run"], options].concat();
     let ended = place.run_with(&args, &json!({ "actions": actions }).to_string());
@@ -96,9 +96,9 @@ fn creating(files: &[(&str, &str)]) -> Value {
     json!({"type": "apply_patch", "patch": files.iter().map(file).collect::<String>()})
 }
 
-/// `.git` is a file that leads to a repository in the workspace.
+/// `.git` is a file that names a repository in the workspace.
 #[test]
-fn what_a_git_file_leads_to_is_not_changed() {
+fn the_target_of_a_git_file_is_not_changed() {
     let place = Place::new();
     let canary = Canary::new(&place);
     place.with_git(&["init", "-q", "--bare", ".bare"]);
@@ -119,16 +119,17 @@ fn what_a_git_file_leads_to_is_not_changed() {
     }
     assert_eq!(place.read(".bare/config"), before);
     assert!(!place.workspace().join("fine").exists());
-    // Reading goes on, and so does what lies beside it.
+    // Reading it is allowed, and so is changing files beside it.
     let read = json!({"type": "read_file", "path": ".bare/config"});
     let results = run(&place, &[], &[read, write("src/config", "fine\n")]);
     assert!(results.iter().all(|result| result["status"] == "executed"), "{results:?}");
-    // The command would have run.
+    // Without the protection, the command runs.
     place.write(".bare/config", &canary.config);
     assert!(canary.ran(&place));
 }
 
-/// Four files make any directory a repository, whichever comes last, in one call or in several.
+/// Four files make any directory a repository. The last one is refused in any order, in one call or
+/// in several.
 #[test]
 fn no_call_makes_a_directory_a_repository() {
     let place = Place::new();
@@ -169,7 +170,7 @@ fn no_call_makes_a_directory_a_repository() {
     assert!(canary.ran(&place));
 }
 
-/// Nor do several steps: renames, links and handles that stay open.
+/// Renames, links and open handles do not complete one in several steps either.
 #[test]
 fn no_rename_or_link_completes_a_repository() {
     let place = Place::new();
@@ -207,7 +208,7 @@ fn no_rename_or_link_completes_a_repository() {
         assert!(fs::symlink_metadata(place.workspace().join("other/HEAD")).is_err());
         assert!(!canary.ran(place), "{what} {path} {target}");
     }
-    // One by one, the directory under another name, and with links in place of directories.
+    // Part by part, with the directory under another name, and with links in place of directories.
     let workspace = place.workspace();
     fs::rename(workspace.join("head/x"), workspace.join("head/HEAD")).unwrap();
     attempt("rename", "other/config", "head/config");
@@ -228,15 +229,15 @@ fn no_rename_or_link_completes_a_repository() {
         assert!(refused, "{what} {path} {target}");
         assert!(!canary.ran(place), "{what} {path} {target}");
     }
-    // The parts by themselves go where they are no repository.
+    // The parts may be moved to places where they do not form a repository.
     attempt("rename", "head", "moved");
     assert!(workspace.join("moved/objects").is_dir());
 }
 
-/// A repository that is checked in as a fixture is read, and neither changed nor moved; nor is a
-/// directory above it. A working tree in one is a working tree.
+/// A repository that is checked in as a fixture can be read, but neither changed nor moved; nor can
+/// a directory above it. A working tree inside of a repository can be changed.
 #[test]
-fn repositories_that_lie_open_stay_as_they_are() {
+fn bare_repositories_are_not_changed() {
     let place = Place::new();
     place.with_git(&["init", "-q", "--bare", "testdata/repo.git"]);
     place.with_git(&["init", "-q", "--bare", "-b", "main", "trees"]);
@@ -275,7 +276,7 @@ fn repositories_that_lie_open_stay_as_they_are() {
     }
 }
 
-/// A working tree that git itself has made inside of its repository is one to work in.
+/// A working tree that git created inside of its repository can be changed.
 #[test]
 fn a_linked_working_tree_inside_its_repository_can_be_changed() {
     let place = Place::new();
@@ -306,7 +307,7 @@ fn a_linked_working_tree_inside_its_repository_can_be_changed() {
 
 /// Files that git's configuration includes are part of it.
 #[test]
-fn what_gits_configuration_includes_is_not_changed() {
+fn files_that_gits_configuration_includes_are_not_changed() {
     let place = Place::new();
     let canary = Canary::new(&place);
     place.with_git(&["init", "-q"]);
@@ -321,9 +322,10 @@ fn what_gits_configuration_includes_is_not_changed() {
     assert!(canary.ran(&place));
 }
 
-/// Nor are those that it includes through links, by other names of the workspace, or from the home.
+/// So are files that it includes through links, by other names of the workspace, or from the home
+/// directory.
 #[test]
-fn what_is_included_through_links_or_other_names_is_not_changed() {
+fn files_included_through_links_or_other_names_are_not_changed() {
     let include = |path: &str| ["config".to_owned(), "include.path".to_owned(), path.to_owned()];
     for what in ["link", "absent", "alias", "home", "nested", "nested and absent", "bare"] {
         let place = Place::new();
@@ -375,7 +377,8 @@ fn what_is_included_through_links_or_other_names_is_not_changed() {
         let reason = results[0]["metadata"]["reason"].as_str().unwrap();
         assert!(reason.contains("git"), "{what}: {reason}");
         assert!(!canary.ran(&place), "{what}");
-        // What is no configuration, and configuration that no repository includes, may be written.
+        // Files that are not configuration, and configuration that no repository includes, can be
+        // changed.
         let others = [write("src/lib.rs", "fn main() {}\n"), write("Cargo.toml", "[package]\n")];
         for result in run(&place, &[], &others) {
             assert_eq!(result["status"], "executed", "{what}: {result}");
@@ -387,7 +390,7 @@ fn what_is_included_through_links_or_other_names_is_not_changed() {
     }
 }
 
-/// Links and files that take the place of links on the way.
+/// Links on the way, and files that would take their place.
 #[test]
 fn links_on_the_way_to_gits_configuration_are_not_replaced() {
     let place = Place::new();
@@ -421,7 +424,7 @@ fn links_on_the_way_to_gits_configuration_are_not_replaced() {
     trial.attempt("hostile.attempt", "symlink", "plain", "elsewhere").unwrap();
 }
 
-/// What is taken back does not make a repository either.
+/// An undo does not create a repository either.
 #[test]
 fn an_undo_does_not_complete_a_repository() {
     let place = Place::new();
@@ -449,9 +452,9 @@ fn an_undo_does_not_complete_a_repository() {
     assert!(!canary.ran(&place));
 }
 
-/// A nested workspace's records are neither read nor changed.
+/// The host's records in a nested workspace are neither read nor changed.
 #[test]
-fn a_nested_workspaces_records_are_its_own() {
+fn a_nested_workspaces_records_are_not_accessible() {
     let place = Place::new();
     place.write("sub/.cofferdam/journal.jsonl", "secret\n");
     place.write("sub/file", "plain\n");
@@ -477,7 +480,7 @@ fn a_nested_workspaces_records_are_its_own() {
         assert!(told.contains("file") && !told.contains(".cofferdam"), "{what} {path}: {told}");
     }
     assert_eq!(trial.place.read("sub/.cofferdam/journal.jsonl"), "secret\n");
-    // Its settings count only once a person has accepted them.
+    // Its settings are used only after the user has accepted them.
     attempt("write", "sub/cofferdam.toml", "").unwrap();
 }
 
@@ -487,7 +490,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// One of the things that `HEAD`, `objects`, `refs` and `commondir` can be.
+/// Creates one of the variants of `HEAD`, `objects`, `refs` and `commondir`.
 fn plant(directory: &Path, name: &str, kind: u64, state: &mut u64) {
     let path = directory.join(name);
     const CONTENTS: [&str; 9] = [
@@ -518,10 +521,10 @@ fn plant(directory: &Path, name: &str, kind: u64, state: &mut u64) {
     }
 }
 
-/// Whatever git takes for a repository, of several hundred directories that look more or less like
-/// one, is one here.
+/// Of several hundred directories that look more or less like a repository, all that git accepts
+/// are protected.
 #[test]
-fn all_that_git_takes_for_a_repository_is_one_here() {
+fn every_directory_that_git_accepts_as_a_repository_is_protected() {
     let place = Place::new();
     for shared in ["shared/objects", "shared/refs"] {
         fs::create_dir_all(place.workspace().join(shared)).unwrap();
@@ -533,7 +536,7 @@ fn all_that_git_takes_for_a_repository_is_one_here() {
         let directory = place.workspace().join(&name);
         fs::create_dir(&directory).unwrap();
         for (name, usual) in [("HEAD", 4), ("objects", 1), ("refs", 1), ("commondir", 0)] {
-            // Half of them are as they should be.
+            // Half of the parts are correct.
             let kind =
                 if next(&mut state).is_multiple_of(2) { usual } else { next(&mut state) % 6 };
             plant(&directory, name, kind, &mut state);
@@ -549,6 +552,6 @@ fn all_that_git_takes_for_a_repository_is_one_here() {
         gits += usize::from(is_gits);
         ours += usize::from(is_ours);
     }
-    // Neither takes everything for one.
+    // Neither git nor the host accepts all directories.
     assert!((50..=ours).contains(&gits) && ours < 400, "{gits} {ours}");
 }

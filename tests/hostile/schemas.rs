@@ -1,4 +1,4 @@
-//! What a guest says of itself: its manifest and its schemas are its author's words.
+//! A guest's manifest and schemas, which its author controls.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn plugin(input: &Value, output: &Value) -> Packed {
     Packed::new(&Component::new(ANSWER).build(), &manifest)
 }
 
-/// How a call ends under such a schema, in either place.
+/// The outcomes of calls with such an input schema and with such an output schema.
 fn calls(schema: &Value, args: &Value) -> Vec<Option<Outcome>> {
     let open = json!({});
     [(schema, &open), (&open, schema)]
@@ -28,9 +28,9 @@ fn calls(schema: &Value, args: &Value) -> Vec<Option<Outcome>> {
         .into()
 }
 
-/// A schema that names another document has none.
+/// References to other documents are not resolved.
 #[test]
-fn schemas_fetch_nothing() {
+fn schemas_do_not_load_other_documents() {
     for reference in [
         "file:///etc/passwd",
         "http://127.0.0.1:9/schema",
@@ -43,10 +43,10 @@ fn schemas_fetch_nothing() {
     }
 }
 
-/// A schema that leads back to itself is refused, be it harmless like that of a tree: what
-/// checking the last one costs doubles with each level of the arguments.
+/// A recursive schema is refused, even if it is harmless: checking a hostile one takes twice as
+/// long for each level of the arguments.
 #[test]
-fn schemas_that_go_in_circles_are_refused() {
+fn recursive_schemas_are_refused() {
     for schema in [
         json!({"$ref": "#"}),
         json!({"allOf": [{"$ref": "#"}]}),
@@ -67,9 +67,9 @@ fn schemas_that_go_in_circles_are_refused() {
     }
 }
 
-/// A pattern can't make the host count to the end of the world.
+/// Patterns do not backtrack exponentially.
 #[test]
-fn patterns_that_backtrack_end() {
+fn patterns_do_not_backtrack_exponentially() {
     let started = Instant::now();
     for pattern in
         ["^(a+)+$", "^(a|aa)+$", "(?=(a+))\\1+b", "^(?:(?:(?:a{0,50}){0,50}){0,50}){0,50}$"]
@@ -80,9 +80,9 @@ fn patterns_that_backtrack_end() {
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
-/// Sixty schemas that each look twice at the next one.
+/// Sixty schemas that each refer twice to the next one.
 #[test]
-fn schemas_that_double_end() {
+fn schemas_that_grow_exponentially_are_refused() {
     let mut definitions = serde_json::Map::new();
     for level in 0..60 {
         let next = json!({"$ref": format!("#/$defs/{}", level + 1)});
@@ -91,18 +91,18 @@ fn schemas_that_double_end() {
     definitions.insert("60".to_owned(), json!({"type": "string"}));
     let schema = json!({"$defs": definitions, "$ref": "#/$defs/0"});
     let (done, waiting) = std::sync::mpsc::channel();
-    // On a thread of its own: a test that hangs says nothing.
+    // On a separate thread, so that the test fails instead of hanging.
     std::thread::spawn(move || done.send(calls(&schema, &json!({}))));
-    // It is refused, in both places.
+    // Both are refused.
     assert!(matches!(
         waiting.recv_timeout(Duration::from_secs(30)).as_deref(),
         Ok([None, Some(Outcome::Failed(_))])
     ));
 }
 
-/// A manifest whose JSON nests too deeply is no manifest.
+/// A manifest whose JSON is nested too deeply is refused.
 #[test]
-fn manifests_that_nest_are_refused() {
+fn deeply_nested_manifests_are_refused() {
     let mut component = Component::new(ANSWER).build();
     let json = format!("{{\"name\": {}", "[".repeat(1_000_000));
     let section = wasm_encoder::CustomSection {
@@ -110,14 +110,14 @@ fn manifests_that_nest_are_refused() {
         data: json.as_bytes().into(),
     };
     wasm_encoder::ComponentSection::append_to_component(&section, &mut component);
-    let refused = Trial::open(Place::new(), vec![Packed::verbatim(&component)], "", cache());
+    let refused = Trial::open(Place::new(), vec![Packed::from_bytes(&component)], "", cache());
     assert!(refused.is_err_and(|error| error.to_string().contains("the manifest is malformed")));
 }
 
-/// A tool whose input schema is invalid: it is shown to people, but no client is told of it; that
-/// is logged with the place in the schema, and no call of it runs (S4, "Fallback Strategy").
+/// A tool whose input schema is invalid is shown to users but not to clients; the place of the
+/// problem is logged, and no call of the tool runs (the tool schemas, "Fallback Strategy").
 #[test]
-fn clients_are_not_told_of_a_tool_that_can_not_be_checked() {
+fn a_tool_with_an_invalid_schema_is_not_listed_for_clients() {
     let packed = plugin(&json!({"properties": {"a": {"type": "objekt"}}}), &json!({}));
     let place = Place::new();
     let run = |arguments: &[&str]| {

@@ -1,4 +1,4 @@
-//! Calls that write and then do not end well: nothing of what they wrote is there.
+//! Calls that write and then end badly: none of their changes is committed.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use super::files::{Entry, without_journal};
 use crate::support::Place;
 use crate::trial::{ALL, Trial, assert_failed};
 
-/// Short enough to wait for.
+/// Limits that are short enough for a test.
 const LIMITS: &str =
     "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\noutput-kb = 64\n";
 
-/// A workspace with files to write over.
+/// A workspace with files to overwrite.
 fn trial() -> Trial {
     let place = Place::new();
     for path in ["a", "b", "sub/c"] {
@@ -24,15 +24,15 @@ fn trial() -> Trial {
     Trial::of_guest(place, &format!("{ALL}{LIMITS}"))
 }
 
-/// Three files that are there, and three that are not.
+/// Three existing files and three new ones.
 const PATHS: [&str; 6] = ["a", "b", "sub/c", "new", "sub/new", "sub/newer"];
 
 fn spoil(trial: &Trial, paths: &[&str], then: &str) -> Outcome {
     trial.call("hostile.spoil", json!({"paths": paths, "then": then}))
 }
 
-/// How much there is in a directory of the host's own: in `staging` what is being written
-/// until it is committed or given up, in `history` what was committed.
+/// The number of entries in one of the host's own directories: `staging` has unfinished changes,
+/// `history` has commits.
 fn kept(workspace: &Path, name: &str) -> usize {
     fs::read_dir(workspace.join(".cofferdam").join(name)).map_or(0, Iterator::count)
 }
@@ -59,7 +59,7 @@ fn calls_that_end_badly_change_nothing() {
         ("lie", Status::Trap, "InvalidOutput"),
         ("shout", Status::Limit, "OutputLimit"),
     ] {
-        // Writing on and on is stopped by whichever limit comes first.
+        // Writing without end exceeds one of several limits.
         let outcome = spoil(&trial, &PATHS, then);
         match outcome {
             Outcome::Failed(failure) if then == "write" => {
@@ -69,7 +69,7 @@ fn calls_that_end_badly_change_nothing() {
         }
         assert_as_before(&trial, &before, then);
     }
-    // The same files, by a call that ends well.
+    // The same files are committed by a call that succeeds.
     let outcome = spoil(&trial, &PATHS, "succeed");
     assert_eq!(outcome, Outcome::Executed(json!({"ok": true})));
     for path in PATHS {
@@ -77,7 +77,7 @@ fn calls_that_end_badly_change_nothing() {
     }
 }
 
-/// Several files, of which the host refuses one.
+/// One of several files is refused.
 #[test]
 fn one_refusal_discards_everything() {
     let trial = trial();
@@ -90,7 +90,7 @@ fn one_refusal_discards_everything() {
     }
 }
 
-/// In an envelope of one transaction, a call that ends badly takes the others with it.
+/// In an envelope that is one transaction, a failed call discards the changes of all.
 #[test]
 fn one_bad_call_discards_a_transaction() {
     let trial = trial();

@@ -1,4 +1,4 @@
-//! Servers that are slow, large or broken, and plugins that wait for ever: everything ends.
+//! Servers that are slow, large or broken, and plugins that wait without end: every call ends.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::trial::assert_failed;
 
 const URL: &str = "https://test.example/";
 
-/// What it may take longer, on a machine that is busy.
+/// How much longer something may take on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
 
-/// Asserts that it takes less than so many milliseconds when nothing is in its way: in one of a few
-/// attempts.
+/// Asserts that one of several attempts takes less than this many milliseconds, since others may be
+/// delayed by the machine.
 fn assert_ends_within(milliseconds: u64, mut attempt: impl FnMut()) {
     let mut took = || {
         let begun = Instant::now();
@@ -42,7 +42,7 @@ fn silent() -> Server {
 }
 
 #[test]
-fn a_slow_server_is_not_waited_for() {
+fn a_slow_server_is_a_timeout() {
     let (silent, dripping) = (silent(), endless(1, 30));
     for server in [&silent, &dripping] {
         for (more, args) in [
@@ -65,9 +65,10 @@ fn a_call_that_waits_ends_at_its_deadline() {
         let trial = caller(&format!("{}[limits]\ncall-ms = 400\n", granted(server, "")));
         // Loads the plugin.
         got(&trial, "https://no.example/");
-        // By itself: its thread is not given up, which takes half a second more.
+        // The wait itself ends: the call's thread is not abandoned, which would take half a second
+        // more.
         assert_ends_within(880, || match trial.call("caller.send", json!({ "url": URL })) {
-            // The host's own limit is the same moment: the plugin may just manage to say so.
+            // The host's limit is at the same time, so the plugin may still report the timeout.
             Outcome::Executed(output) => assert_eq!(output["error"], "timeout", "{output}"),
             failed => assert_failed(failed, Status::Limit, "WallClockLimit", "400 ms"),
         });
@@ -75,7 +76,7 @@ fn a_call_that_waits_ends_at_its_deadline() {
 }
 
 #[test]
-fn a_body_that_nobody_takes_does_not_hold_a_thread() {
+fn a_body_that_is_not_read_does_not_block_a_thread() {
     let server = Server::new(|_| answer(200, "", b"fine"));
     let trial = caller(&format!("{}[limits]\ncall-ms = 400\n", granted(&server, "")));
     assert_eq!(got(&trial, URL)["body"], "fine");
@@ -89,7 +90,7 @@ fn a_body_that_nobody_takes_does_not_hold_a_thread() {
 }
 
 #[test]
-fn an_answer_without_end_has_one() {
+fn an_endless_response_has_a_maximum_size() {
     let server = endless(1 << 20, 0);
     let trial = caller(&granted(&server, ""));
     let got = misused(&trial, "drink");
@@ -99,7 +100,7 @@ fn an_answer_without_end_has_one() {
 }
 
 #[test]
-fn a_request_without_end_has_one() {
+fn an_endless_request_has_a_maximum_size() {
     let server = Server::new(|_| vec![Step::Drain]);
     let trial = caller(&granted(&server, ""));
     let mebibytes: usize = misused(&trial, "endless").parse().unwrap();
@@ -107,18 +108,18 @@ fn a_request_without_end_has_one() {
 }
 
 #[test]
-fn so_many_at_a_time() {
+fn the_number_of_concurrent_requests_is_limited() {
     let server = Server::new(|_| answer(200, "", b"fine"));
     let got = misused(&caller(&granted(&server, "")), "many");
     assert_eq!(got, "8 answered, 12 refused");
     assert_eq!(server.asked().len(), 8);
-    // One after the other there are more.
+    // There may be more of them one after the other.
     let trial = caller(&granted(&server, ""));
     assert_eq!(sent(&trial, json!({"url": URL, "times": 20}))["status"], 200);
 }
 
 #[test]
-fn what_is_no_answer_is_a_failure() {
+fn an_invalid_response_is_an_error() {
     let many: String = (0..500).map(|n| format!("X-{n}: y\r\n")).collect();
     for (what, bytes) in [
         ("nothing", String::new()),
@@ -150,7 +151,7 @@ fn what_is_no_answer_is_a_failure() {
 }
 
 #[test]
-fn a_status_is_no_failure() {
+fn an_error_status_is_a_response() {
     for status in [204, 301, 404, 429, 500] {
         let server = Server::new(move |_| answer(status, "", b""));
         let output = got(&caller(&granted(&server, "")), URL);
@@ -159,7 +160,7 @@ fn a_status_is_no_failure() {
 }
 
 #[test]
-fn what_is_sent_arrives() {
+fn a_request_arrives_as_it_was_sent() {
     let server = Server::new(|_| answer(200, "", b"taken"));
     let trial = caller(&granted(&server, ""));
     let args = json!({"url": URL, "method": "POST", "body": "b".repeat(10_000)});

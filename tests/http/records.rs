@@ -1,4 +1,4 @@
-//! What the journal has of calls that ask others.
+//! The journal's records of calls that send requests.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ fn journal(trial: &Trial) -> Vec<Value> {
 }
 
 #[test]
-fn a_record_names_whom_a_call_asked_and_what_for() {
+fn a_record_has_the_origins_and_purposes_of_requests() {
     let server = Server::new(|_| answer(200, "", b""));
     let trial = caller(&granted(&server, ""));
     sent(&trial, json!({"url": "https://test.example/a"}));
     sent(&trial, json!({"url": "https://elsewhere.example/"}));
     let records = journal(&trial);
     assert_eq!(records[0]["hosts"], json!(["https://test.example"]), "{records:?}");
-    // What was refused was not asked.
+    // A refused request is not listed.
     assert_eq!(records[1].get("hosts"), None, "{records:?}");
 }
 
@@ -42,7 +42,7 @@ fn a_failure_that_a_manifest_names_is_a_fallback() {
 }
 
 #[test]
-fn a_question_is_asked_so_often() {
+fn repeated_requests_are_limited() {
     let server = Server::new(|_| answer(200, "", b""));
     let trial = caller(&granted(&server, ""));
     let ask = |question: &str| {
@@ -57,7 +57,7 @@ fn a_question_is_asked_so_often() {
 }
 
 #[test]
-fn an_answer_is_given_again_where_an_old_one_will_do() {
+fn a_stored_response_is_returned_if_it_may_be_old() {
     let server = Server::new(|head| match head.contains("/never") {
         true => answer(200, "Cache-Control: no-store\r\n", b"never"),
         false => answer(200, "X-Said: it\r\n", b"kept"),

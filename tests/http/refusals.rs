@@ -1,4 +1,4 @@
-//! Where a plugin can't send anything, and what it can't say.
+//! Requests that a plugin can't send.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn hello() -> Server {
 }
 
 #[test]
-fn without_a_grant_a_call_says_which_lines_would_be_one() {
+fn without_a_grant_a_call_names_the_lines_to_add() {
     let trial = caller("");
     let outcome = trial.call("caller.send", json!({"url": "https://test.example/"}));
     let lines = "a person can grant it by these lines in cofferdam.toml:\n[grants.caller]\n\
@@ -37,7 +37,7 @@ fn a_granted_origin_answers() {
 }
 
 #[test]
-fn what_is_not_requested_or_not_granted_is_not_asked() {
+fn origins_that_are_not_requested_or_granted_are_refused() {
     let server = hello();
     let settings = format!(
         "{}[[grants.caller.http]]\norigin = 'https://unrequested.example'\naddress = '{}'\n",
@@ -63,30 +63,30 @@ fn what_is_not_requested_or_not_granted_is_not_asked() {
 }
 
 #[test]
-fn hosts_that_could_be_read_in_two_ways_are_not_asked() {
+fn ambiguous_hosts_are_refused() {
     let server = hello();
     let got = misused(&caller(&granted(&server, "")), "hosts");
     for attempt in got.split("; ") {
-        // The one of them that is another way to write the origin has no second reading.
+        // The one that is another notation of the origin is unambiguous.
         assert!(!attempt.ends_with(": 200"), "{got}");
     }
     assert_eq!(server.asked(), Vec::<String>::new(), "{got}");
 }
 
 #[test]
-fn headers_of_the_connection_and_second_lines_are_refused() {
+fn connection_headers_and_header_injection_are_refused() {
     assert_eq!(misused(&caller(&granted(&hello(), "")), "headers"), "");
 }
 
 #[test]
-fn a_path_is_a_path_of_its_origin() {
+fn a_path_can_not_change_the_origin() {
     let server = hello();
     let got = misused(&caller(&granted(&server, "")), "paths");
     assert_eq!((got.as_str(), server.asked().len()), ("", 0));
 }
 
 #[test]
-fn no_tunnel_is_dug_and_nothing_is_echoed() {
+fn connect_and_trace_are_refused() {
     let server = hello();
     let trial = caller(&granted(&server, ""));
     for method in ["CONNECT", "TRACE"] {
@@ -97,7 +97,7 @@ fn no_tunnel_is_dug_and_nothing_is_echoed() {
 }
 
 #[test]
-fn redirects_are_answers() {
+fn redirects_are_not_followed() {
     let server = Server::new(|_| answer(302, "Location: https://other.example/\r\n", b""));
     let trial = caller(&granted(&server, ""));
     let output = got(&trial, "https://test.example/");
@@ -106,9 +106,9 @@ fn redirects_are_answers() {
 }
 
 #[test]
-fn certificates_have_to_be_from_somebody_trusted_and_for_the_name() {
+fn certificates_must_be_trusted_and_valid_for_the_name() {
     let (server, other) = (hello(), hello());
-    // Nobody knows the authority; it is another one; the certificate has other names.
+    // The authority is unknown; it is another one; the certificate has other names.
     let unknown = format!(
         "[[grants.caller.http]]\norigin = 'https://test.example'\naddress = '{}'\n",
         server.address()
@@ -129,7 +129,7 @@ fn certificates_have_to_be_from_somebody_trusted_and_for_the_name() {
 }
 
 #[test]
-fn without_tls_only_this_machine_is_asked() {
+fn plain_http_is_only_for_this_machine() {
     let server = Server::plain(|_| answer(200, "", b"plain"));
     let settings = format!(
         "[[grants.caller.http]]\norigin = 'http://localhost:18080'\naddress = '{}'\n",
@@ -143,7 +143,7 @@ fn without_tls_only_this_machine_is_asked() {
 }
 
 #[test]
-fn a_server_without_tls_gets_nothing_that_was_meant_for_one_with() {
+fn a_server_without_tls_gets_no_request_for_https() {
     let server = Server::plain(|_| answer(200, "", b"plain"));
     let settings = format!(
         "[[grants.caller.http]]\norigin = 'https://test.example'\naddress = '{}'\ntimeout-ms = 2000\n",
@@ -155,10 +155,10 @@ fn a_server_without_tls_gets_nothing_that_was_meant_for_one_with() {
 }
 
 #[test]
-fn nobody_there_is_said() {
+fn an_unreachable_server_is_reported() {
     let trial = caller("[grants.caller]\nhttp = ['https://localhost:1']\n");
     assert_eq!(got(&trial, "https://localhost:1/")["error"], "unreachable");
-    // Names that the system does not know, within the plugin's own time.
+    // Names that the system can't resolve, within the plugin's own time limit.
     let trial = caller("[grants.caller]\nhttp = ['https://other.example']\n");
     let output = sent(&trial, json!({"url": "https://other.example/", "timeout_ms": 3000}));
     let error = output["error"].as_str().unwrap_or_default();
@@ -166,7 +166,7 @@ fn nobody_there_is_said() {
 }
 
 #[test]
-fn a_secret_goes_to_its_origin_and_nowhere_else() {
+fn a_secret_is_sent_only_to_its_origin() {
     let (server, other) = (hello(), hello());
     let settings = format!(
         "{}[[grants.caller.http]]\norigin = 'https://other.example'\naddress = '{}'\nca-file = '{}'\n",
@@ -213,7 +213,7 @@ fn a_proxy_of_the_environment_is_not_used() {
     {
         command.env(name, "http://127.0.0.1:1");
     }
-    // Nor are certificates, or what a name resolves to.
+    // Nor are certificates, or settings of the resolver.
     command.env("SSL_CERT_FILE", "/dev/null").env("LOCALDOMAIN", "evil.example");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

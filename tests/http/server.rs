@@ -1,4 +1,4 @@
-//! A server with TLS whose answers a test gives: whole ones, slow ones, broken ones, endless ones.
+//! A server with TLS whose responses a test defines: complete, slow, broken or endless ones.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,19 +13,19 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{self, ServerConfig, ServerConnection, StreamOwned};
 
-/// The names that its certificate is for.
+/// The names in its certificate.
 const NAMES: [&str; 4] = ["context7.com", "test.example", "other.example", "localhost"];
 
 /// How long a client may take to send something.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A part of an answer.
+/// A part of a response.
 pub enum Step {
     Send(Vec<u8>),
     Wait(Duration),
-    /// Sends this, pauses, and begins again, until the client goes away.
+    /// Sends this and pauses, repeatedly, until the client closes the connection.
     Repeat(Vec<u8>, Duration),
-    /// Reads until the client goes away.
+    /// Reads until the client closes the connection.
     Drain,
 }
 
@@ -38,7 +38,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with TLS; `answers` gets the head of each request.
+    /// A server with TLS; `answers` gets the head of each request and returns the response.
     pub fn new(answers: impl Fn(&str) -> Vec<Step> + Send + Sync + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tls = tls(directory.path());
@@ -61,8 +61,8 @@ impl Server {
                 let (tls, answers) = (tls.clone(), Arc::clone(&answers));
                 let remembered = Arc::clone(&remembered);
                 thread::spawn(move || {
-                    let _ = stream.set_read_timeout(Some(PATIENCE));
-                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = stream.set_read_timeout(Some(TIMEOUT));
+                    let _ = stream.set_write_timeout(Some(TIMEOUT));
                     serve(stream, tls, &remembered, &*answers);
                 });
             }
@@ -74,7 +74,7 @@ impl Server {
         self.address
     }
 
-    /// The certificate of the authority that its own is from.
+    /// The certificate of the authority that signed its own.
     pub fn authority(&self) -> PathBuf {
         self.directory.path().join("authority.pem")
     }
@@ -84,7 +84,7 @@ impl Server {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The first lines of the requests so far.
+    /// The request lines so far.
     pub fn lines(&self) -> Vec<String> {
         let line = |head: &String| head.lines().next().unwrap_or_default().to_owned();
         self.asked().iter().map(line).collect()
@@ -161,7 +161,7 @@ fn converse(stream: &mut (impl Read + Write), asked: &Mutex<Vec<String>>, answer
     }
 }
 
-/// A whole answer.
+/// A complete response.
 pub fn answer(status: u16, headers: &str, body: &[u8]) -> Vec<Step> {
     let length = body.len();
     let mut bytes =

@@ -1,10 +1,10 @@
-//! Files: installed, kept, cloned, updated, removed.
+//! Plugins from files: installed, stored, cloned, updated, removed.
 
 use std::fs;
 
 use serde_json::json;
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 
 #[test]
@@ -14,7 +14,7 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     let name = file.to_str().unwrap();
     let ended = place.run(&["plugin", "install", name]);
     assert_eq!(ended.status, 0, "{ended:?}");
-    says(&ended.stderr, &["lines is not signed"]);
+    assert_contains(&ended.stderr, &["lines is not signed"]);
     let installed = &ended.json()["plugins"][0];
     assert_eq!(installed["state"], "installed");
     assert_eq!(installed["tools"], json!(["go"]));
@@ -25,7 +25,7 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     assert_eq!(locked["wit"].as_array().unwrap().as_slice(), ["cofferdam:tool@0.1.0".into()]);
     assert_eq!(place.settings(), "");
 
-    // From here on, the file is not needed.
+    // The store has a copy, so the file is no longer needed.
     fs::remove_file(&file).unwrap();
     assert_eq!(place.go("lines").json(), json!({}));
     assert_eq!(place.works(&["cache", "list"])["files"].as_array().unwrap().len(), 1);
@@ -42,14 +42,14 @@ fn a_plugin_is_installed_called_listed_and_removed() {
     let removed = place.works(&["plugin", "remove", "lines"]);
     assert_eq!(removed["forgotten"], false);
     assert_eq!(place.go("lines").status, 2);
-    says(
+    assert_contains(
         &place.refused(2, &["plugin", "remove", "lines"]),
         &["cofferdam.lock names no plugin 'lines'"],
     );
     assert_eq!(place.stored().len(), 1);
     assert_eq!(place.works(&["plugin", "remove", "lines", "--everywhere"])["forgotten"], true);
     assert!(place.stored().is_empty());
-    says(
+    assert_contains(
         &place.refused(2, &["plugin", "remove", "lines", "--everywhere"]),
         &["no plugin 'lines' is installed"],
     );
@@ -59,13 +59,13 @@ fn a_plugin_is_installed_called_listed_and_removed() {
 }
 
 #[test]
-fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
+fn a_clone_of_the_same_user_works_and_another_users_has_no_grants() {
     let place = Place::new();
     let plugin = Plugin::new("lines").requests(json!({"files": "write"}));
     place.write("lines.wasm", plugin.bytes());
     place.works(&["plugin", "install", "lines.wasm", "--grant", "files=read"]);
     assert_eq!(place.lock()["plugins"]["lines"]["source"].as_str(), Some("./lines.wasm"));
-    // The same person, another clone: the store has it, without a network or the file.
+    // Another clone of the same user: the store has the plugin, without a network or the file.
     let clone = place.cloned("clone");
     fs::remove_file(place.home().join("clone/lines.wasm")).unwrap();
     assert_eq!(
@@ -74,7 +74,7 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
     );
     assert_eq!(place.run(&["-C", &clone, "call", "lines.go"]).status, 0);
 
-    // Somebody else: what the lock says is granted, is not.
+    // Another user: the grants in the lock file have no effect.
     let other = Place::new();
     for file in ["cofferdam.lock", "lines.wasm"] {
         other.write(file, fs::read(place.workspace().join(file)).unwrap());
@@ -82,17 +82,20 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
     let left_out = other.run(&["tools", "--brief"]);
     assert_eq!(left_out.status, 0, "{left_out:?}");
     assert!(!left_out.stdout.contains("lines.go"), "{left_out:?}");
-    says(&left_out.stderr, &["that you have not installed, so they are left out: lines"]);
+    assert_contains(
+        &left_out.stderr,
+        &["that you have not installed, so they are left out: lines"],
+    );
     let why = other.refused(3, &["plugin", "install"]);
-    says(
+    assert_contains(
         &why,
         &["files=write", "no terminal", "cofferdam plugin install lines --grant files=write"],
     );
     assert!(other.stored().is_empty());
-    says(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
+    assert_contains(&other.refused(3, &["plugin", "update", "lines"]), &["is not installed here"]);
     other.works(&["plugin", "install", "--deny"]);
     assert_eq!(other.settings(), "");
-    // The plugin loads; it has no files.
+    // The plugin loads without access to files.
     let ended = other.go("lines");
     assert_eq!(ended.status, 0, "{ended:?}");
     let explained = other.works(&["policy", "explain", "lines"]);
@@ -100,14 +103,14 @@ fn a_clone_of_ones_own_needs_nothing_more_and_a_strangers_gets_nothing() {
 }
 
 #[test]
-fn an_update_says_what_is_different_and_asks_for_what_is_more() {
+fn an_update_shows_differences_and_asks_for_new_requests() {
     let place = Place::new();
     let first = Plugin::new("lines").requests(json!({"files": "read", "process": ["git"]}));
     let file = place.beside("lines.wasm", &first.tool("old", "is here"));
     place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=read"]);
     assert_eq!(place.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
 
-    // The same requests: taken, and the grants stay.
+    // An update with the same requests is installed and keeps its grants.
     let second = Plugin::new("lines").version("0.2.0").requests(json!({"files": "read"}));
     place.beside("lines.wasm", &second.tool("new", "is new"));
     let newer = place.works(&["plugin", "update", "--dry-run"]);
@@ -122,13 +125,14 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
     }
     assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\n");
 
-    // More is refused until it was decided about; what is installed stays until then.
+    // An update with more requests is refused until the user decides; the installed version stays
+    // until then.
     let third = Plugin::new("lines").version("0.3.0");
     let third = third.requests(json!({"files": "write", "http": ["https://a.example"]}));
     place.beside("lines.wasm", &third.tool("new", "is other"));
     let before = place.read("cofferdam.lock");
     let why = place.refused(3, &["plugin", "update"]);
-    says(
+    assert_contains(
         &why,
         &[
             "files=write",
@@ -141,21 +145,21 @@ fn an_update_says_what_is_different_and_asks_for_what_is_more() {
     assert_eq!(place.read("cofferdam.lock"), before);
     assert_eq!(place.go("lines").status, 0);
     let why = place.refused(2, &["plugin", "update", "lines", "--grant", "process=sh"]);
-    says(&why, &["'lines' does not ask for process=sh; it asks for files=write, http="]);
+    assert_contains(&why, &["'lines' does not ask for process=sh; it asks for files=write, http="]);
     let updated = place.works(&["plugin", "update", "lines", "--grant", "http=https://a.example"]);
     assert_eq!(updated["plugins"][0]["changes"]["tools_changed"], json!(["new"]));
     assert_eq!(
         place.settings(),
         "[grants.lines]\nfiles = \"read\"\nhttp = [\"https://a.example\"]\n"
     );
-    // What was declined once is not asked for again.
+    // A request that was declined is not asked about again.
     place.beside("lines.wasm", &third_again());
     place.works(&["plugin", "update"]);
-    // A version that is older than what is installed is taken, with a word.
+    // An older version is installed with a warning.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.9"));
     let older = place.run(&["plugin", "update"]);
     assert_eq!(older.status, 0, "{older:?}");
-    says(&older.stderr, &["lines 0.2.9 is older than 0.3.1"]);
+    assert_contains(&older.stderr, &["lines 0.2.9 is older than 0.3.1"]);
 }
 
 fn third_again() -> Plugin {
@@ -165,7 +169,7 @@ fn third_again() -> Plugin {
 }
 
 #[test]
-fn what_is_no_plugin_is_not_installed() {
+fn an_invalid_plugin_is_not_installed() {
     let place = Place::new();
     place.write("text.wasm", "hello");
     place.write("module.wasm", b"\0asm\x01\0\0\0");
@@ -181,14 +185,14 @@ fn what_is_no_plugin_is_not_installed() {
         ("ftp://example.org/a", 2, "there are files, https:// and oci://"),
         ("oci://localhost:1/lines", 2, "it needs a tag or a digest"),
     ] {
-        says(&place.refused(status, &["plugin", "install", source]), &[why]);
+        assert_contains(&place.refused(status, &["plugin", "install", source]), &[why]);
     }
     assert!(place.stored().is_empty());
     assert!(!place.workspace().join("cofferdam.lock").exists());
-    // Another content than was asked for.
+    // The file has another digest than requested.
     place.write("lines.wasm", Plugin::new("lines").bytes());
     let digest = format!("sha256:{}", "0".repeat(64));
     let why = place.refused(3, &["plugin", "install", "lines.wasm", "--digest", &digest]);
-    says(&why, &["it is sha256:", &digest, "was asked for"]);
+    assert_contains(&why, &["it is sha256:", &digest, "was asked for"]);
     assert!(place.stored().is_empty());
 }

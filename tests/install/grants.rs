@@ -1,14 +1,14 @@
-//! What a person grants, and how they learn why something is allowed or not.
+//! What a user grants, and how the command explains why something is allowed or not.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 use crate::trial::configure;
 
-/// What a plugin can ask for.
+/// All capabilities that a plugin can request.
 fn everything() -> Value {
     json!({
         "files": "write", "scan": true, "process": ["git", "sh"],
@@ -18,7 +18,7 @@ fn everything() -> Value {
 }
 
 #[test]
-fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
+fn a_plugin_that_requests_everything_gets_what_the_user_grants() {
     let place = Place::new();
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     let install = ["plugin", "install", file.to_str().unwrap()];
@@ -36,7 +36,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         "--grant cache --grant agents=NAME --grant http=https://a.example",
         "--deny",
     ] {
-        says(&why, &[words]);
+        assert_contains(&why, &[words]);
     }
     assert!(place.stored().is_empty() && place.settings().is_empty());
     for (option, wanted) in [
@@ -44,10 +44,10 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         ("--grant=process=bash", "'greedy' does not ask for process=bash"),
         ("--grant=http=https://b.example", "does not ask for http=https://b.example"),
     ] {
-        says(&place.refused(2, &[&install[..], &[option]].concat()), &[wanted]);
+        assert_contains(&place.refused(2, &[&install[..], &[option]].concat()), &[wanted]);
     }
     let both = [&install[..], &["--deny", "--grant", "scan"]].concat();
-    says(&place.refused(2, &both), &["cannot be used with"]);
+    assert_contains(&place.refused(2, &both), &["cannot be used with"]);
     place.works(&[&install[..], &["--grant", "files=read", "--grant", "process=git"]].concat());
     let explained = place.works(&["policy", "explain", "greedy"]);
     let granted: Vec<&str> = explained["capabilities"]
@@ -65,7 +65,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
         of_greedy.unwrap()["granted"],
         json!({"files": "read", "scan": false, "process": ["git"]})
     );
-    // Whoever installs it again and says what it gets, says all that it gets.
+    // Installing again with --grant replaces all grants.
     place.works(&install);
     assert_eq!(place.settings(), "[grants.greedy]\nfiles = \"read\"\nprocess = [\"git\"]\n");
     place.works(&[&install[..], &["--grant", "scan"]].concat());
@@ -75,7 +75,7 @@ fn a_plugin_that_asks_for_everything_gets_what_a_person_says() {
 }
 
 #[test]
-fn grants_are_given_and_taken_back_where_they_stand() {
+fn grants_are_added_and_revoked_in_place() {
     let place = Place::new();
     let settings = place.home().join(".config/cofferdam/cofferdam.toml");
     fs::create_dir_all(settings.parent().unwrap()).unwrap();
@@ -93,7 +93,7 @@ fn grants_are_given_and_taken_back_where_they_stand() {
             "[grants.greedy]\nfiles = \"read\"\nscan = true\nprocess = [\"git\"]\n",
         ),
         (&["revoke", "greedy"], ""),
-        // What came with the host would have its usual rights without an entry.
+        // Without an entry, a built-in plugin would have its default permissions.
         (&["revoke", "files", "files=write"], "[grants.files]\nfiles = \"read\"\nscan = true\n"),
         (&["revoke", "files"], "[grants.files]\n"),
         (&["grant", "files", "files=read"], "[grants.files]\nfiles = \"read\"\n"),
@@ -110,18 +110,21 @@ fn grants_are_given_and_taken_back_where_they_stand() {
         (&["revoke", "greedy"], 2, "your settings grant 'greedy' nothing"),
         (&["revoke", "files", "process=git"], 2, "'files' is not granted process=git"),
     ] {
-        says(&place.refused(status, &[&["policy"], args].concat()), &[why]);
+        assert_contains(&place.refused(status, &[&["policy"], args].concat()), &[why]);
     }
     let events = place.events();
     assert_eq!(events[1], "grant_changed: greedy is granted files=write scan");
     assert_eq!(events[4], "grant_changed: greedy is granted files=none");
-    // What can't be read is not written.
+    // Settings that can't be parsed are not changed.
     fs::write(&settings, "[grants.greedy]\nfile = 'read'\n").unwrap();
-    says(&place.refused(2, &["policy", "revoke", "greedy"]), &["unknown field `file`", "line 2"]);
+    assert_contains(
+        &place.refused(2, &["policy", "revoke", "greedy"]),
+        &["unknown field `file`", "line 2"],
+    );
     assert_eq!(place.settings(), "[grants.greedy]\nfile = 'read'\n");
 }
 
-/// What a person's settings say of a plugin, in a place where they say this.
+/// A place whose user has these settings.
 fn saying(settings: &str) -> Place {
     let place = Place::new();
     configure(&place, settings);
@@ -129,7 +132,7 @@ fn saying(settings: &str) -> Place {
 }
 
 #[test]
-fn agents_are_granted_by_name_and_taken_back() {
+fn agents_are_granted_by_name_and_revoked() {
     let place = saying("[agents.code-implementer]\ncommand = ['false']\n");
     let names = |place: &Place| -> Vec<String> {
         let shown = place.works(&["policy", "show"]);
@@ -139,7 +142,7 @@ fn agents_are_granted_by_name_and_taken_back() {
         agents.map(|name| name.as_str().unwrap().to_owned()).collect()
     };
     place.works(&["policy", "grant", "team", "agents=code-implementer"]);
-    says(
+    assert_contains(
         &place.settings(),
         &["[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n"],
     );
@@ -148,16 +151,19 @@ fn agents_are_granted_by_name_and_taken_back() {
     let all = explained["capabilities"].as_array().unwrap();
     let one = all.iter().find(|one| one["capability"] == "agents=code-implementer").unwrap();
     assert_eq!((&one["granted"], &one["requested"]), (&json!(true), &json!(true)));
-    says(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
-    says(one["allows"].as_str().unwrap(), &["your agent code-implementer, which is not sandboxed"]);
-    // The tool that asks agents is told what it gets.
+    assert_contains(one["why"].as_str().unwrap(), &["cofferdam.toml:6 grants it"]);
+    assert_contains(
+        one["allows"].as_str().unwrap(),
+        &["your agent code-implementer, which is not sandboxed"],
+    );
+    // The tool that asks agents is told about its grants.
     let task = place.works(&["policy", "explain", "team.task"]);
     assert!(task["tool"]["gets"].as_array().unwrap().contains(&json!("agents=code-implementer")));
     place.works(&["policy", "revoke", "team", "agents=code-implementer"]);
     assert_eq!(names(&place), [""; 0]);
     assert!(!place.settings().contains("agents = "), "{}", place.settings());
 
-    // An entry as docs/agents.md has it, and no capability named: nothing is left.
+    // An entry as in docs/agents.md; without a named capability, everything is revoked.
     let entry = "[grants.team]\nfiles = \"write\"\nagents = [\"code-implementer\"]\n";
     let place = saying(entry);
     assert_eq!(names(&place), ["code-implementer"]);
@@ -167,17 +173,17 @@ fn agents_are_granted_by_name_and_taken_back() {
     assert_eq!(names(&place), [""; 0]);
     assert_eq!(place.events(), ["grant_changed: team is granted files=none"]);
 
-    // All of them is more than each: one is not said to be taken from it.
+    // A single agent can't be revoked from a grant of all agents.
     let every = "[grants.team]\nagents = [\"*\"]\n";
     let place = saying(every);
-    says(
+    assert_contains(
         &place.refused(2, &["policy", "revoke", "team", "agents=qa"]),
         &["'team' is granted agents=*, and agents=qa with it"],
     );
     assert_eq!(place.settings(), every);
     place.works(&["policy", "revoke", "team", "agents=*"]);
     assert_eq!(place.settings(), "[grants.team]\n");
-    says(
+    assert_contains(
         &place.refused(2, &["policy", "grant", "team", "agents=a b"]),
         &["is no capability", "cache, agents=NAME"],
     );
@@ -203,32 +209,33 @@ fn a_plugin_keeps_its_cache_when_something_else_is_granted() {
 }
 
 #[test]
-fn what_is_taken_back_does_not_return_with_a_later_grant() {
+fn revoked_fields_do_not_return_with_a_later_grant() {
     let programs = "process = [\"git\", \"sh\"]\nenvironment = [\"TOKEN\"]\n";
     let place = saying(&format!("[grants.greedy]\n{programs}"));
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     let file = ["--plugin", file.to_str().unwrap()];
     let policy = |args: &[&str]| place.works(&[&file[..], &["policy"], args].concat());
-    // The variables are for programs: they stay with one of them, and go with the last.
+    // Variables are for programs: they stay while one is granted, and are removed with the last
+    // one.
     policy(&["revoke", "greedy", "process=sh"]);
-    says(&place.settings(), &["environment = [\"TOKEN\"]"]);
+    assert_contains(&place.settings(), &["environment = [\"TOKEN\"]"]);
     policy(&["grant", "greedy", "scan"]);
     policy(&["revoke", "greedy", "process=git"]);
     assert_eq!(place.settings(), "[grants.greedy]\nscan = true\n");
     policy(&["grant", "greedy", "process=sh"]);
     assert_eq!(place.settings(), "[grants.greedy]\nscan = true\nprocess = [\"sh\"]\n");
-    // An entry that grants nothing yet is taken back as well.
+    // An entry that grants nothing is removed as well.
     configure(&place, "[grants.greedy]\nenvironment = [\"TOKEN\"]\n");
     policy(&["revoke", "greedy"]);
     assert_eq!(place.settings(), "");
-    // One of a plugin that came with the host stays, empty.
+    // The entry of a built-in plugin stays, empty.
     configure(&place, &format!("[grants.shell]\nfiles = \"write\"\n{programs}"));
     policy(&["revoke", "shell"]);
     assert_eq!(place.settings(), "[grants.shell]\n");
 }
 
 #[test]
-fn what_is_allowed_is_explained_down_to_the_line() {
+fn explain_names_the_line_of_a_setting() {
     let place = Place::new();
     let file = place.beside("greedy.wasm", &Plugin::new("greedy").requests(everything()));
     place.works(&["plugin", "install", file.to_str().unwrap(), "--grant", "files=write"]);
@@ -252,21 +259,21 @@ fn what_is_allowed_is_explained_down_to_the_line() {
     ] {
         let found = why(&[plugin], capability);
         assert_eq!(found.0, granted, "{plugin} {found:?}");
-        says(&found.1, &[words]);
+        assert_contains(&found.1, &[words]);
     }
-    // The workspace's own settings, once they were accepted, have the last word, and the command
-    // says so.
+    // The workspace's own settings take precedence once they are accepted, and the command reports
+    // this.
     place.write("cofferdam.toml", "[grants.greedy]\nscan = true\nhttp = ['https://b.example']\n");
     let unaccepted = why(&["greedy"], "files=write");
-    says(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);
+    assert_contains(&unaccepted.1, &["home/.config/cofferdam/cofferdam.toml:2 grants it"]);
     place.works(&["policy", "accept"]);
-    says(
+    assert_contains(
         &why(&["greedy"], "scan").1,
         &["workspace/cofferdam.toml:2 grants it, but it gives nothing without files"],
     );
-    says(&why(&["greedy"], "http=https://b.example").1, &["does not ask for it"]);
+    assert_contains(&why(&["greedy"], "http=https://b.example").1, &["does not ask for it"]);
     let granting = place.run(&["policy", "grant", "greedy", "scan"]);
-    says(&granting.stderr, &["workspace/cofferdam.toml says under [grants.greedy]"]);
+    assert_contains(&granting.stderr, &["workspace/cofferdam.toml says under [grants.greedy]"]);
 
     let tool = place.works(&["policy", "explain", "files.write_file"]);
     assert_eq!(tool["tool"]["decision"], "allowed");
@@ -274,5 +281,5 @@ fn what_is_allowed_is_explained_down_to_the_line() {
     assert_eq!(narrowed["tool"]["code"], "ToolNotInRole");
     let denied = place.works(&["policy", "explain", "shell.bash"]);
     assert_eq!(denied["tool"]["code"], "NotGranted");
-    says(&place.refused(2, &["policy", "explain", "nothing"]), &["neither a plugin"]);
+    assert_contains(&place.refused(2, &["policy", "explain", "nothing"]), &["neither a plugin"]);
 }

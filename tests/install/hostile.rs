@@ -1,11 +1,11 @@
-//! What a hostile workspace, a hostile plugin or a hostile hand on the store can try.
+//! Attacks by a workspace, by a plugin, or by another process with access to the store.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use serde_json::json;
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -63,9 +63,9 @@ fn a_lock_that_lies_is_refused() {
         place.write("cofferdam.lock", &lie);
         let ended = place.go("lines");
         assert_eq!((ended.status, ended.stdout.as_str()), (status, ""), "{lie}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
     }
-    // What it says of the grants changes nothing.
+    // The grants in the lock file have no effect.
     place.write(
         "cofferdam.lock",
         lock.replace(
@@ -75,7 +75,7 @@ fn a_lock_that_lies_is_refused() {
     );
     let explained = place.works(&["policy", "explain", "lines"]);
     assert_eq!(explained["capabilities"].as_array().unwrap().len(), 1);
-    // A lie about the requests is put right by who installs it again.
+    // A lock file with wrong requests is corrected by installing again.
     place.write("cofferdam.lock", lock.replace("files = \"read\"", "files = \"none\""));
     place.works(&["plugin", "install", "lines"]);
     assert_eq!(place.lock()["plugins"]["lines"]["requests"]["files"].as_str(), Some("read"));
@@ -89,7 +89,10 @@ fn another_plugins_file_under_a_trusted_name_is_refused() {
     let lock = place.read("cofferdam.lock");
     let digest = |name: &str| place.lock()["plugins"][name]["digest"].as_str().unwrap().to_owned();
     place.write("cofferdam.lock", lock.replace(&digest("lines"), &digest("other")));
-    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+    assert_contains(
+        &place.go("lines").stderr,
+        &["names a plugin 'lines' that you have not accepted"],
+    );
 }
 
 #[test]
@@ -99,12 +102,12 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
     let [file] = place.stored().try_into().unwrap();
     let code = || fs::read_dir(place.home().join(".cache/cofferdam/code")).unwrap().count();
     let before = code();
-    // A plugin as good as any, and one that would never compile.
+    // A valid plugin, and a file that would not compile.
     for bytes in [Plugin::new("lines").version("6.6.6").bytes(), b"\0asm".to_vec()] {
         fs::write(&file, bytes).unwrap();
         let ended = place.go("lines");
         assert_eq!(ended.status, 3, "{ended:?}");
-        says(
+        assert_contains(
             &ended.stderr,
             &["the file of the plugin 'lines' was changed", "`cofferdam plugin install lines`"],
         );
@@ -113,10 +116,10 @@ fn a_changed_file_of_the_store_is_refused_before_it_is_compiled() {
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "installed");
     assert_eq!(place.go("lines").status, 0);
     fs::remove_file(&file).unwrap();
-    says(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
-    // Where it came from has something else by now.
+    assert_contains(&place.go("lines").stderr, &["the file of the plugin 'lines' is gone"]);
+    // The source has another version by now.
     place.beside("lines.wasm", &reading().version("0.2.0"));
-    says(
+    assert_contains(
         &place.refused(3, &["plugin", "install"]),
         &["was asked for", "`cofferdam plugin update` takes that"],
     );
@@ -130,13 +133,13 @@ fn a_store_that_others_can_enter_is_refused() {
     fs::set_permissions(&store, fs::Permissions::from_mode(0o777)).unwrap();
     let ended = place.go("lines");
     assert_eq!(ended.status, 5, "{ended:?}");
-    says(&ended.stderr, &["must belong to you and be closed to others"]);
+    assert_contains(&ended.stderr, &["must belong to you and be closed to others"]);
 }
 
 #[test]
 fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     let place = installed();
-    // In another workspace, a file of the same name in the same place of it.
+    // In another workspace, a file at the same relative path.
     let hostile = place.home_file("hostile");
     fs::create_dir(&hostile).unwrap();
     let workspace = hostile.to_str().unwrap();
@@ -145,7 +148,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     let file = hostile.join("lines.wasm");
     let install = ["-C", workspace, "plugin", "install", file.to_str().unwrap()];
     let why = place.refused(3, &install);
-    says(
+    assert_contains(
         &why,
         &[
             "'lines' is refused: it comes from",
@@ -153,7 +156,7 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
             "--accept-source",
         ],
     );
-    // A lock that names it does not help, whatever its source is called.
+    // A lock file that names it does not help, with any source.
     let mut lock = place.read("cofferdam.lock");
     let digest = place.lock()["plugins"]["lines"]["digest"].as_str().unwrap().to_owned();
     let named = place.home().join("lines.wasm");
@@ -162,27 +165,30 @@ fn a_plugin_of_the_same_name_from_elsewhere_is_refused_and_inherits_nothing() {
     fs::write(hostile.join("cofferdam.lock"), lock).unwrap();
     let ended = place.run(&["-C", workspace, "call", "lines.go"]);
     assert_eq!(ended.status, 3, "{ended:?}");
-    says(
+    assert_contains(
         &place.refused(3, &["-C", workspace, "plugin", "install"]),
         &["nothing says that this is the same plugin"],
     );
-    // Whoever wants it nevertheless decides anew about all that it asks for.
+    // With --accept-source, the user decides again about all requests.
     let accepting = [&install[..], &["--accept-source"]].concat();
-    says(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
+    assert_contains(&place.refused(3, &accepting), &["files=read: reading files", "no terminal"]);
     place.works(&[&accepting[..], &["--deny"]].concat());
     assert_eq!(place.settings(), "");
-    // The other one has lost the name, in every workspace: what is granted under it from now on
-    // is not granted to both.
-    says(&place.go("lines").stderr, &["names a plugin 'lines' that you have not accepted"]);
+    // The former plugin has lost the name in every workspace, so that later grants under it are not
+    // for both.
+    assert_contains(
+        &place.go("lines").stderr,
+        &["names a plugin 'lines' that you have not accepted"],
+    );
 }
 
-/// An entry with all that a person can say of a plugin.
+/// An entry with all fields of a plugin's grants.
 const ENTRY: &str = "[grants.lines]\nfiles = 'write'\nprocess = ['git']\n\
     environment = ['GITHUB_TOKEN']\nbackends = ['linter']\ncache = true\nagents = ['*']\n\n\
     [[grants.lines.http]]\norigin = 'https://a.example'\n\
     headers = { Authorization = 'Bearer ${GITHUB_TOKEN}' }\naddress = '127.0.0.1:1'\n";
 
-/// What asks for all of [`ENTRY`].
+/// A plugin that requests everything in [`ENTRY`].
 fn greedy() -> Plugin {
     Plugin::new("lines").requests(json!({
         "files": "write", "process": ["git"], "backends": ["linter"], "cache": true,
@@ -191,7 +197,7 @@ fn greedy() -> Plugin {
 }
 
 #[test]
-fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
+fn a_plugin_that_takes_over_a_name_gets_only_new_grants() {
     let place = Place::new();
     let old = place.beside("lines.wasm", &greedy());
     fs::create_dir(place.home_file("elsewhere")).unwrap();
@@ -200,7 +206,7 @@ fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
     let granting = ["--grant", "process=git", "--grant", "http=https://a.example"];
     let written = "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n";
     for (options, wanted) in [
-        // Variables and headers were said of the old author's plugin.
+        // Variables and headers were for the former plugin.
         (&granting[..], written),
         (&["--grant", "cache"], "[grants.lines]\ncache = true\n"),
         (&["--grant", "agents=qa"], "[grants.lines]\nagents = [\"qa\"]\n"),
@@ -209,29 +215,32 @@ fn whoever_takes_a_name_gets_what_is_said_then_and_nothing_beside_it() {
     ] {
         place.works(&["plugin", "install", old.to_str().unwrap(), "--deny"]);
         configure(&place, ENTRY);
-        says(&place.refused(3, &[&install[..], options].concat()), &["--accept-source"]);
+        assert_contains(&place.refused(3, &[&install[..], options].concat()), &["--accept-source"]);
         assert_eq!(place.settings(), ENTRY);
         let taken = place.run(&[&install[..], options, &["--accept-source"]].concat());
         assert_eq!(taken.status, 0, "{taken:?}");
-        says(&taken.stderr, &["under [grants.lines] was not said of this plugin"]);
+        assert_contains(&taken.stderr, &["under [grants.lines] was not said of this plugin"]);
         assert_eq!(place.settings(), wanted, "{options:?}");
         place.works(&["plugin", "remove", "lines", "--everywhere"]);
     }
-    // What stood under a name before anybody had it is nobody's.
+    // An entry that existed before the plugin was installed is not for this plugin.
     configure(&place, ENTRY);
     place.works(&[&install[..], &granting].concat());
     assert_eq!(place.settings(), written);
-    // The same plugin once more keeps what is said of what it keeps.
+    // Installing the same plugin again keeps the fields of what stays granted.
     configure(&place, ENTRY);
     place.works(&[&install[..], &granting].concat());
-    says(&place.settings(), &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"]);
+    assert_contains(
+        &place.settings(),
+        &["environment = ['GITHUB_TOKEN']", "headers = { Authorization"],
+    );
     for gone in ["cache", "agents", "backends", "files"] {
         assert!(!place.settings().contains(gone), "{}", place.settings());
     }
 }
 
 #[test]
-fn a_new_version_that_asks_for_agents_or_a_cache_is_refused_until_a_person_says() {
+fn a_new_version_that_requests_agents_or_a_cache_is_refused_until_accepted() {
     let place = installed();
     let more = json!({"files": "read", "cache": true, "agents": ["qa"]});
     place.beside("lines.wasm", &reading().version("0.2.0").requests(more));
@@ -244,28 +253,34 @@ fn a_new_version_that_asks_for_agents_or_a_cache_is_refused_until_a_person_says(
             "giving tasks to your agent qa, which is not sandboxed",
         ])
     );
-    says(&place.refused(3, &["plugin", "update"]), &["--grant cache --grant agents=qa"]);
+    assert_contains(&place.refused(3, &["plugin", "update"]), &["--grant cache --grant agents=qa"]);
     place.works(&["plugin", "update", "lines", "--grant", "cache"]);
     assert_eq!(place.settings(), "[grants.lines]\nfiles = \"read\"\ncache = true\n");
 }
 
 #[test]
-fn a_name_of_a_built_in_plugin_is_never_taken() {
+fn the_name_of_a_built_in_plugin_is_refused() {
     let place = installed();
     let file = place.beside("files.wasm", &Plugin::new("files"));
     let why = place.refused(3, &["plugin", "install", file.to_str().unwrap()]);
-    says(&why, &["it calls itself 'files', and that is a plugin that came with the host"]);
-    // Nor by a lock that calls an accepted file so.
+    assert_contains(
+        &why,
+        &["it calls itself 'files', and that is a plugin that came with the host"],
+    );
+    // Nor by a lock file that gives this name to an accepted file.
     let lock = place.read("cofferdam.lock");
     place.write("cofferdam.lock", lock.replace("plugins.lines", "plugins.files"));
     let ended = place.run(&["tools", "--brief"]);
-    says(&ended.stderr, &["left out: files"]);
-    says(&place.refused(3, &["plugin", "install"]), &["it calls itself 'lines', and not 'files'"]);
-    // One that is not in the lock and takes the name of one that is.
+    assert_contains(&ended.stderr, &["left out: files"]);
+    assert_contains(
+        &place.refused(3, &["plugin", "install"]),
+        &["it calls itself 'lines', and not 'files'"],
+    );
+    // A plugin that is not in the lock file and has the name of one that is.
     let again = place.beside("again.wasm", &reading());
     place.write("cofferdam.lock", &lock);
     let twice = place.run(&["--plugin", again.to_str().unwrap(), "tools"]);
-    says(&twice.stderr, &["there is a plugin 'lines' already"]);
+    assert_contains(&twice.stderr, &["there is a plugin 'lines' already"]);
 }
 
 #[test]
@@ -285,7 +300,7 @@ fn a_path_that_leads_out_is_refused() {
         ("/dev/zero", 2, "no regular file"),
     ] {
         place.write("cofferdam.lock", lock.replace(source, named));
-        says(&place.refused(status, &["plugin", "install"]), &[why]);
+        assert_contains(&place.refused(status, &["plugin", "install"]), &[why]);
     }
     fs::remove_file(place.workspace().join("cofferdam.lock")).unwrap();
     symlink("/etc/passwd", place.workspace().join("cofferdam.lock")).unwrap();

@@ -1,4 +1,4 @@
-//! OCI registries: Debian's own, and some that lie.
+//! OCI registries: Debian's `docker-registry`, and hostile ones.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,19 +12,19 @@ use serde_json::json;
 
 use super::signatures::Author;
 use super::web::{answer, path};
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::http::server::Server;
 use crate::programs;
 use crate::support::{Ended, Place};
 use crate::trial::configure;
 
-/// How long the registry may take to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the registry may take to start.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// `ada` with the password `secret`, as htpasswd writes it.
+/// The user `ada` with the password `secret`, as htpasswd writes it.
 const PASSWORDS: &str = "ada:$2b$04$YjShMqqN8skYbgXLlmfcPOlxgLSXx/I6ME23putd4Snfu8anSERcu\n";
 
-/// A registry of a test's own.
+/// A running registry.
 struct Registry {
     child: Child,
     address: SocketAddr,
@@ -32,7 +32,7 @@ struct Registry {
 }
 
 impl Registry {
-    /// None on a machine without the registry's program. `closed`: only for ada.
+    /// Returns `None` on a machine without the registry's program. `closed`: only `ada` has access.
     #[expect(clippy::disallowed_methods, reason = "a real registry is what the host talks to")]
     fn start(place: &Place, closed: bool) -> Option<Self> {
         let program = programs::find("docker-registry")?;
@@ -57,7 +57,7 @@ impl Registry {
         let mut child = command.spawn().unwrap();
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+            assert!(begun.elapsed() < TIMEOUT && child.try_wait().unwrap().is_none());
             thread::sleep(Duration::from_millis(20));
         }
         Some(Self { child, address, files })
@@ -67,7 +67,7 @@ impl Registry {
         format!("oci://{}/{name}", self.address)
     }
 
-    /// Where it keeps content.
+    /// The path where the registry stores a blob.
     fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.strip_prefix("sha256:").unwrap();
         self.files.join("docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
@@ -90,12 +90,15 @@ fn a_plugin_is_published_and_installed_by_others() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, false) else { return };
     let reference = registry.reference("tools/lines:1.0");
-    says(&place.refused(1, &["plugin", "install", &reference]), &["there is nothing of that name"]);
+    assert_contains(
+        &place.refused(1, &["plugin", "install", &reference]),
+        &["there is nothing of that name"],
+    );
     let first = Plugin::new("lines").requests(json!({"files": "read"}));
     let file = place.beside("lines.wasm", &first);
     let pushed = place.works(&["plugin", "push", text(&file), &reference]);
     let by_digest = pushed["by_digest"].as_str().unwrap();
-    // Once more is no harm.
+    // Publishing again changes nothing.
     assert_eq!(place.works(&["plugin", "push", text(&file), &reference]), pushed);
 
     let user = Place::new();
@@ -105,28 +108,34 @@ fn a_plugin_is_published_and_installed_by_others() {
     let pinned = Place::new();
     pinned.works(&["plugin", "install", by_digest, "--deny"]);
 
-    // The tag moves to a version that asks for more.
+    // The tag moves to a version that requests more.
     place.beside("lines.wasm", &first.version("2.0.0").requests(json!({"files": "write"})));
     let second = place.works(&["plugin", "push", text(&file), &reference]);
     assert_eq!(pinned.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
-    says(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
+    assert_contains(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
     user.works(&["plugin", "update", "lines", "--deny"]);
     assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
-    // Whoever restores an old lock does not get the new one.
+    // Restoring an old lock file does not install the new version.
     let late = Place::new();
     late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
-    says(&late.refused(3, &["plugin", "install", "--deny"]), &["was asked for", "plugin update"]);
+    assert_contains(
+        &late.refused(3, &["plugin", "install", "--deny"]),
+        &["was asked for", "plugin update"],
+    );
 
-    // Another digest, and content that somebody has changed in the registry.
+    // Another digest, and a blob that was changed in the registry.
     let zeros = format!("{}@sha256:{}", registry.reference("tools/lines"), "0".repeat(64));
-    says(&late.refused(1, &["plugin", "install", &zeros]), &["there is nothing of that name"]);
+    assert_contains(
+        &late.refused(1, &["plugin", "install", &zeros]),
+        &["there is nothing of that name"],
+    );
     let blob = registry.blob(second["digest"].as_str().unwrap());
     let mut content = fs::read(&blob).unwrap();
     *content.last_mut().unwrap() ^= 1;
     fs::write(&blob, content).unwrap();
     let tampered = Place::new();
     let why = tampered.refused(3, &["plugin", "install", &reference, "--deny"]);
-    says(&why, &["it has sha256:", second["digest"].as_str().unwrap(), "was asked for"]);
+    assert_contains(&why, &["it has sha256:", second["digest"].as_str().unwrap(), "was asked for"]);
     assert!(tampered.stored().is_empty());
 }
 
@@ -143,25 +152,28 @@ fn a_signature_goes_with_the_plugin() {
     assert_eq!(place.works(&["plugin", "push", text(&file), &reference])["has_signature"], true);
     let user = Place::new();
     let eves = ["plugin", "install", &reference, "--key", &eve.key()];
-    says(&user.refused(3, &eves), &["made with another key"]);
+    assert_contains(&user.refused(3, &eves), &["made with another key"]);
     let adas = ["plugin", "install", &reference, "--key", &ada.key()];
     assert_eq!(user.works(&adas)["plugins"][0]["signer"], ada.key());
     place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
     eve.sign(&file);
     place.works(&["plugin", "push", text(&file), &reference]);
-    says(&user.refused(3, &["plugin", "update"]), &["made with another key", "--accept-signer"]);
+    assert_contains(
+        &user.refused(3, &["plugin", "update"]),
+        &["made with another key", "--accept-signer"],
+    );
     assert_eq!(user.go("lines").status, 0);
 }
 
 #[test]
-fn a_private_registry_is_told_what_docker_login_keeps() {
+fn a_private_registry_gets_the_password_of_docker_login() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, true) else { return };
     let reference = registry.reference("lines:1");
     let file = place.beside("lines.wasm", &Plugin::new("lines"));
     let push = ["plugin", "push", text(&file), &reference];
     let login = format!("`docker login {}`", registry.address);
-    says(&place.refused(1, &push), &["requires authentication", &login]);
+    assert_contains(&place.refused(1, &push), &["requires authentication", &login]);
     let docker = place.home_file(".docker");
     fs::create_dir(&docker).unwrap();
     for (auth, outcome) in [
@@ -178,7 +190,7 @@ fn a_private_registry_is_told_what_docker_login_keeps() {
             }
             Err(why) => {
                 let said = place.refused(1, &push);
-                says(&said, &[why]);
+                assert_contains(&said, &[why]);
                 assert!(!said.contains("wrong") && !said.contains(auth), "{said}");
             }
         }
@@ -186,7 +198,7 @@ fn a_private_registry_is_told_what_docker_login_keeps() {
 }
 
 #[test]
-fn a_registry_that_lies_is_not_believed() {
+fn a_registry_with_wrong_digests_is_refused() {
     let plugin = Plugin::new("lines").bytes();
     let digest = Digest::of(&plugin);
     let layer = |media_type: &str, digest: &str, size: u64| json!({"mediaType": media_type, "digest": digest, "size": size});
@@ -227,16 +239,16 @@ fn a_registry_that_lies_is_not_believed() {
         let reference = format!("oci://{}/lines:1", server.address());
         let ended = place.run(&["plugin", "install", &reference]);
         assert_eq!(ended.status, status, "{document}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
         assert_eq!(place.stored().len(), usize::from(status == 0));
-        // By digest, its manifest has to be the one that was asked for.
+        // A manifest that is requested by digest must have that digest.
         let fixed = format!("oci://{}/lines@{}", server.address(), Digest::of(b"other"));
-        says(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
+        assert_contains(&place.refused(3, &["plugin", "install", &fixed]), &["was asked for"]);
     }
 }
 
 #[test]
-fn a_token_is_got_where_the_registry_says() {
+fn a_token_is_requested_from_the_registrys_realm() {
     let plugin = Plugin::new("lines").bytes();
     let digest = Digest::of(&plugin).to_string();
     let manifest =
@@ -263,9 +275,9 @@ fn a_token_is_got_where_the_registry_says() {
     });
     let place = Place::new();
     let reference = format!("oci://{}/lines:1", registry.address());
-    // Nobody's password: but what a registry names may not be on this machine or in its network.
+    // Without a password; but a registry may not name addresses of this machine or its network.
     let words = format!("http://{} has no public address", tokens.address());
-    says(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
+    assert_contains(&place.refused(1, &["plugin", "install", &reference]), &[&words]);
     assert!(tokens.asked().is_empty());
     let docker = place.home_file("config.json");
     let auths = json!({"auths": {registry.address().to_string(): {"username": "ada", "password": "secret"}}});
@@ -274,23 +286,23 @@ fn a_token_is_got_where_the_registry_says() {
         let mut command = place.command(&["plugin", "install", &reference]);
         Ended::of(command.env("DOCKER_CONFIG", place.home()))
     };
-    // The registry names where the password is to go, so a person has to say the same.
+    // A registry names where the password is sent, so the user's settings have to allow that.
     let before = tokens.asked().len();
     let ended = install();
     let words = format!("`tokens = 'http://{}'` below", tokens.address());
-    says(&ended.stderr, &["asks to send your password for it to", &words]);
+    assert_contains(&ended.stderr, &["asks to send your password for it to", &words]);
     assert_eq!((ended.status, tokens.asked().len()), (1, before));
     let settings =
         format!("[registries.'{}']\ntokens = 'http://{}'\n", registry.address(), tokens.address());
     configure(&place, &settings);
     let ended = install();
     let words = format!("http://{} has no public address", store.address());
-    says(&ended.stderr, &[&words, "`content = ["]);
+    assert_contains(&ended.stderr, &[&words, "`content = ["]);
     assert_eq!((ended.status, store.asked().len()), (1, 0));
     configure(&place, &format!("{settings}content = ['http://{}']\n", store.address()));
     let ended = install();
     assert_eq!(ended.status, 0, "{ended:?}");
-    // Where content is kept elsewhere, nobody there learns the token.
+    // If blobs are stored on another server, that server does not get the token.
     let [content] = store.asked().try_into().unwrap();
     assert!(content.starts_with("GET /content ") && !content.contains("uthorization"), "{content}");
     let asked = tokens.lines();

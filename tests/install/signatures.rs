@@ -1,4 +1,4 @@
-//! Signatures, made with minisign itself.
+//! Signatures by minisign itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::programs;
 use crate::support::Place;
 use crate::trial::configure;
 
-/// Someone who signs.
+/// A signer, with a key pair.
 pub struct Author {
     minisign: PathBuf,
     folder: PathBuf,
 }
 
 impl Author {
-    /// None on a machine without minisign.
+    /// Returns `None` on a machine without minisign.
     pub fn new(place: &Place, name: &str) -> Option<Self> {
         let author = Self { minisign: programs::find("minisign")?, folder: place.home_file(name) };
         fs::create_dir(&author.folder).unwrap();
@@ -34,7 +34,7 @@ impl Author {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// The file of the public key.
+    /// The file with the public key.
     pub fn key_file(&self) -> String {
         self.folder.join("key.pub").to_str().unwrap().to_owned()
     }
@@ -50,6 +50,38 @@ impl Author {
 }
 
 #[test]
+fn a_signature_is_checked_with_the_key_that_the_user_names() {
+    let place = Place::new();
+    let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
+        return;
+    };
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let name = file.to_str().unwrap().to_owned();
+    let install = ["plugin", "install", &name];
+    let adas = ada.key_file();
+    let with_key = [&install[..], &["--key", &adas]].concat();
+    assert_contains(
+        &place.refused(3, &with_key),
+        &["there is no signature by RW", "lines.wasm.minisig"],
+    );
+    ada.sign(&file);
+    // A signature without a known key proves nothing.
+    let unchecked = place.run(&install);
+    assert_contains(&unchecked.stderr, &["lines has a signature, and nobody has checked it"]);
+    assert_eq!(unchecked.json()["plugins"][0]["signer"], serde_json::Value::Null);
+    place.works(&["plugin", "remove", "lines", "--everywhere"]);
+    assert_contains(
+        &place.refused(3, &[&install[..], &["--key", &eve.key()]].concat()),
+        &["made with another key than RW"],
+    );
+    assert_contains(
+        &place.refused(2, &[&install[..], &["--key", "RWx"]].concat()),
+        &["--key: 'RWx' is no public key"],
+    );
+    assert!(place.stored().is_empty());
+}
+
+#[test]
 fn a_signer_is_pinned_and_another_one_is_refused() {
     let place = Place::new();
     let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
@@ -58,25 +90,9 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     let file = place.beside("lines.wasm", &Plugin::new("lines"));
     let name = file.to_str().unwrap().to_owned();
     let install = ["plugin", "install", &name];
-    let (adas, eve_file) = (ada.key_file(), eve.key_file());
+    let adas = ada.key_file();
     let with_key = [&install[..], &["--key", &adas]].concat();
-    says(&place.refused(3, &with_key), &["there is no signature by RW", "lines.wasm.minisig"]);
     ada.sign(&file);
-    // A signature that nobody said whose it should be says nothing.
-    let unchecked = place.run(&install);
-    says(&unchecked.stderr, &["lines has a signature, and nobody has checked it"]);
-    assert_eq!(unchecked.json()["plugins"][0]["signer"], serde_json::Value::Null);
-    place.works(&["plugin", "remove", "lines", "--everywhere"]);
-    says(
-        &place.refused(3, &[&install[..], &["--key", &eve.key()]].concat()),
-        &["made with another key than RW"],
-    );
-    says(
-        &place.refused(2, &[&install[..], &["--key", "RWx"]].concat()),
-        &["--key: 'RWx' is no public key"],
-    );
-    assert!(place.stored().is_empty());
-
     let installed = place.run(&with_key);
     assert_eq!((installed.status, installed.stderr.as_str()), (0, ""), "{installed:?}");
     assert_eq!(installed.json()["plugins"][0]["signer"], ada.key());
@@ -85,37 +101,13 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
     assert_eq!(inspected["signer"], ada.key(), "the file that was installed");
     assert_eq!(place.works(&["plugin", "inspect", "lines"])["signer"], ada.key());
 
-    // Changed without a new signature.
-    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
-    let inspected = place.works(&["plugin", "inspect", &name]);
-    assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["is not one of this content: one of the two was changed"],
-    );
-    // Signed by somebody else.
-    eve.sign(&file);
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["another key than RW", "--key KEY --accept-signer"],
-    );
-    let eves = ["plugin", "update", "lines", "--key", &eve_file];
-    says(&place.refused(3, &eves), &["'lines' is refused: it is signed by", "--accept-signer"]);
-    // Not signed any more.
-    fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
-    says(
-        &place.refused(3, &["plugin", "update"]),
-        &["it is not signed, and what was accepted is", "--accept-signer"],
-    );
-    says(&place.refused(3, &install), &["it is not signed"]);
-    assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
-    assert_eq!(place.go("lines").status, 0);
+    assert_other_signatures_are_refused(&place, &eve, &file);
 
-    // The pinned signer's next version is taken without a word.
+    // The next version by the pinned signer is installed without a question.
     ada.sign(&file);
     let updated = place.run(&["plugin", "update"]);
     assert_eq!((updated.status, updated.stderr.as_str()), (0, ""), "{updated:?}");
-    // A person may accept another one.
+    // The user may accept another signer.
     let asking = json!({"process": ["git"], "http": ["https://a.example"]});
     place.beside("lines.wasm", &Plugin::new("lines").version("0.3.0").requests(asking));
     eve.sign(&file);
@@ -126,8 +118,10 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
          headers = { Authorization = '${GITHUB_TOKEN}' }\n",
     );
     let granting = ["--accept-signer", "--grant", "process=git", "--grant=http=https://a.example"];
+    let eve_file = eve.key_file();
+    let eves = ["plugin", "update", "lines", "--key", &eve_file];
     let accepted = place.works(&[&eves[..], &granting].concat());
-    // Nothing that was said of Ada's plugin is said of Eve's.
+    // The grants, variables and headers of Ada's plugin do not apply to Eve's.
     assert_eq!(
         place.settings(),
         "[grants.lines]\nprocess = [\"git\"]\nhttp = [\"https://a.example\"]\n"
@@ -136,14 +130,48 @@ fn a_signer_is_pinned_and_another_one_is_refused() {
         accepted["plugins"][0]["changes"]["signer"],
         serde_json::json!([ada.key(), eve.key()])
     );
-    // From then on, she is the one.
+    // Eve's key is the pinned one from then on.
     place.beside("lines.wasm", &Plugin::new("lines").version("0.4.0"));
     ada.sign(&file);
-    says(&place.refused(3, &["plugin", "update"]), &["made with another key"]);
+    assert_contains(&place.refused(3, &["plugin", "update"]), &["made with another key"]);
+}
+
+/// Replaces the file of a plugin whose signer is pinned: unsigned versions and those of another
+/// signer are refused, and the installed version stays.
+fn assert_other_signatures_are_refused(place: &Place, eve: &Author, file: &Path) {
+    let name = file.to_str().unwrap();
+    // The file was changed without a new signature.
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    let inspected = place.works(&["plugin", "inspect", name]);
+    assert_eq!(inspected["signer"], serde_json::Value::Null, "another file");
+    assert_contains(
+        &place.refused(3, &["plugin", "update"]),
+        &["is not one of this content: one of the two was changed"],
+    );
+    // It is signed with another key.
+    eve.sign(file);
+    assert_contains(
+        &place.refused(3, &["plugin", "update"]),
+        &["another key than RW", "--key KEY --accept-signer"],
+    );
+    let eves = ["plugin", "update", "lines", "--key", &eve.key_file()];
+    assert_contains(
+        &place.refused(3, &eves),
+        &["'lines' is refused: it is signed by", "--accept-signer"],
+    );
+    // It is no longer signed.
+    fs::remove_file(place.home().join("lines.wasm.minisig")).unwrap();
+    assert_contains(
+        &place.refused(3, &["plugin", "update"]),
+        &["it is not signed, and what was accepted is", "--accept-signer"],
+    );
+    assert_contains(&place.refused(3, &["plugin", "install", name]), &["it is not signed"]);
+    assert_eq!(place.lock()["plugins"]["lines"]["version"].as_str(), Some("0.1.0"));
+    assert_eq!(place.go("lines").status, 0);
 }
 
 #[test]
-fn a_locks_signer_is_checked_by_whoever_installs_it() {
+fn a_lock_files_signer_is_checked_by_each_user() {
     let place = Place::new();
     let Some(ada) = Author::new(&place, "ada") else { return };
     place.write("lines.wasm", Plugin::new("lines").bytes());
@@ -153,17 +181,17 @@ fn a_locks_signer_is_checked_by_whoever_installs_it() {
     for file in ["cofferdam.lock", "lines.wasm"] {
         other.write(file, fs::read(place.workspace().join(file)).unwrap());
     }
-    says(&other.refused(3, &["plugin", "install"]), &["there is no signature by RW"]);
+    assert_contains(&other.refused(3, &["plugin", "install"]), &["there is no signature by RW"]);
     other.write("lines.wasm.minisig", place.read("lines.wasm.minisig"));
     let installed = other.works(&["plugin", "install"]);
     assert_eq!(installed["plugins"][0]["signer"], ada.key());
-    // A lock that has lost the signer is another one than was installed.
+    // A lock file without the signer does not match what was installed.
     let line = format!("signer = \"{}\"\n", ada.key());
     other.write("cofferdam.lock", other.read("cofferdam.lock").replace(&line, ""));
     let ended = other.go("lines");
     assert_eq!(ended.status, 3, "{ended:?}");
-    says(&ended.stderr, &["it would be unsigned, and was signed by RW"]);
-    says(
+    assert_contains(&ended.stderr, &["it would be unsigned, and was signed by RW"]);
+    assert_contains(
         &other.refused(3, &["plugin", "install"]),
         &["it is not signed, and what was accepted is"],
     );

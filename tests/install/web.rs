@@ -1,12 +1,12 @@
-//! Plugins at https addresses.
+//! Plugins from https addresses.
 
 use std::sync::{Arc, Mutex};
 
-use super::{Plugin, says};
+use super::{Plugin, assert_contains};
 use crate::http::server::{Server, Step};
 use crate::support::{Ended, Place};
 
-/// An answer of HTTP/1.1.
+/// A response in HTTP/1.1.
 pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<Step> {
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n",
@@ -15,20 +15,20 @@ pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<Step> {
     vec![Step::Send([head.as_bytes(), body].concat())]
 }
 
-/// What a head asks for.
+/// The path in a request's head.
 pub fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or_default()
 }
 
 impl Place {
-    /// Runs a command that trusts the authority of a server, too.
+    /// Runs a command that also trusts the certificate authority of a server.
     fn trusting(&self, server: &Server, args: &[&str]) -> Ended {
         Ended::of(self.command(args).env("SSL_CERT_FILE", server.authority()))
     }
 }
 
 #[test]
-fn a_plugin_is_got_once_and_only_as_it_was() {
+fn a_plugin_is_downloaded_once_and_only_with_its_digest() {
     let place = Place::new();
     let content = Arc::new(Mutex::new(Plugin::new("lines").bytes()));
     let served = Arc::clone(&content);
@@ -59,9 +59,9 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
     ] {
         let ended = place.trusting(&server, &["plugin", "install", &at(path)]);
         assert_eq!(ended.status, status, "{path}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
     }
-    // Without its authority, nobody believes that it is who it says.
+    // Without the authority, the certificate is not trusted.
     let untrusted = place.run(&["plugin", "install", &at("/lines.wasm")]);
     assert_eq!(untrusted.status, 1, "{untrusted:?}");
     assert!(place.stored().is_empty());
@@ -73,21 +73,22 @@ fn a_plugin_is_got_once_and_only_as_it_was() {
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
     assert_eq!(server.asked().len(), before, "offline after the first time");
 
-    // What the server has now is another one: whoever restores the lock does not get it.
+    // The server has another file now, so restoring the lock file fails.
     *content.lock().unwrap() = Plugin::new("lines").version("6.6.6").bytes();
     let other = Place::new();
     other.write("cofferdam.lock", place.read("cofferdam.lock"));
     let ended = other.trusting(&server, &["plugin", "install"]);
     assert_eq!(ended.status, 3, "{ended:?}");
-    says(&ended.stderr, &["was asked for; somebody has changed it"]);
+    assert_contains(&ended.stderr, &["was asked for; somebody has changed it"]);
     assert!(other.stored().is_empty());
     let updated = place.trusting(&server, &["plugin", "update"]);
     assert_eq!(updated.json()["plugins"][0]["changes"]["version"][1], "6.6.6");
 }
 
-/// A server that the person named, on this machine, sends on to what they did not name.
+/// A server on this machine that the user named may not redirect to addresses that the user did not
+/// name.
 #[test]
-fn a_redirect_leads_to_public_addresses_only() {
+fn redirects_are_followed_to_public_addresses_only() {
     let other = Server::plain(|_| answer("200 OK", "", b"secret"));
     let elsewhere = format!("location: http://{}/lines.wasm\r\n", other.address());
     let by_name = format!("location: http://localhost:{}/lines.wasm\r\n", other.address().port());
@@ -113,16 +114,16 @@ fn a_redirect_leads_to_public_addresses_only() {
         let address = format!("http://{}{at}", server.address());
         let ended = place.run(&["plugin", "install", &address]);
         assert_eq!(ended.status, 1, "{at}: {ended:?}");
-        says(&ended.stderr, &[why]);
+        assert_contains(&ended.stderr, &[why]);
         assert!(begun.elapsed().as_secs() < 5, "{at}: it tried to connect");
     }
     assert!(other.asked().is_empty(), "{:?}", other.asked());
-    // From TLS to none, even at the same machine.
+    // A redirect from TLS to plain HTTP is refused, even on the same machine.
     let secure = Server::new(answers);
     let address = format!("https://localhost:{}/loopback", secure.address().port());
     let ended = place.trusting(&secure, &["plugin", "install", &address]);
     assert_eq!(ended.status, 1, "{ended:?}");
-    says(&ended.stderr, &["which is not encrypted"]);
+    assert_contains(&ended.stderr, &["which is not encrypted"]);
     assert!(other.asked().is_empty());
     let own = format!("http://{}/own", server.address());
     assert_eq!(place.run(&["plugin", "install", &own]).status, 0);

@@ -1,5 +1,5 @@
-//! What a person's yes holds for: nothing that a call would read has changed since, and the role is
-//! the one that it was asked under.
+//! What a user's approval covers: the inputs of the call must not have changed since, and it must
+//! be made under the role for which the user was asked.
 
 use std::fs::{self, FileTimes};
 use std::os::unix::fs::symlink;
@@ -25,7 +25,8 @@ tools = ['shell.*', 'files.*']
 tools = ['shell.*', 'files.*']
 ";
 
-/// A project with a script and a Makefile; what runs of it says so in the file `ran`.
+/// A project with a script and a Makefile, each part of which appends to the file `ran` when it
+/// runs.
 fn place(tier: &str) -> Place {
     let place = Place::new();
     configure(&place, &format!("{SETTINGS}[programs]\ntier = '{tier}'\n"));
@@ -38,7 +39,8 @@ fn place(tier: &str) -> Place {
     place
 }
 
-/// The call of a tool by a client that can ask, with what it was asked before and the answer.
+/// A tool call by a client that can ask the user, with the state of an earlier question and the
+/// user's answer.
 fn call(path: &str, tool: &str, arguments: &Value, answer: Option<(&str, &str)>) -> Request {
     let mut params = json!({"name": tool, "arguments": arguments});
     if let Some((state, action)) = answer {
@@ -50,14 +52,14 @@ fn call(path: &str, tool: &str, arguments: &Value, answer: Option<(&str, &str)>)
         .with_meta("io.modelcontextprotocol/clientCapabilities", &can)
 }
 
-/// Makes a call that a person has to say yes to: the state of the question.
+/// Makes a call that needs approval, and returns the state of the question.
 fn question(server: &Server, path: &str, tool: &str, arguments: &Value) -> String {
     let (_, _, body) = server.ask(&call(path, tool, arguments, None));
     let state = result(&body)["requestState"].take();
     state.as_str().unwrap_or_else(|| panic!("{body}")).to_owned()
 }
 
-/// What is said to a yes.
+/// The result of approving a question.
 fn yes(server: &Server, path: &str, tool: &str, arguments: &Value, state: &str) -> Value {
     let (_, _, body) = server.ask(&call(path, tool, arguments, Some((state, "accept"))));
     document(&body)
@@ -75,7 +77,7 @@ fn calls() -> [(&'static str, Value); 3] {
     ]
 }
 
-/// A change while the question is open, and the path that is named for it.
+/// A path, and a change of it while the question is open.
 type Meanwhile = (&'static str, fn(&Path));
 
 const CHANGES: [Meanwhile; 7] = [
@@ -84,7 +86,7 @@ const CHANGES: [Meanwhile; 7] = [
         fs::write(root.join("Makefile"), "all:\n\techo unseen >> ran\n").unwrap();
     }),
     ("lib/part.sh", |root| {
-        // Of the same size, and with the time that it had.
+        // The new content has the same size, and the file gets its old time of change.
         let path = root.join("lib/part.sh");
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, "fals\n").unwrap();
@@ -108,7 +110,7 @@ const CHANGES: [Meanwhile; 7] = [
 ];
 
 #[test]
-fn a_yes_holds_for_everything_that_a_program_could_read() {
+fn an_approval_covers_everything_that_a_program_could_read() {
     for tier in ["A", "B"] {
         for (tool, arguments) in calls() {
             for (named, change) in CHANGES {
@@ -121,7 +123,7 @@ fn a_yes_holds_for_everything_that_a_program_could_read() {
                 assert!(said.starts_with("ApprovalOutdated: "), "{tier} {tool} {named}: {said}");
                 assert!(said.contains(named), "{tier} {tool} {named}: {said}");
                 assert!(!place.workspace().join("ran").exists(), "{tier} {tool} {named}");
-                // Each question is answered once.
+                // Each question can be answered only once.
                 let again = yes(&server, "/mcp", tool, &arguments, &state);
                 assert_eq!(again["error"]["code"], -32602, "{again}");
             }
@@ -130,13 +132,13 @@ fn a_yes_holds_for_everything_that_a_program_could_read() {
 }
 
 #[test]
-fn what_has_not_changed_runs_as_it_was_shown() {
+fn an_approved_program_runs_if_nothing_changed() {
     for tier in ["A", "B"] {
         for (tool, arguments) in calls() {
             let place = place(tier);
             let server = Server::new(&place, &[]);
             let state = question(&server, "/mcp", tool, &arguments);
-            // Neither reading nor what the host itself writes is a change.
+            // Neither reads nor the host's own files are changes.
             place.read("script.sh");
             let list = Request::post(
                 "/mcp",
@@ -151,9 +153,9 @@ fn what_has_not_changed_runs_as_it_was_shown() {
     }
 }
 
-/// The change comes when the program runs already.
+/// The change happens while the program is running.
 #[test]
-fn what_changes_while_an_approved_program_runs_is_not_kept() {
+fn a_change_while_an_approved_program_runs_discards_its_work() {
     for tier in ["A", "B"] {
         let place = place(tier);
         let server = Server::new(&place, &[]);
@@ -171,9 +173,10 @@ fn what_changes_while_an_approved_program_runs_is_not_kept() {
     }
 }
 
-/// A tool that only reads shows its arguments; what it reads is what it was then.
+/// For a tool that only reads, the user sees its arguments; the approval is outdated if the file has
+/// changed since.
 #[test]
-fn what_is_read_is_what_it_was() {
+fn an_approved_read_is_refused_after_a_change() {
     let place = place("A");
     let server = Server::new(&place, &[]);
     let arguments = json!({"path": "script.sh"});
@@ -219,7 +222,7 @@ fn a_question_is_answered_under_its_own_role_only() {
             assert!(
                 !place.workspace().join("ran").exists() && !place.workspace().join("new").exists()
             );
-            // It is open as before.
+            // The question is still open.
             let answer = post(asked, tool(asked), arguments, Some((state, "accept")));
             assert_eq!(answer["result"]["isError"], false, "{asked}: {answer}");
             for made in ["ran", "new"] {
@@ -229,9 +232,9 @@ fn a_question_is_answered_under_its_own_role_only() {
     }
 }
 
-/// In a session, the answer is a message of its own: another role's sessions are others.
+/// In a session, the answer is a separate message; a session of another role can't answer.
 #[test]
-fn a_session_of_one_role_is_none_of_another() {
+fn a_session_of_one_role_can_not_answer_another_roles_question() {
     let place = place("A");
     let server = Server::new(&place, &[]);
     let begin = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

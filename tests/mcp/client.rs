@@ -1,4 +1,4 @@
-//! The official clients, each in a process of its own, told line by line what to do.
+//! The official clients, each in a separate process that gets one line for each request.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 
-use super::{PATIENCE, installed, node, plugin, python, script};
+use super::{TIMEOUT, installed, node, plugin, python, script};
 use crate::support::{Place, built};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub enum Sdk {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// Sessions, which begin with `initialize`.
+    /// Revisions with sessions, which start with `initialize`.
     Sessions,
-    /// Since 2026-07-28.
+    /// Revision 2026-07-28 and later.
     Stateless,
 }
 
@@ -27,16 +27,16 @@ pub enum Era {
 pub struct Connection {
     pub sdk: Sdk,
     pub era: Era,
-    /// Whether it can ask the person.
+    /// Whether it can ask the user.
     pub elicitation: bool,
-    /// Whether it wants to hear of other tools.
+    /// Whether it subscribes to changes of the list of tools.
     pub listens: bool,
-    /// Without one, it starts a server of its own.
+    /// The server's address; `None` if the client starts a server itself.
     pub url: Option<String>,
     pub token: Option<String>,
 }
 
-/// What a client's SDK gave, or what it raised: `{code, message}`.
+/// A result of the client's SDK, or its error: `{code, message}`.
 pub type Answer = Result<Value, Value>;
 
 pub struct Client {
@@ -46,8 +46,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and says which revision it came to with which server.
-    #[expect(clippy::disallowed_methods, reason = "clients are no part of the host")]
+    /// Connects; returns the negotiated revision and the server's info as well.
+    #[expect(clippy::disallowed_methods, reason = "clients are not a part of the host")]
     pub fn connect(place: &Place, connection: &Connection) -> Result<(Self, Value), Value> {
         let Connection { sdk, era, elicitation, listens, url, token } = connection;
         let mut wanted = json!({
@@ -93,26 +93,26 @@ impl Client {
         Ok((client, connected))
     }
 
-    /// What came of a request.
+    /// Sends a request and returns its result.
     pub fn ask(&mut self, request: &Value) -> Answer {
         writeln!(self.requests, "{request}").unwrap();
         self.answer()
     }
 
-    /// The same of a request that has to succeed.
+    /// Sends a request that has to succeed.
     #[track_caller]
     pub fn get(&mut self, request: Value) -> Value {
         self.ask(&request).unwrap_or_else(|error| panic!("{request}: {error}"))
     }
 
-    /// How a call of a tool ended.
+    /// Calls a tool and returns its result.
     #[track_caller]
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.get(json!({"do": "call", "tool": tool, "arguments": arguments}))["result"].take()
     }
 
     fn answer(&self) -> Answer {
-        let mut answer = self.answers.recv_timeout(PATIENCE).expect("the client says nothing");
+        let mut answer = self.answers.recv_timeout(TIMEOUT).expect("the client says nothing");
         match answer.get_mut("ok").map(Value::take) {
             Some(value) => Ok(value),
             None => Err(answer["error"].take()),

@@ -1,4 +1,4 @@
-//! The public conformance suite: its scenarios for servers, as two revisions require them.
+//! Runs the public conformance suite: the scenarios for servers that two revisions require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,10 +13,10 @@ use super::{installed, node, script};
 use crate::support::{Place, project};
 use crate::trial::configure;
 
-/// Of each era the latest one.
+/// The latest revision with sessions and the latest one without.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// The suite's tools under their own names, which only a role can give. Some need a person's yes.
+/// The suite's tools under short names, which need a role. Some calls need the user's approval.
 const SETTINGS: &str = "\
 ask = [
     'conformance.test_elicitation',
@@ -30,14 +30,14 @@ ask = [
 tools = ['conformance.*', 'files.glob', 'files.read_file']
 ";
 
-/// How often the suite is run at most: what passes once is right. It waits half a second for some
-/// answers, whatever else the machine is doing.
+/// The maximum number of runs: a check that passes once has passed. The suite waits only half a
+/// second for some answers, even on a busy machine.
 const ATTEMPTS: usize = 6;
 
-/// The checks that fail, by scenario.
+/// The failed checks by scenario.
 type Failures = BTreeMap<String, BTreeSet<String>>;
 
-/// `tests/clients/conformance.toml`.
+/// The contents of `tests/clients/conformance.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exceptions {
@@ -66,9 +66,9 @@ impl Exceptions {
     }
 }
 
-/// Everything passes but what is listed, and what is listed fails.
+/// All checks pass except the listed ones, and each listed check fails.
 #[test]
-fn the_public_suite_passes_but_for_what_does_not_apply() {
+fn the_public_suite_passes_except_the_listed_checks() {
     let place = Place::new();
     configure(&place, SETTINGS);
     place.write("a.txt", "one\n");
@@ -104,7 +104,7 @@ fn the_public_suite_passes_but_for_what_does_not_apply() {
     assert!(expected.is_empty(), "no scenarios of the suite: {expected:?}");
 }
 
-/// What fails in both of two attempts.
+/// The checks that failed in both attempts.
 fn common(one: &Failures, other: &Failures) -> Failures {
     let both = |(scenario, checks): (&String, &BTreeSet<String>)| {
         let both: BTreeSet<_> = checks & other.get(scenario)?;
@@ -113,13 +113,13 @@ fn common(one: &Failures, other: &Failures) -> Failures {
     one.iter().filter_map(both).collect()
 }
 
-/// The names of the scenarios for servers that a revision requires, or that are run besides those.
+/// The scenarios for servers that a revision requires or that are run in addition.
 fn scenarios(revision: &str) -> BTreeSet<String> {
     let place = Place::new();
     let listed = run(&place, &["list", "--requirements", revision], &place.home());
     let (mut here, mut names) = (false, BTreeSet::new());
     for line in listed.lines() {
-        // Some are listed by what they are for, others by a mark.
+        // The suite lists some by category and marks others.
         here = match line {
             line if line.starts_with("Server scenarios") => true,
             line if line.starts_with("Client scenarios") => false,
@@ -136,8 +136,8 @@ fn scenarios(revision: &str) -> BTreeSet<String> {
     names
 }
 
-/// What the suite prints. Its exit status says only that something did not apply.
-#[expect(clippy::disallowed_methods, reason = "the suite is no part of the host")]
+/// The output of the suite. Its exit status only says that some checks did not apply.
+#[expect(clippy::disallowed_methods, reason = "the suite is not a part of the host")]
 fn run(place: &Place, arguments: &[&str], results: &Path) -> String {
     let suite = installed("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let mut command = Command::new(node());
@@ -149,13 +149,13 @@ fn run(place: &Place, arguments: &[&str], results: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The checks that did not pass, of every scenario.
+/// The failed checks of every scenario.
 fn read(results: &Path, all: &BTreeSet<String>) -> Failures {
     let (mut ran, mut failures) = (BTreeSet::new(), Failures::new());
     for scenario in fs::read_dir(results).unwrap() {
         let folder = scenario.unwrap();
         let name = folder.file_name().into_string().unwrap();
-        // server-SCENARIO-2026-11-22T17-34-13-755Z
+        // The directory's name is like server-SCENARIO-2026-11-22T17-34-13-755Z.
         let name = &name["server-".len()..name.len() - "-2026-11-22T17-34-13-755Z".len()];
         ran.insert(name.to_owned());
         let checks = fs::read_to_string(folder.path().join("checks.json")).unwrap();
@@ -170,9 +170,9 @@ fn read(results: &Path, all: &BTreeSet<String>) -> Failures {
     failures
 }
 
-/// The table in the documentation is the list that is tested.
+/// The table in the documentation equals the tested list.
 #[test]
-fn the_documentation_says_what_does_not_apply() {
+fn the_documentation_lists_the_failing_checks() {
     let document = fs::read_to_string(project().join("docs/mcp.md")).unwrap();
     for Group { reason, checks } in Exceptions::read().group {
         let scenarios: Vec<String> = checks.keys().map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! What each official client can do, over each transport, in each era of the protocol.
+//! What each official client can do, over each transport, with each era of the protocol.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
-/// No call that a test cancels would end by itself.
+/// The deadline is long, so that cancelled calls do not end by it.
 const SETTINGS: &str = "ask = ['files.write_file']\nexecuted = 'ask'\n[limits]\ncall-ms = 600000\n\
                         [grants.conformance]\nfiles = 'read'\n";
 
@@ -47,20 +47,20 @@ fn converse(sdk: Sdk, http: bool, era: Era) {
     assert_eq!(connected, json!({"revision": revision, "server": "cofferdam"}));
     lists_tools(&place, &mut client);
     calls(&mut client);
-    // Reports and the result arrive together, and then this SDK no longer listens.
+    // If progress and result arrive together, this SDK ignores the progress.
     let hears = sdk != Sdk::TypeScript || http;
     hears_of_progress(&mut client, hears);
     cancels(&place, &mut client);
-    asks_the_person(&place, &mut client);
+    asks_the_user(&place, &mut client);
     reads_resources(&place, &mut client);
     gets_prompts(&mut client);
     drop(client);
     let mute = Connection { elicitation: false, ..connection };
     let (client, _) = Client::connect(&place, &mute).unwrap();
-    is_refused_without_a_person(&place, client, era);
+    is_refused_without_a_user(&place, client, era);
 }
 
-/// All of them, in the first answer, with schemas that are valid.
+/// All tools are in the first answer, with valid schemas.
 fn lists_tools(place: &Place, client: &mut Client) {
     let page = client.get(json!({"do": "tools"}));
     assert_eq!(page["more"], false);
@@ -76,7 +76,7 @@ fn lists_tools(place: &Place, client: &mut Client) {
     let names = |tools: &Value| -> Vec<String> {
         let tools = tools.as_array().unwrap().iter();
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
-        // Nobody has granted those an origin, a program or an agent, so nobody is told of them.
+        // These have no granted origin, program or agent, so they are not listed.
         let ungranted = ["docs__", "shell__", "team__task"];
         names.filter(|name| !ungranted.iter().any(|one| name.starts_with(one))).collect()
     };
@@ -88,7 +88,7 @@ fn lists_tools(place: &Place, client: &mut Client) {
 }
 
 fn calls(client: &mut Client) {
-    // The SDK compares what is structured with the output schema.
+    // The SDK validates structured content by the output schema.
     let read = client.call("files__read_file", json!({"path": "notes/a.txt"}));
     assert_eq!(read["structuredContent"]["content"], "one\n", "{read}");
     assert_ne!(read["isError"], true);
@@ -127,7 +127,7 @@ fn hears_of_progress(client: &mut Client, all: bool) {
     assert!(ended["result"]["structuredContent"]["text"].is_string(), "{ended}");
 }
 
-/// A call that runs ends when the client gives it up; nothing else would end it.
+/// A running call ends when the client cancels it; nothing else would end it.
 fn cancels(place: &Place, client: &mut Client) {
     for (number, how) in ["compute", "sleep"].into_iter().enumerate() {
         let ended = client.get(json!({
@@ -144,7 +144,7 @@ fn cancels(place: &Place, client: &mut Client) {
     assert!(next["structuredContent"]["text"].is_string(), "{next}");
 }
 
-fn asks_the_person(place: &Place, client: &mut Client) {
+fn asks_the_user(place: &Place, client: &mut Client) {
     let file = place.workspace().join("new.txt");
     for (person, answer) in [
         ("decline", "Declined: the person said no"),
@@ -186,7 +186,7 @@ fn write(client: &mut Client, person: &str) -> Value {
     }))
 }
 
-/// The person sees the tool and what it would change, once.
+/// The user sees the tool and its changes, once.
 #[track_caller]
 fn assert_was_shown(ended: &Value) {
     let asked = ended["asked"].as_array().unwrap();
@@ -218,7 +218,7 @@ fn reads_resources(place: &Place, client: &mut Client) {
         assert!([-32002, -32602].contains(&error["code"].as_i64().unwrap()), "{uri}: {error}");
     }
 
-    // An answer that is too large for a model is kept, and can be read in parts.
+    // An answer that is too large for a model is stored, and can be read in parts.
     let large = client.call("files__read_file", json!({"path": "large.txt"}));
     let stored = &large["structuredContent"]["stored"];
     let (uri, bytes) = (stored["uri"].as_str().unwrap(), stored["bytes"].as_u64().unwrap());
@@ -249,8 +249,8 @@ fn gets_prompts(client: &mut Client) {
     }
 }
 
-/// Where nobody can be asked, the call is not made.
-fn is_refused_without_a_person(place: &Place, mut client: Client, era: Era) {
+/// If the client can't ask the user, the call is not made.
+fn is_refused_without_a_user(place: &Place, mut client: Client, era: Era) {
     let request = json!({
         "do": "call",
         "tool": "files__write_file",

@@ -1,5 +1,4 @@
-//! Who may reach the server over HTTP, and how it ends, with requests as a stranger could make
-//! them.
+//! Who can reach the server over HTTP, and how it ends, tested with arbitrary requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
@@ -21,7 +20,7 @@ pub fn call(path: &str, tool: &str, arguments: &Value) -> Request {
 }
 
 #[test]
-fn a_token_is_asked_for_where_there_is_one() {
+fn a_token_is_required_if_configured() {
     let place = Place::new();
     let file = place.home_file("token.txt");
     std::fs::write(&file, "a-long-secret\n").unwrap();
@@ -63,9 +62,9 @@ fn a_token_is_asked_for_where_there_is_one() {
     }
 }
 
-/// A page in a browser must not reach it (DNS rebinding, and requests across origins).
+/// A page in a browser must not reach it (DNS rebinding, and cross-origin requests).
 #[test]
-fn other_hosts_and_pages_are_refused() {
+fn requests_with_other_hosts_or_origins_are_refused() {
     let place = Place::new();
     let options =
         ["--allow-host", "tools.example.com", "--allow-origin", "https://app.example.com:443"];
@@ -97,9 +96,10 @@ fn other_hosts_and_pages_are_refused() {
     }
 }
 
-/// What could be read in two ways: a user before the host, two hosts, another host in the address.
+/// Requests that can be interpreted in two ways: a user before the host, two hosts, another host in
+/// the address.
 #[test]
-fn requests_say_in_one_way_where_they_go() {
+fn ambiguous_request_targets_are_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let port = server.address.port();
@@ -148,7 +148,7 @@ fn requests_say_in_one_way_where_they_go() {
 }
 
 #[test]
-fn an_origin_that_no_page_has_is_refused() {
+fn an_invalid_origin_is_refused() {
     let place = Place::new();
     for origin in ["foo", "app.example.com", "https://app.example.com/page"] {
         let ended = place.run(&["serve", "--http", "127.0.0.1:0", "--allow-origin", origin]);
@@ -157,9 +157,9 @@ fn an_origin_that_no_page_has_is_refused() {
     }
 }
 
-/// Requests that never end keep neither their connections nor the server.
+/// Incomplete requests do not keep connections open, nor the server running.
 #[test]
-fn a_request_that_is_sent_by_halves_is_given_up() {
+fn an_incomplete_request_is_a_timeout() {
     let place = Place::new();
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\n";
     let body = format!(
@@ -171,7 +171,7 @@ fn a_request_that_is_sent_by_halves_is_given_up() {
     let mut open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
     let answers = open.iter_mut().map(|stream| {
         let mut answer = String::new();
-        // The test's own patience ends it where the server does not.
+        // If the server does not close the connection, the test's own timeout does.
         stream.read_to_string(&mut answer).unwrap();
         answer
     });
@@ -179,14 +179,14 @@ fn a_request_that_is_sent_by_halves_is_given_up() {
     assert!(answers[2].starts_with("HTTP/1.1 408"), "{answers:?}");
     assert_eq!(server.ask(&list("/mcp")).0, 200);
     let open: Vec<_> = halves.iter().map(|half| server.says_half(half)).collect();
-    // Its answer comes after the halves were read.
+    // The answer comes after the incomplete requests were read.
     assert_eq!(server.ask(&list("/mcp")).0, 200);
     assert!(server.stop().success());
     drop(open);
 }
 
 #[test]
-fn a_body_that_is_no_message_is_answered() {
+fn an_invalid_message_is_answered_with_an_error() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     for (body, code, id) in [
@@ -206,7 +206,7 @@ fn a_body_that_is_no_message_is_answered() {
 }
 
 #[test]
-fn params_of_another_kind_are_refused() {
+fn params_of_another_type_are_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let params = json!({"name": "files__glob", "arguments": "x"});
@@ -218,7 +218,7 @@ fn params_of_another_kind_are_refused() {
 }
 
 #[test]
-fn every_role_has_an_address_of_its_own() {
+fn every_role_has_its_own_address() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
@@ -234,7 +234,7 @@ fn every_role_has_an_address_of_its_own() {
     let reader = names("/mcp/reader");
     assert!(reader.len() > 1 && !reader.iter().any(|name| name.contains("write")), "{reader:?}");
     assert_eq!(server.ask(&list("/mcp/nobody")).0, 404);
-    // What a role does not include is no tool under it, whatever it is called.
+    // A tool that the role does not include is not found, under any of its names.
     for tool in ["read_file", "files__read_file", "files.read_file"] {
         let (_, _, body) = server.ask(&call("/mcp/lister", tool, &json!({"path": "a.txt"})));
         assert!(!body.contains("one\\n"), "{body}");
@@ -242,7 +242,7 @@ fn every_role_has_an_address_of_its_own() {
 }
 
 #[test]
-fn only_this_machine_is_listened_to_without_a_token() {
+fn without_a_token_the_server_is_local_only() {
     let place = Place::new();
     for address in ["0.0.0.0:0", "[::]:0"] {
         let ended = place.run(&["serve", "--http", address]);
@@ -268,9 +268,9 @@ fn a_request_that_is_too_large_is_refused() {
     assert_eq!(server.ask(&list("/mcp")).0, 200);
 }
 
-/// Addresses that name nothing here, whatever they are made of.
+/// Addresses of resources that do not exist.
 #[test]
-fn an_address_of_no_resource_is_refused() {
+fn an_unknown_resource_is_refused() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     for uri in ["file:///%ff", "file:///etc/passwd", "file://elsewhere/a", "http://a", "a", ""] {
@@ -280,9 +280,9 @@ fn an_address_of_no_resource_is_refused() {
     }
 }
 
-/// Since 2026-07-28 that is an error of the protocol, with the status that it asks for.
+/// Since revision 2026-07-28 this is a protocol error with a required HTTP status.
 #[test]
-fn a_client_that_can_not_ask_is_told_what_is_missing() {
+fn a_client_that_can_not_ask_gets_the_missing_capability() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     let server = Server::new(&place, &[]);
@@ -295,9 +295,9 @@ fn a_client_that_can_not_ask_is_told_what_is_missing() {
     assert!(!place.workspace().join("a.txt").exists());
 }
 
-/// A call that would never end does not keep a server from stopping.
+/// A call that never ends does not keep a server from stopping.
 #[test]
-fn a_server_that_is_told_to_stop_ends_its_calls() {
+fn a_server_that_is_stopped_ends_its_calls() {
     let place = Place::new();
     configure(&place, "[limits]\ncall-ms = 600000\n");
     let server = Server::new(&place, &[]);
@@ -305,7 +305,7 @@ fn a_server_that_is_told_to_stop_ends_its_calls() {
     let mut stream = server.send(&request);
     wait_for_progress(&mut stream);
     assert!(server.stop().success());
-    // Its client is told.
+    // The client gets an error.
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
     let text = result(&rest)["content"][0]["text"].take();
@@ -313,7 +313,7 @@ fn a_server_that_is_told_to_stop_ends_its_calls() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// So does the end of standard input.
+/// The end of standard input stops the server as well.
 #[test]
 fn the_end_of_standard_input_ends_calls_too() {
     let place = Place::new();
@@ -336,7 +336,7 @@ pub fn wait_for_progress(answers: &mut impl std::io::BufRead) {
     assert!(lines.any(|line| line.contains("notifications/progress")), "no progress");
 }
 
-/// The JSON-RPC message of an answer: a document, or the last event of a stream.
+/// The JSON-RPC message in an answer: the document, or the last event of a stream.
 pub fn document(body: &str) -> Value {
     let line = body.lines().rfind(|line| line.contains("\"jsonrpc\""));
     let line = line.unwrap_or_else(|| panic!("{body}"));

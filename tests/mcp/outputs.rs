@@ -1,4 +1,4 @@
-//! Long output of programs: a client gets a link beside the answer, and reads it in parts.
+//! Long output of programs: a client gets a link beside the answer, and reads the output in parts.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn read(server: &Server, path: &str, uri: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn a_client_reads_on_in_what_a_program_printed() {
+fn a_client_reads_long_output_in_parts() {
     let place = Place::new();
     configure(&place, SETTINGS);
     let server = Server::new(&place, &[]);
@@ -47,7 +47,7 @@ fn a_client_reads_on_in_what_a_program_printed() {
             assert_eq!(output[0]["size"], 588_888);
             continue;
         }
-        // It is in nobody else's reach, and in parts all of it is there.
+        // Other roles can't read it, and all parts together are the whole output.
         assert!(read(&server, "/mcp", uri).is_err());
         let size = output[0]["size"].as_u64().unwrap();
         assert_eq!(size, printed.len() as u64);

@@ -1,5 +1,5 @@
-//! A server whose settings and plugins change while it serves: what its clients hear and get, and
-//! what a workspace can't bring about.
+//! A server whose settings and plugins change while it runs: notifications, new results, and
+//! attacks by a workspace.
 
 use std::fs;
 use std::io::BufRead as _;
@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use super::client::{Client, Connection, Era, Sdk};
 use super::http::{call, list, result};
 use super::server::{Request, SERVE, Server};
-use super::{PATIENCE, ends};
+use super::{TIMEOUT, ends};
 use crate::hostile::component::{Component, Packed, manifest};
 use crate::install::Plugin;
 use crate::support::{Place, guest};
@@ -25,7 +25,7 @@ use crate::trial::configure;
 
 const TOOL: &str = "conformance__until";
 
-/// What stands in for the guest: its tool `until` answers this text at once.
+/// A plugin with the guest's name, whose tool `until` returns this text at once.
 fn stand_in(text: &str) -> Vec<u8> {
     let answer = json!({ "text": text }).to_string();
     let escaped = answer.replace('"', "\\22");
@@ -39,14 +39,14 @@ fn stand_in(text: &str) -> Vec<u8> {
     fs::read(Packed::new(&component.build(), &manifest).path).unwrap()
 }
 
-/// Puts a file into its place as a whole.
+/// Replaces a file atomically.
 fn put(path: &Path, bytes: &[u8]) {
     let beside = path.with_extension("new");
     fs::write(&beside, bytes).unwrap();
     fs::rename(beside, path).unwrap();
 }
 
-/// A server of the guest in a file that can be changed.
+/// A server with the guest in a file that can be replaced.
 fn serve(place: &Place) -> (Server, PathBuf) {
     let file = place.home_file("guest.wasm");
     fs::copy(guest("conformance"), &file).unwrap();
@@ -59,16 +59,17 @@ fn text(body: &str) -> Value {
     result(body)["structuredContent"]["text"].take()
 }
 
-/// Asks until something is so.
+/// Polls until the condition holds.
 fn wait_for(what: &str, done: impl Fn() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+        assert!(begin.elapsed() < TIMEOUT, "{what}");
         sleep(Duration::from_millis(50));
     }
 }
 
-/// Listens as a client of 2026-07-28: the stream, once the server has agreed.
+/// Subscribes as a client of revision 2026-07-28; returns the stream after the server has
+/// confirmed.
 fn listen(server: &Server, path: &str) -> impl Iterator<Item = String> + use<> {
     let filter = json!({"notifications": {"toolsListChanged": true, "promptsListChanged": true}});
     let stream = server.send(&Request::post(path, "subscriptions/listen", &filter));
@@ -83,7 +84,7 @@ fn listen(server: &Server, path: &str) -> impl Iterator<Item = String> + use<> {
 }
 
 #[test]
-fn a_call_ends_on_the_plugin_that_it_began_with() {
+fn a_call_keeps_the_plugin_that_it_started_with() {
     let place = Place::new();
     let (server, file) = serve(&place);
     let mut changes = listen(&server, "/mcp");
@@ -93,7 +94,7 @@ fn a_call_ends_on_the_plugin_that_it_began_with() {
     put(&file, &stand_in("the second"));
     let heard = changes.next().unwrap();
     assert!(heard.contains("notifications/tools/list_changed"), "{heard}");
-    // The tool has another schema now, and is another one.
+    // The tool has another schema now, so these arguments are refused.
     let (_, _, body) = server.ask(&call("/mcp", TOOL, &json!({})));
     assert_eq!(text(&body), "the second", "{body}");
     put(&file, &stand_in("the third"));
@@ -111,9 +112,9 @@ fn a_call_ends_on_the_plugin_that_it_began_with() {
     assert_eq!(events[0]["reason"], "conformance changed");
 }
 
-/// What can't be used is reported, and changes nothing.
+/// A change that can't be used is logged and has no effect.
 #[test]
-fn a_server_goes_on_as_it_was_where_the_new_state_is_broken() {
+fn a_server_keeps_its_state_if_the_new_one_is_invalid() {
     let place = Place::new();
     let (server, file) = serve(&place);
     let works = || text(&server.ask(&call("/mcp", TOOL, &json!({}))).2);
@@ -121,7 +122,7 @@ fn a_server_goes_on_as_it_was_where_the_new_state_is_broken() {
     wait_for("the plugin is there", || works() == "the first");
     put(&file, b"no plugin");
     server.says("the server goes on as it was");
-    // What is loaded already needs no file.
+    // A loaded plugin does not need its file.
     assert_eq!(works(), "the first");
     fs::remove_file(&file).unwrap();
     server.says("guest.wasm: No such file");
@@ -130,7 +131,7 @@ fn a_server_goes_on_as_it_was_where_the_new_state_is_broken() {
     configure(&place, "limits = 'none'\n");
     server.says("line 1");
     assert_eq!(works(), "the second");
-    // Settings take tools away as well.
+    // Settings can also remove tools.
     configure(&place, "[roles.reader]\ntools = []\n");
     wait_for("the role is empty", || {
         result(&server.ask(&list("/mcp/reader")).2)["tools"] == json!([])
@@ -152,7 +153,7 @@ fn roles_come_and_go_with_the_settings() {
     configure(&place, "");
     assert!(changes.next().unwrap().contains("notifications/tools/list_changed"));
     wait_for("the role is gone", || server.ask(&list("/mcp/lister")).0 == 404);
-    // A server whose own role is gone keeps it.
+    // A server whose own role was removed keeps it.
     configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
     let mut command = place.command(SERVE);
     let of_role = Server::started(command.args(["--role", "lister"]));
@@ -161,9 +162,9 @@ fn roles_come_and_go_with_the_settings() {
     assert_eq!(of_role.ask(&list("/mcp")).0, 200);
 }
 
-/// An agent can change files of the workspace, and a server does not act upon that.
+/// An agent can change files of the workspace, and a server ignores these changes.
 #[test]
-fn nothing_in_the_workspace_changes_what_a_server_grants() {
+fn files_in_the_workspace_do_not_change_grants() {
     let place = Place::new();
     place.write("tools/guest.wasm", stand_in("the first"));
     place.write("cofferdam.toml", "[roles.lister]\ntools = ['files.glob']\n");
@@ -179,7 +180,7 @@ fn nothing_in_the_workspace_changes_what_a_server_grants() {
     server.says("was changed since the server was started with --trust-workspace");
     let tools = result(&server.ask(&list("/mcp/lister")).2)["tools"].take();
     assert_eq!(tools.as_array().unwrap().len(), 1);
-    // Without trust, settings of the workspace count as a person has accepted them.
+    // Without --trust-workspace, the workspace's settings are used as the user accepted them.
     let plain = Server::started(&mut place.command(SERVE));
     place.write("cofferdam.toml", "[roles.lister]\ntools = ['files.glob']\n");
     plain.says("does not count: nobody has accepted it");
@@ -192,10 +193,10 @@ fn nothing_in_the_workspace_changes_what_a_server_grants() {
     assert_eq!(tools.as_array().unwrap().len(), 1);
 }
 
-/// Plugins come, change and go as a person installs them; the official clients hear of it, over
-/// each transport, in each era.
+/// A user installs, updates and removes plugins; the official clients are notified, over each
+/// transport, with each era of the protocol.
 #[test]
-fn clients_hear_of_plugins_that_are_installed_updated_and_removed() {
+fn clients_are_notified_of_installed_updated_and_removed_plugins() {
     let place = Place::new();
     let server = Server::new(&place, &[]);
     let mut clients = Vec::new();
@@ -212,7 +213,7 @@ fn clients_hear_of_plugins_that_are_installed_updated_and_removed() {
     }
     let hear = |clients: &mut Vec<Client>, tools: &[&str]| {
         for client in clients {
-            // Some hear of one change twice, on two ways.
+            // Some clients are notified twice of one change, by two mechanisms.
             client.get(json!({"do": "change"}));
             while tools_of_lines(client) != tools {
                 client.get(json!({"do": "change"}));
@@ -248,9 +249,9 @@ fn tools_of_lines(client: &mut Client) -> Vec<String> {
     names.filter(|name| name.starts_with("lines__")).collect()
 }
 
-/// What a host has loaded goes with it; what all have in common stays.
+/// The plugins of an old host are dropped with it; what all hosts share stays.
 #[test]
-fn hosts_that_follow_each_other_release_what_they_had() {
+fn replaced_hosts_release_their_memory() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let _timers = runtime.enter();
     let place = Place::new();
@@ -280,7 +281,7 @@ fn hosts_that_follow_each_other_release_what_they_had() {
         assert!(taken.iter().all(|plugin| plugin.upgrade().is_none()));
     }
     assert_eq!(host.stats().tools[0].calls, 50);
-    // A file that is not what was taken in is not run.
+    // A file that is not the installed one is not run.
     put(&file, &stand_in("unseen"));
     assert_eq!(answer(&host), "PluginChanged");
     fs::copy(&file, place.workspace().join("inside.wasm")).unwrap();

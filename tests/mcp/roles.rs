@@ -1,4 +1,4 @@
-//! What a server serves: the tools of a role or an agent definition, and the host's contracts.
+//! What a server offers: the tools of a role or an agent definition, and the host's contracts.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::server::{Request, SERVE, Server};
 use crate::support::{Place, project};
 use crate::trial::configure;
 
-/// S2's definition, which is bound to a file.
+/// The lint agent's definition, which is bound to a file.
 fn lint() -> String {
     let file = project().join("examples/agents/lint/lint_subagent.yaml");
     file.to_str().unwrap().to_owned()
@@ -34,7 +34,7 @@ fn an_agent_definition_is_a_role() {
     let (_, _, body) =
         server.ask(&call("/mcp", "files.read_file", &json!({"path": "src/other.py"})));
     assert_eq!(result(&body)["isError"], true, "{body}");
-    // No other role can be chosen.
+    // No other role can be selected.
     assert_eq!(server.ask(&list("/mcp/reader")).0, 404);
     for (arguments, wanted) in [
         (&["--role", &*lint()][..], "is for one file: name it with --target"),
@@ -44,7 +44,7 @@ fn an_agent_definition_is_a_role() {
     ] {
         let ended = place.run(&[&["serve"], arguments].concat());
         assert_eq!(ended.status, 2, "{ended:?}");
-        // Standard output is the protocol's.
+        // Standard output is reserved for the protocol.
         assert_eq!(ended.stdout, "");
         assert!(ended.stderr.contains(wanted), "{ended:?}");
     }
@@ -54,9 +54,9 @@ fn an_agent_definition_is_a_role() {
     assert!(ended.stderr.contains("is in the workspace"), "{ended:?}");
 }
 
-/// An agent that was given a role can't serve itself another.
+/// An agent that was given a role can't start a server with another one.
 #[test]
-fn a_given_role_holds_for_the_server() {
+fn the_role_in_the_environment_applies_to_the_server() {
     let place = Place::new();
     configure(&place, "[roles.lister]\ntools = ['files.glob']\n");
     let server = Server::started(place.command(SERVE).env("COFFERDAM_ROLE", "lister"));

@@ -1,4 +1,4 @@
-//! A server over HTTP, in a process of its own.
+//! A server over HTTP, in a separate process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use rustix::net::{self, AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, plugin};
+use super::{TIMEOUT, plugin};
 use crate::support::Place;
 
-/// What starts a server over HTTP.
+/// The arguments that start a server over HTTP.
 pub const SERVE: &[&str] = &["serve", "--http", "127.0.0.1:0"];
 
 pub struct Server {
@@ -22,18 +22,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a place with the guest, and waits until it does.
+    /// Starts a server with the guest, and waits until it listens.
     pub fn new(place: &Place, options: &[&str]) -> Self {
         Self::started(place.command(SERVE).args(plugin()).args(options))
     }
 
-    /// The server of a command that begins with [`SERVE`].
+    /// Starts a server by a command that begins with [`SERVE`].
     pub fn started(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (sender, said) = mpsc::channel();
         std::thread::spawn(move || {
-            // To the end: a full pipe would hold up the server.
+            // Reads to the end, since a full pipe would block the server.
             for line in errors.lines().map_while(Result::ok) {
                 let _ = sender.send(line);
             }
@@ -46,10 +46,11 @@ impl Server {
         server
     }
 
-    /// Waits until it says something on standard error: the line.
+    /// Waits until the server prints a line with these words to standard error, and returns the
+    /// line.
     pub fn says(&self, words: &str) -> String {
         loop {
-            let line = self.said.lock().unwrap().recv_timeout(PATIENCE);
+            let line = self.said.lock().unwrap().recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("the server does not say {words:?}"));
             if line.contains(words) {
                 return line;
@@ -61,48 +62,48 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Asks it to stop, as an operator would, and waits until it has.
+    /// Sends SIGTERM, and waits until the server has exited.
     pub fn stop(mut self) -> ExitStatus {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }
 
-    /// The most memory that it had, in MiB.
+    /// Its peak memory, in MiB.
     pub fn peak_memory(&self) -> u64 {
         let status = format!("/proc/{}/status", self.child.id());
         crate::trial::peak_memory(status.as_ref()).unwrap()
     }
 
-    /// Sends a request, whose answer can be read then.
+    /// Sends a request, and returns the stream of the answer.
     pub fn send(&self, request: &Request) -> BufReader<TcpStream> {
         self.try_send(request).unwrap()
     }
 
-    /// Sends a request; none where the server has ended.
+    /// Sends a request; returns `None` if the server has exited.
     pub fn try_send(&self, request: &Request) -> Option<BufReader<TcpStream>> {
         request.try_send(self.address)
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, also where it is shared.
+    /// Kills it, even if it is shared.
     pub fn kill(&self) {
         kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
     }
 
-    /// Sends the beginning of a request, and no more.
+    /// Sends only the beginning of a request.
     pub fn says_half(&self, half: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(half.as_bytes()).unwrap();
         stream
     }
 
-    /// What it answers to a request: the status, the head, the body.
+    /// Sends a request; returns the status, the head and the body.
     pub fn ask(&self, request: &Request) -> (u16, String, String) {
         request.ask(self.address)
     }
@@ -156,26 +157,26 @@ impl Request {
         self
     }
 
-    /// The same without one of its headers.
+    /// Removes one of the headers.
     pub fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self
     }
 
-    /// The same with another body.
+    /// Replaces the body.
     pub fn with_body(mut self, body: &str) -> Self {
         self.body = Some(body.to_owned());
         self
     }
 
-    /// The same without a body, by another method.
+    /// Removes the body and sets another method.
     pub fn by(mut self, method: &'static str) -> Self {
         self.body = None;
         self.method = method;
         self
     }
 
-    /// The same with something more that it says of itself.
+    /// Adds a field to the metadata in the body.
     pub fn with_meta(mut self, name: &str, value: &Value) -> Self {
         let body = self.body.as_mut().unwrap();
         let mut message: Value = serde_json::from_str(body).unwrap();
@@ -196,7 +197,7 @@ impl Request {
         self
     }
 
-    /// Changes the request's target.
+    /// Sets the request's target.
     pub fn to(mut self, path: &str) -> Self {
         path.clone_into(&mut self.path);
         self
@@ -207,18 +208,18 @@ impl Request {
         net::bind(&client, &SocketAddr::from((self.from, 0))).ok()?;
         net::connect(&client, &address).ok()?;
         let mut stream = TcpStream::from(client);
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        // A server that has seen enough does not read the rest.
+        stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+        // A server may close the connection before it has read everything.
         let _ = stream.write_all(self.text().as_bytes());
         Some(BufReader::new(stream))
     }
 
-    /// What the server at an address answers to it, as of [`Server::ask`].
+    /// Sends the request to an address, like [`Server::ask`].
     pub fn ask(&self, address: SocketAddr) -> (u16, String, String) {
         self.try_ask(address).unwrap_or_else(|| panic!("no answer to {}", self.path))
     }
 
-    /// The same; none where the connection is closed without an answer.
+    /// Like `ask`; returns `None` if the connection is closed without an answer.
     pub fn try_ask(&self, address: SocketAddr) -> Option<(u16, String, String)> {
         let mut stream = self.try_send(address)?;
         let mut answer = Vec::new();
@@ -240,7 +241,8 @@ impl Request {
     }
 }
 
-/// A request of revision 2026-07-28, with the number 1, of a client that can't ask anybody.
+/// The JSON-RPC request of revision 2026-07-28 with the id 1, from a client that can't ask the
+/// user.
 pub fn message(method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "progressToken": "token",

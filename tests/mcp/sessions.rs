@@ -1,4 +1,4 @@
-//! Sessions over HTTP, as clients have them that speak the revisions before 2026-07-28.
+//! Sessions over HTTP, for clients of the revisions before 2026-07-28.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::http::wait_for_progress;
 use super::server::{Request, Server};
-use super::{PATIENCE, wait_for_the_end};
+use super::{TIMEOUT, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
-/// How many a server has at most.
+/// The maximum number of sessions of a server.
 const SESSIONS: usize = 1024;
 
-/// How many calls are cancelled at any moment.
+/// How many calls are cancelled at different moments.
 pub const CANCELLED: usize = 200;
 
 pub fn post(body: &Value) -> Request {
@@ -25,7 +25,7 @@ pub fn post(body: &Value) -> Request {
         .with_body(&body.to_string())
 }
 
-/// What begins a session.
+/// The request that starts a session.
 pub fn beginning() -> Request {
     let request = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18",
@@ -35,12 +35,12 @@ pub fn beginning() -> Request {
     post(&request)
 }
 
-/// A session: its name.
+/// Starts a session and returns its id.
 pub fn session(server: &Server) -> String {
     session_from(server, Ipv4Addr::LOCALHOST)
 }
 
-/// Begins a session from a loopback address; returns its name.
+/// Starts a session from a loopback address and returns its id.
 pub fn session_from(server: &Server, address: Ipv4Addr) -> String {
     let (status, head, body) = server.ask(&beginning().from(address));
     assert_eq!(status, 200, "{body}");
@@ -56,7 +56,7 @@ fn end(server: &Server, session: &str) {
 
 /// A call that would not end by itself ends with its session.
 #[test]
-fn the_end_of_a_session_ends_its_calls() {
+fn closing_a_session_ends_its_calls() {
     let place = Place::new();
     configure(&place, "[limits]\ncall-ms = 600000\n");
     let server = Server::new(&place, &[]);
@@ -72,13 +72,13 @@ fn the_end_of_a_session_ends_its_calls() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// What is asked for in a session: the status, the head, the body.
+/// Sends a request in a session; returns the status, the head and the body.
 fn ask(server: &Server, session: &str, message: &Value) -> (u16, String, String) {
     server.ask(&post(message).with("Mcp-Session-Id", session))
 }
 
-/// The number of sessions is bounded, but no client can take all of them: those that do nothing make
-/// room, first of all those in which nothing was ever asked for.
+/// The number of sessions is bounded, but one client can't take all of them: idle sessions are
+/// closed first, starting with those that never had a request.
 #[test]
 fn idle_sessions_make_room_for_others() {
     let place = Place::new();
@@ -99,7 +99,7 @@ fn idle_sessions_make_room_for_others() {
     let began = Instant::now();
     for _ in 0..SESSIONS + 100 {
         session(&server);
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     }
     for (session, status) in [(&used, 200), (&busy, 200), (&unused, 404)] {
         let (found, _, body) = ask(&server, session, &ping);
@@ -109,7 +109,7 @@ fn idle_sessions_make_room_for_others() {
     wait_for_the_end(&place, "conformance.wait", "Cancelled", 1);
 }
 
-/// A call that is cancelled has either changed nothing, or is answered as what it is.
+/// A cancelled call has either changed nothing, or is answered as executed.
 #[test]
 fn cancelled_calls_are_answered_if_they_are_committed() {
     let place = Place::new();
@@ -122,7 +122,7 @@ fn cancelled_calls_are_answered_if_they_are_committed() {
                 "name": "files__write_file",
                 "arguments": {"path": format!("{id}.txt"), "content": "x"},
             }});
-            // It ends in any case.
+            // The request ends in any case.
             ask(&server, &name, &call).2
         })
     };

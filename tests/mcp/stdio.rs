@@ -1,5 +1,5 @@
-//! The server on standard input and output, with clients that no official one is like: they do not
-//! read, send what is not a message, or leave questions open.
+//! The server on standard input and output, with clients that behave like no official one: they do
+//! not read, send invalid messages, or leave questions unanswered.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::server::message;
 use super::sessions::CANCELLED;
-use super::{PATIENCE, TWICE, ends, plugin, wait_for_the_end};
+use super::{TIMEOUT, TWICE, ends, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
@@ -20,7 +20,7 @@ struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<std::process::ChildStdout>>,
-    /// What it says on standard error.
+    /// The lines that it prints to standard error.
     warned: Receiver<String>,
 }
 
@@ -39,7 +39,7 @@ impl Session {
         Self { stdin: child.stdin.take(), stdout, child, warned }
     }
 
-    /// One that has begun as clients did before 2026-07-28, and can do this.
+    /// Starts a session as clients did before revision 2026-07-28, with these capabilities.
     fn begun(place: &Place, capabilities: &Value) -> Self {
         let mut session = Self::new(place);
         session.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -47,7 +47,7 @@ impl Session {
             "capabilities": capabilities,
             "clientInfo": {"name": "tests", "version": "0"},
         }}));
-        assert_eq!(session.hears()["id"], 0);
+        assert_eq!(session.next_message()["id"], 0);
         session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         session
     }
@@ -67,17 +67,17 @@ impl Session {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
-    /// The next message.
-    fn hears(&mut self) -> Value {
+    /// Waits for the next message.
+    fn next_message(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The answer to a request, or the question that comes before it.
+    /// Waits for the answer to a request, or the question that comes before it.
     fn answer(&mut self, id: u64) -> Value {
         loop {
-            let message = self.hears();
+            let message = self.next_message();
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }
@@ -85,7 +85,7 @@ impl Session {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended already.
+        // The process may have exited already.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
@@ -99,7 +99,7 @@ impl Session {
             if let Some(status) = self.ended() {
                 return status;
             }
-            assert!(begin.elapsed() < PATIENCE, "the server does not end");
+            assert!(begin.elapsed() < TIMEOUT, "the server does not end");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -112,8 +112,8 @@ impl Drop for Session {
     }
 }
 
-/// A client that has asked for more than a pipe holds, and reads nothing.
-fn deaf(place: &Place) -> Session {
+/// A client that has requested more than a pipe holds, and does not read.
+fn client_that_does_not_read(place: &Place) -> Session {
     configure(place, "");
     place.write("large.txt", "0123456789abcde\n".repeat(8 << 10));
     let mut session = Session::begun(place, &json!({}));
@@ -122,7 +122,7 @@ fn deaf(place: &Place) -> Session {
     }
     let begin = Instant::now();
     while ends(&place.workspace()).len() < 20 {
-        assert!(begin.elapsed() < PATIENCE, "the calls do not end");
+        assert!(begin.elapsed() < TIMEOUT, "the calls do not end");
         std::thread::sleep(Duration::from_millis(20));
     }
     session
@@ -132,7 +132,7 @@ fn deaf(place: &Place) -> Session {
 fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
     for signal in [Some(Signal::TERM), Some(Signal::INT), None] {
         let place = Place::new();
-        let mut session = deaf(&place);
+        let mut session = client_that_does_not_read(&place);
         match signal {
             Some(signal) => session.signal(signal),
             None => session.stdin = None,
@@ -142,11 +142,11 @@ fn a_client_that_does_not_read_does_not_keep_a_server_from_ending() {
 }
 
 #[test]
-fn a_second_signal_is_not_waited_for() {
+fn a_second_signal_ends_the_server_at_once() {
     let place = Place::new();
-    let mut session = deaf(&place);
+    let mut session = client_that_does_not_read(&place);
     session.signal(Signal::TERM);
-    while !session.warned.recv_timeout(PATIENCE).unwrap().contains("stopping") {}
+    while !session.warned.recv_timeout(TIMEOUT).unwrap().contains("stopping") {}
     while session.ended().is_none() {
         session.signal(Signal::TERM);
         std::thread::sleep(Duration::from_millis(20));
@@ -154,9 +154,9 @@ fn a_second_signal_is_not_waited_for() {
     assert_eq!(session.wait().code(), Some(1));
 }
 
-/// A client whose standard input is gone has ended.
+/// A client that closes its end of standard output makes the server exit.
 #[test]
-fn a_server_that_nobody_reads_from_ends() {
+fn a_server_with_a_broken_pipe_exits() {
     let place = Place::new();
     let mut session = Session::begun(&place, &json!({}));
     session.stdout = None;
@@ -165,7 +165,7 @@ fn a_server_that_nobody_reads_from_ends() {
 }
 
 #[test]
-fn a_line_that_is_no_message_is_answered() {
+fn an_invalid_line_is_answered_with_an_error() {
     let place = Place::new();
     configure(&place, "[limits]\nenvelope-mb = 1\n");
     let mut session = Session::begun(&place, &json!({}));
@@ -191,17 +191,17 @@ fn a_line_that_is_no_message_is_answered() {
     ];
     for (line, code, id, text) in cases {
         session.write(line);
-        let answer = session.hears();
+        let answer = session.next_message();
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), id), "{answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(text), "{answer}");
     }
-    // It goes on.
+    // The server still answers.
     session.send(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}));
-    assert_eq!(session.hears()["id"], 9);
+    assert_eq!(session.next_message()["id"], 9);
 }
 
 #[test]
-fn params_that_are_others_are_refused_with_what_is_wrong() {
+fn invalid_params_are_refused_with_the_problem() {
     let place = Place::new();
     let mut session = Session::begun(&place, &json!({}));
     for (method, params, problem) in [
@@ -214,29 +214,29 @@ fn params_that_are_others_are_refused_with_what_is_wrong() {
         ("resources/read", json!({"uri": 5}), "/uri: expected a string, found 5"),
     ] {
         session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
-        let answer = session.hears();
+        let answer = session.next_message();
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
         assert_eq!(answer["error"]["message"], problem, "{answer}");
     }
     session.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/made-up"}));
-    assert_eq!(session.hears()["error"]["code"], -32601);
+    assert_eq!(session.next_message()["error"]["code"], -32601);
 }
 
 #[test]
-fn what_comes_before_the_first_request_is_nobodys() {
+fn messages_before_the_first_request_are_ignored() {
     let place = Place::new();
     let mut session = Session::new(&place);
     session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     session.send(&json!({"jsonrpc": "2.0", "id": 3, "result": {}}));
     session.send(&message("prompts/list", json!({})));
-    assert!(session.hears()["result"]["prompts"].is_array());
+    assert!(session.next_message()["result"]["prompts"].is_array());
     session.stdin = None;
     assert!(session.wait().success());
 }
 
-/// A client that waits for its person can go on with what needs none.
+/// A client that waits for its user can make other calls.
 #[test]
-fn open_questions_take_no_place_of_a_call() {
+fn open_questions_do_not_block_other_calls() {
     let place = Place::new();
     place.write("a.txt", "one\n");
     configure(&place, "ask = ['files.write_file']\n");
@@ -248,7 +248,7 @@ fn open_questions_take_no_place_of_a_call() {
     let mut question = Value::Null;
     for id in 1..=64 {
         write(&mut session, id);
-        question = session.hears();
+        question = session.next_message();
         assert_eq!(question["method"], "elicitation/create", "{question}");
     }
     write(&mut session, 65);
@@ -258,16 +258,16 @@ fn open_questions_take_no_place_of_a_call() {
     session.call(66, "files__read_file", &json!({"path": "a.txt"}));
     let read = session.answer(66);
     assert_eq!(read["result"]["structuredContent"]["content"], "one\n", "{read}");
-    // The one who says yes is heard, and there is a place for another question.
+    // An approval is processed, which frees a place for another question.
     let yes = json!({"action": "accept", "content": {}});
     session.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
     let written = session.answer(64);
     assert_eq!(written["result"]["structuredContent"]["bytes_written"], 2, "{written}");
     write(&mut session, 67);
-    assert_eq!(session.hears()["method"], "elicitation/create");
+    assert_eq!(session.next_message()["method"], "elicitation/create");
 }
 
-/// A call that is cancelled has either changed nothing, or is answered as what it is.
+/// A cancelled call has either changed nothing, or is answered as executed.
 #[test]
 fn cancelled_calls_are_answered_if_they_are_committed() {
     let place = Place::new();
@@ -296,14 +296,14 @@ fn cancelled_calls_are_answered_if_they_are_committed() {
     assert_eq!(ends(&place.workspace()).iter().filter(is_commit).count(), answered.len());
 }
 
-/// Nobody answers them any more.
+/// Open questions can't be answered any more.
 #[test]
 fn open_questions_end_with_the_input() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     let mut session = Session::begun(&place, &json!({"elicitation": {"form": {}}}));
     session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
-    assert_eq!(session.hears()["method"], "elicitation/create");
+    assert_eq!(session.next_message()["method"], "elicitation/create");
     session.stdin = None;
     let answer = session.answer(1);
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
@@ -312,14 +312,14 @@ fn open_questions_end_with_the_input() {
     wait_for_the_end(&place, "files.write_file", "ApprovalNeeded", 1);
 }
 
-/// A client that can only open addresses has no form to answer.
+/// A client that can only open URLs can't show a form.
 #[test]
 fn a_client_without_forms_is_not_asked() {
     let place = Place::new();
     configure(&place, "ask = ['files.write_file']\n");
     let mut session = Session::begun(&place, &json!({"elicitation": {"url": {}}}));
     session.call(1, "files__write_file", &json!({"path": "new.txt", "content": "x"}));
-    let answer = session.hears();
+    let answer = session.next_message();
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("ApprovalNeeded"), "{answer}");
 }

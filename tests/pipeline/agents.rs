@@ -1,5 +1,5 @@
-//! Rounds whose documents come from agents: small scripts that play Designer and QA, well and
-//! badly.
+//! Rounds whose documents come from agents: small scripts that act as Designer and QA, correctly or
+//! not.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{
-    HELPERS, approval, assert_state, designer, fits, log, package, rejection, tree, work_order,
+    HELPERS, approval, assert_fits_schema, assert_state, designer, log, package, rejection, tree,
+    work_order,
 };
 use crate::support::{Ended, Place, wait_until};
 
-/// A script that keeps its prompt, and answers with this text.
+/// A script that stores its prompt, and prints this text.
 fn answering(place: &Place, name: &str, answer: &str) -> String {
     let home = place.home();
     fs::write(home.join(format!("{name}.answer")), answer).unwrap();
@@ -31,7 +32,7 @@ fn start(place: &Place) {
 /// Runs a round whose agents are these commands.
 fn ask(place: &Place, designer: &str, qa: &str, options: &[&str]) -> Ended {
     let arguments = ["pipeline", "--work-order", "-", "--designer-cmd", designer, "--qa-cmd", qa];
-    fits(place.run_with(&[&arguments, options].concat(), &work_order().to_string()))
+    assert_fits_schema(place.run_with(&[&arguments, options].concat(), &work_order().to_string()))
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_whole_round_runs_unattended() {
     let document = ended.json();
     assert_eq!(document["stages"][1]["input"]["from"], format!("agent {designer_cmd}"));
 
-    // Each was told what it has to know.
+    // Each prompt has the required information.
     let (designer_prompt, qa_prompt) = (prompt(&place, "designer.sh"), prompt(&place, "qa.sh"));
     for part in [
         "Annotate get_file",
@@ -69,7 +70,7 @@ fn a_whole_round_runs_unattended() {
 }
 
 #[test]
-fn a_rejection_is_not_asked_about_again() {
+fn a_rejected_round_ends_with_qas_reasons() {
     let place = package();
     start(&place);
     let before = tree(&place);
@@ -82,7 +83,7 @@ fn a_rejection_is_not_asked_about_again() {
 }
 
 #[test]
-fn qa_is_not_asked_about_what_does_not_keep_to_the_rules() {
+fn qa_is_not_asked_about_an_invalid_document() {
     let place = package();
     start(&place);
     let designer_cmd = answering(&place, "designer.sh", "{\"commands\": []}");
@@ -124,13 +125,13 @@ fn an_agent_that_gives_no_answer_blocks() {
         let bad = place.script(name, body);
         let started = Instant::now();
         for (designer_cmd, qa_cmd, stage) in [(&bad, &good, "designer"), (&good, &bad, "qa")] {
-            // One that floods ends by its size, however slow the machine.
+            // An agent that floods is stopped by the size limit, on a machine of any speed.
             let time = if name == "floods.sh" { "60" } else { "1" };
             if name == "hangs-and-reads.sh" && stage == "qa" {
                 continue;
             }
             let ended = ask(&place, designer_cmd, qa_cmd, &["--agent-timeout-s", time]);
-            // The good one may be too slow for a second on a busy machine.
+            // The good agent may take longer than a second on a busy machine.
             if log(&ended)[0].starts_with("designer: the agent did not") && stage == "qa" {
                 continue;
             }
@@ -171,9 +172,9 @@ fn agents_of_the_settings_can_be_asked() {
     ];
     let order = work_order().to_string();
     crate::trial::configure(&place, &format!("{settings}{}", crate::programs::settings()));
-    assert_state(&fits(place.run_with(&arguments, &order)), "APPLIED", 0);
+    assert_state(&assert_fits_schema(place.run_with(&arguments, &order)), "APPLIED", 0);
 
-    // Those of the workspace count only once a person has accepted them.
+    // Agents in the workspace's settings are used only after the user has accepted them.
     crate::trial::configure(&place, &crate::programs::settings());
     place.write("cofferdam.toml", &settings);
     let ended = place.run_with(&arguments, &order);
@@ -188,7 +189,7 @@ fn agents_of_the_settings_can_be_asked() {
     let shown = place.run(&["policy", "show"]).json();
     assert_eq!(shown["agents"][1]["role"], "reader");
     assert_eq!(shown["agents"][1]["timeout-s"], 60);
-    assert_state(&fits(place.run_with(&arguments, &order)), "APPLIED", 0);
+    assert_state(&assert_fits_schema(place.run_with(&arguments, &order)), "APPLIED", 0);
     // A change has to be accepted again.
     place.write("cofferdam.toml", settings.replace("x y", "z"));
     assert_eq!(place.run_with(&arguments, &order).status, 3);
@@ -199,9 +200,9 @@ fn agents_of_the_settings_can_be_asked() {
     assert!(ended.stderr.contains("agents.a.role: there is no role 'nobody'"), "{ended:?}");
 }
 
-/// An agent works in the workspace, with its person's environment.
+/// An agent runs in the workspace, with the user's environment.
 #[test]
-fn an_agent_is_its_persons_own_program() {
+fn an_agent_runs_with_the_users_environment() {
     let place = package();
     start(&place);
     let home = place.home();

@@ -1,21 +1,21 @@
-//! Rounds that end well: what is committed, verified, recorded and reported.
+//! Successful rounds: what is committed, verified, recorded and reported.
 
 use serde_json::{Value, json};
 
 use super::{
-    HELPERS, approval, assert_state, designer, designer_of, fits, log, package, replace, round,
-    tree, work_order,
+    HELPERS, approval, assert_fits_schema, assert_state, designer, designer_of, log, package,
+    replace, round, tree, work_order,
 };
 
 const AFTER: &str = "\"\"\"Files.\"\"\"\n\n\ndef get_file(path: str) -> str:\n    return path\n";
 
 #[test]
-fn what_was_approved_is_one_commit() {
+fn approved_commands_are_one_commit() {
     let place = package();
     let before = tree(&place);
     let designer = designer_of(&[
         replace("    file = path\n", "    name = path\n"),
-        // It sees what the first has changed.
+        // The second command works on the result of the first.
         replace("    name = path\n    return file", "    return path"),
     ]);
     let qa = approval(&designer);
@@ -48,7 +48,7 @@ fn what_was_approved_is_one_commit() {
     assert_eq!(document["touched_files"], json!([HELPERS]));
     assert_eq!(document["lints"].as_array().unwrap().len(), 1);
 
-    // One commit, which the journal has, and which can be taken back.
+    // There is one commit, which is in the journal and can be undone.
     let commit = document["commit"].as_str().unwrap();
     let commits = place.run(&["log", "--commits"]).json();
     assert_eq!(commits["records"].as_array().unwrap().len(), 1, "{commits:#}");
@@ -86,9 +86,9 @@ fn a_dry_run_shows_what_would_be_committed() {
     }
 }
 
-/// QA may modify commands, and widen the verification.
+/// QA may modify commands, and verify more.
 #[test]
-fn what_qa_made_of_it_is_executed() {
+fn qas_version_of_the_commands_is_executed() {
     let place = package();
     let mut qa = approval(&designer());
     qa["commands"] =
@@ -99,7 +99,7 @@ fn what_qa_made_of_it_is_executed() {
     assert_state(&ended, "APPLIED", 0);
     assert!(place.read(HELPERS).contains("    name = path\n    return name\n"));
     let document = ended.json();
-    // It covers what the work order wants.
+    // The verification includes what the work order requires.
     let lints = document["lints"].as_array().unwrap();
     assert_eq!(lints.len(), 1, "{document:#}");
     assert_eq!(lints[0]["args"], json!({"path": "nomarr", "check_all": true}));
@@ -107,9 +107,9 @@ fn what_qa_made_of_it_is_executed() {
     assert_eq!(document["reasons"], json!(["optional notes"]));
 }
 
-/// The work order's own lints are run where the approved one leaves something out.
+/// The work order's own lints are run if the approved verification omits some.
 #[test]
-fn the_work_order_is_verified_as_a_whole() {
+fn all_lints_of_the_work_order_are_run() {
     let place = package();
     let mut designer = designer();
     designer["verification"]["args"] = json!({"path": HELPERS, "check_all": false});
@@ -153,7 +153,7 @@ fn the_work_order_is_verified_as_a_whole() {
     }
 }
 
-/// What models put around a document is removed, and said.
+/// Text that models write around a document is removed, and this is reported.
 #[test]
 fn repairs_are_reported() {
     let place = package();
@@ -191,6 +191,6 @@ fn a_document_can_come_from_standard_input() {
     let (order, qa) = (file("order.json", work_order()), file("qa.json", approval(&designer())));
     let arguments =
         ["pipeline", "--work-order", &order, "--designer", "-", "--qa", &qa, "--dry-run"];
-    let ended = fits(place.run_with(&arguments, &designer().to_string()));
+    let ended = assert_fits_schema(place.run_with(&arguments, &designer().to_string()));
     assert_state(&ended, "APPLIED", 0);
 }

@@ -1,5 +1,5 @@
-//! What ends a round before anything is executed: each row of S0's "Validation Failure Modes" up
-//! to QA's rejection, each of its rules, and what the workspace is then.
+//! What blocks a round before anything is executed: each row of "Validation Failure Modes" in the
+//! pipeline commands up to QA's rejection, and each rule. The workspace is then unchanged.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::support::{Ended, Place};
 
-/// A document with a value somewhere else in place of what is there.
+/// Replaces the value at a JSON pointer.
 fn with(mut document: Value, pointer: &str, value: Value) -> Value {
     match document.pointer_mut(pointer) {
         Some(place) => *place = value,
@@ -26,7 +26,7 @@ fn without(mut document: Value, key: &str) -> Value {
     document
 }
 
-/// A round that has to be blocked, and to leave everything as it was.
+/// Runs a round that has to be blocked, and asserts that it changed nothing.
 #[track_caller]
 fn blocked(place: &Place, order: &Value, designer: &str, qa: &str) -> Ended {
     let before = tree(place);
@@ -39,9 +39,9 @@ fn blocked(place: &Place, order: &Value, designer: &str, qa: &str) -> Ended {
     ended
 }
 
-/// The rows of the table, in its order: the first line of the log, and where the problem is.
+/// The rows of the table, in its order: the first line of the log, and the place of the problem.
 #[test]
-fn every_row_of_the_table_blocks() {
+fn every_row_of_the_failure_table_blocks() {
     let place = package();
     let order = work_order();
     let good = designer();
@@ -102,14 +102,15 @@ fn every_row_of_the_table_blocks() {
         let found = last["problems"][0]["pointer"].as_str().unwrap_or("-");
         assert_eq!(found, pointer, "{last:#}");
     }
-    // Each was recorded, but for the rejection, which is not a fault.
+    // Each is recorded as failed except the rejection, which is not a fault.
     let journal = place.run(&["log", "--failed"]).json();
     let codes = journal["records"].as_array().unwrap().iter().map(|record| &record["code"]);
     assert_eq!(codes.collect::<Vec<_>>(), ["Blocked"; 5], "{journal:#}");
 }
 
-/// What the Designer's output must not be, and the whole log.
+/// Invalid outputs of the Designer, each with the whole log.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rule_of_the_designer_blocks() {
     let place = package();
     let good = designer();
@@ -154,7 +155,7 @@ fn every_rule_of_the_designer_blocks() {
             with(good.clone(), "/verification", json!(null)),
             vec!["parse error: /verification: expected an object, found null"],
         ),
-        // A qualified name is not on the allow-list.
+        // Qualified names are not on the allow-list.
         (
             with(good.clone(), "/commands/0/tool", json!("edit.atomic_replace")),
             vec!["unknown tool: edit.atomic_replace"],
@@ -167,7 +168,7 @@ fn every_rule_of_the_designer_blocks() {
             with(good.clone(), "/verification/args", json!({"path": 1, "fix": true})),
             vec!["invalid args for tool lint_backend"],
         ),
-        // Everything that is wrong is reported.
+        // All problems are reported.
         (
             designer_of(&[
                 with(replace("a", "b"), "/tool", json!("bash")),
@@ -228,7 +229,7 @@ fn every_rule_of_the_designer_blocks() {
                 "invalid designer output: /commands/0/args/file_path: expected a path in the workspace, relative to it, found 'nomarr/helpers/../services/api.py'",
             ],
         ),
-        // An error beside something else.
+        // An error beside commands.
         (
             with(
                 designer_of(&[json!({"tool": "__error__", "args": {}, "reason": "I can't"})]),
@@ -244,7 +245,7 @@ fn every_rule_of_the_designer_blocks() {
         let ended = blocked(&place, &work_order(), &designer.to_string(), "not looked at");
         assert_eq!(log(&ended), wanted, "{designer:#}");
     }
-    // A signature that the work order wants kept.
+    // A changed signature that the work order requires to be kept.
     let order = with(work_order(), "/invariants", json!(["No signature changes."]));
     let designer = with(good, "/changed_signatures", json!(["get_file() takes two arguments"]));
     let ended = blocked(&place, &order, &designer.to_string(), "");
@@ -257,6 +258,7 @@ fn every_rule_of_the_designer_blocks() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_rule_of_qa_blocks() {
     let place = package();
     let good = designer();
@@ -308,7 +310,7 @@ fn every_rule_of_qa_blocks() {
             without(rejected, "required_changes"),
             "parse error: /required_changes: expected the required field 'required_changes', found nothing",
         ),
-        // What QA makes of the commands is checked as the Designer's are.
+        // Commands in QA's output are checked like the Designer's.
         (with(approved.clone(), "/commands/0/tool", json!("__error__")), "unknown tool: __error__"),
         (
             with(approved.clone(), "/commands/0/args", json!({})),
@@ -318,7 +320,7 @@ fn every_rule_of_qa_blocks() {
             with(approved.clone(), "/commands/0/args/file_path", json!("nomarr/services/api.py")),
             "invalid QA output: /commands/0/args/file_path: expected a path in the step's scope: nomarr/helpers/, found 'nomarr/services/api.py'",
         ),
-        // A verification may be wider, and never narrower.
+        // A verification may be wider than required, but not narrower.
         (
             verification(json!("nomarr/helpers/names.py"), true),
             "invalid QA output: /verification/args: expected a verification as wide as the Designer's: path 'nomarr/helpers' with check_all false, found path 'nomarr/helpers/names.py' with check_all true",
@@ -337,7 +339,7 @@ fn every_rule_of_qa_blocks() {
 }
 
 #[test]
-fn a_work_order_that_makes_no_sense_blocks() {
+fn an_invalid_work_order_blocks() {
     let place = package();
     let good = work_order();
     for (order, options, wanted) in [
@@ -387,7 +389,7 @@ fn a_document_may_be_as_long_as_an_envelope() {
 }
 
 #[test]
-fn strict_takes_nothing_around_a_document() {
+fn strict_mode_refuses_text_around_a_document() {
     let place = package();
     let (designer, qa) = (designer(), approval(&designer()));
     let fenced = format!("```json\n{designer}\n```");
@@ -397,7 +399,7 @@ fn strict_takes_nothing_around_a_document() {
         log(&ended)[0].starts_with("parse error: (root): expected one JSON document"),
         "{ended:?}"
     );
-    // A draft that is no answer is not taken for one.
+    // An earlier draft is not used instead of the final answer.
     let draft = format!("{designer}\nBetter: {{\"touched_files\": [], \"commands\": []}}");
     let ended = blocked(&place, &work_order(), &draft, &qa.to_string());
     let wanted = "parse error: /commands: expected at least one item, found an array of 0";
@@ -405,7 +407,8 @@ fn strict_takes_nothing_around_a_document() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn an_invalid_command_line_is_refused() {
     let place = package();
     for (arguments, wanted) in [
         (&["pipeline"][..], "--work-order"),

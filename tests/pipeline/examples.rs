@@ -1,11 +1,11 @@
-//! The documents of S0, as they stand there.
+//! The documents in the pipeline commands, word for word.
 
 use serde_json::{Value, json};
 
 use super::{assert_state, log, package, round};
 use crate::support::{Place, project};
 
-/// S0, "Work Order Fields".
+/// The pipeline commands, "Work Order Fields".
 const WORK_ORDER: &str = r#"{
   "step_id": "phase-2.step-3",
   "step_text": "Split analytics_comp.py into 5 one-export files...",
@@ -21,7 +21,7 @@ const WORK_ORDER: &str = r#"{
   }
 }"#;
 
-/// S0, "On Error".
+/// The pipeline commands, "On Error".
 const ERROR: &str = r#"{
   "touched_files": [],
   "commands": [{"tool": "__error__", "args": {}, "reason": "Could not locate symbol X in file Y"}],
@@ -29,7 +29,7 @@ const ERROR: &str = r#"{
   "verification": {"tool": "lint_backend", "args": {"path": "", "check_all": false}}
 }"#;
 
-/// S0, "QA Output Schema", "REJECTED".
+/// The pipeline commands, "QA Output Schema", "REJECTED".
 const REJECTED: &str = r#"{
   "decision": "REJECTED",
   "commands": [],
@@ -45,7 +45,7 @@ const REJECTED: &str = r#"{
   "spot_checks": ["verified: step scope is nomarr/helpers only"]
 }"#;
 
-/// The Designer's output of S0, with commands in place of the ones that are only described there.
+/// The source's Designer output, with commands in place of those that it only describes.
 fn designed(commands: Value) -> Value {
     json!({
         "touched_files": ["nomarr/helpers/file_helpers.py"],
@@ -91,7 +91,7 @@ fn the_documents_of_the_source_fit_their_schemas() {
     ] {
         let schema = schema(name);
         assert!(schema.is_valid(&document), "{name}: {document:#}");
-        // Every field of theirs is required, but for those that the source calls optional.
+        // Every field is required, except those that the source calls optional.
         for key in document.as_object().unwrap().keys() {
             let optional =
                 key == "spot_checks" || (key == "reasons" && document["decision"] == "APPROVED");
@@ -109,7 +109,7 @@ fn the_documents_of_the_source_fit_their_schemas() {
 }
 
 #[test]
-fn a_designer_that_has_no_commands_blocks_with_its_reason() {
+fn a_designers_error_blocks_with_its_reason() {
     let ended = round(&package(), WORK_ORDER, ERROR, REJECTED, &[]);
     assert_state(&ended, "BLOCKED", 2);
     assert_eq!(log(&ended), ["Could not locate symbol X in file Y"]);
@@ -140,14 +140,10 @@ fn a_rejection_blocks_with_its_reasons() {
     assert_eq!(document["stages"][2]["verdict"], "rejected");
 }
 
-/// The responses that S0 shows for its edit tools, through a round.
-#[test]
-fn the_edit_tools_answer_as_the_source_says() {
-    let place = package();
-    place.write("nomarr/helpers/scanner.py", "a = 1\nb = 2\nc = 3\n");
-    place.write("nomarr/helpers/batch_scanner.py", "d = 4\n");
+/// A Designer's output with the edits whose responses the source shows.
+fn edits() -> Value {
     let edit = |tool: &str, args: Value| json!({"tool": tool, "args": args, "reason": "So"});
-    let designer = json!({
+    json!({
         "touched_files": [
             "nomarr/helpers/file_helpers.py", "nomarr/helpers/scanner.py",
             "nomarr/helpers/batch_scanner.py"
@@ -171,7 +167,16 @@ fn the_edit_tools_answer_as_the_source_says() {
         ],
         "changed_signatures": [],
         "verification": {"tool": "lint_backend", "args": {"path": "nomarr/helpers", "check_all": false}}
-    });
+    })
+}
+
+/// The responses that the source shows for its edit tools, through a round.
+#[test]
+fn the_edit_tools_answer_as_the_source_says() {
+    let place = package();
+    place.write("nomarr/helpers/scanner.py", "a = 1\nb = 2\nc = 3\n");
+    place.write("nomarr/helpers/batch_scanner.py", "d = 4\n");
+    let designer = edits();
     let mut order = super::work_order();
     order["invariants"] = json!([]);
     let qa = super::approval(&designer);
@@ -210,9 +215,9 @@ fn the_edit_tools_answer_as_the_source_says() {
     assert_eq!(log(&ended).last().unwrap(), &format!("lint summary: {summary}"), "{document:#}");
 }
 
-/// `run` and `validate` know the documents and say where they belong.
+/// `run` and `validate` recognize the documents and say which command is for them.
 #[test]
-fn documents_of_a_pipeline_do_not_run_alone() {
+fn documents_of_a_pipeline_are_refused_by_run() {
     let place = Place::new();
     for command in ["run", "validate"] {
         for (text, dialect) in [(ERROR, "'commands'"), (REJECTED, "'decision'")] {

@@ -1,5 +1,6 @@
-//! Rounds that fail once something was executed: the last two rows of S0's table of failure modes,
-//! broken invariants, limits; and that the workspace is then as it was, byte for byte.
+//! Rounds that fail after something was executed: the last two rows of the table of failure modes
+//! in the pipeline commands, broken invariants, limits. The workspace is then as before, byte for
+//! byte.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::support::{Ended, Place};
 
-/// A round that has to fail, and to leave everything as it was.
+/// Runs a round that has to fail, and asserts that it changed nothing.
 #[track_caller]
 fn failed(place: &Place, order: &Value, designer: &Value, options: &[&str]) -> Ended {
     let before = tree(place);
@@ -24,7 +25,7 @@ fn failed(place: &Place, order: &Value, designer: &Value, options: &[&str]) -> E
 }
 
 #[test]
-fn a_tool_that_fails_midway_leaves_nothing() {
+fn a_tool_that_fails_midway_changes_nothing() {
     let place = package();
     let designer = designer_of(&[
         replace("    file = path\n", "    name = path\n"),
@@ -40,7 +41,7 @@ fn a_tool_that_fails_midway_leaves_nothing() {
     let outcomes: Vec<&Value> =
         document["commands"].as_array().unwrap().iter().map(|c| &c["outcome"]).collect();
     assert_eq!(outcomes, ["executed", "error", "skipped"]);
-    // S0's "Failure Response" of atomic_replace.
+    // "Failure Response" of atomic_replace in the pipeline commands.
     let detail = &document["commands"][1]["error"]["detail"];
     assert_eq!(detail["path"], HELPERS);
     assert_eq!(detail["error"], "Validation failed - no changes made");
@@ -50,7 +51,7 @@ fn a_tool_that_fails_midway_leaves_nothing() {
     let stages = document["stages"].as_array().unwrap();
     let last = stages.last().unwrap();
     assert_eq!((&last["stage"], &last["verdict"]), (&json!("apply"), &json!("failed")));
-    // The first was executed, and rolled back.
+    // The first command was executed, and rolled back.
     let journal = place.run(&["log", "--tool", "edit.atomic_replace"]).json();
     let codes: Vec<&str> = journal["records"]
         .as_array()
@@ -63,9 +64,9 @@ fn a_tool_that_fails_midway_leaves_nothing() {
 }
 
 #[test]
-fn a_lint_that_finds_something_leaves_nothing() {
+fn a_lint_with_findings_changes_nothing() {
     let place = package();
-    // What is found was not there before.
+    // The finding did not exist before.
     let designer = designer_of(&[
         replace("\"\"\"Files.\"\"\"\n", "\"\"\"Files.\"\"\"\n\nimport os\n"),
         replace("return file", "return 1"),
@@ -94,9 +95,9 @@ fn a_lint_that_finds_something_leaves_nothing() {
     assert!(text.stdout.contains("errors in 1 files, 0 before the change"), "{}", text.stdout);
 }
 
-/// S0 says that a lint that finds something fails the round, whoever is to blame.
+/// In the pipeline commands, a lint with findings fails the round, even if they existed before.
 #[test]
-fn what_was_there_before_fails_as_well_and_is_said() {
+fn findings_that_existed_before_fail_the_round_and_are_marked() {
     let place = package();
     place.write("nomarr/helpers/old.py", "import os\n");
     let ended = failed(&place, &work_order(), &designer(), &[]);
@@ -105,7 +106,7 @@ fn what_was_there_before_fails_as_well_and_is_said() {
 }
 
 #[test]
-fn what_fails_is_kept_if_it_is_to_be_kept() {
+fn a_failed_round_is_committed_with_keep() {
     let place = package();
     let designer = designer_of(&[replace("return file", "return 1")]);
     let qa = approval(&designer).to_string();
@@ -117,7 +118,7 @@ fn what_fails_is_kept_if_it_is_to_be_kept() {
     assert_eq!(place.run(&["undo", &commit]).status, 0);
     assert!(place.read(HELPERS).contains("return file"));
 
-    // Of a tool that fails nothing is kept, of those before it everything.
+    // Nothing of the failed tool is kept, and everything of those before it.
     let designer = designer_of(&[replace("file = path", "name = path"), replace("nothing", "x")]);
     let qa = approval(&designer).to_string();
     let ended = round(&place, &order, &designer.to_string(), &qa, &["--keep"]);
@@ -127,7 +128,7 @@ fn what_fails_is_kept_if_it_is_to_be_kept() {
 }
 
 #[test]
-fn a_broken_invariant_leaves_nothing() {
+fn a_broken_invariant_changes_nothing() {
     let place = package();
     let names = "nomarr/helpers/names.py";
     let rename = |old: &str, new: &str| {
@@ -164,9 +165,9 @@ fn a_broken_invariant_leaves_nothing() {
     }
 }
 
-/// Without a type checker nothing can be said to be clean.
+/// Without a type checker, the code can't be called clean.
 #[test]
-fn a_lint_that_can_not_be_run_leaves_nothing() {
+fn a_lint_that_can_not_be_run_changes_nothing() {
     let place = package();
     crate::trial::configure(&place, "");
     let ended = failed(&place, &work_order(), &designer(), &[]);
@@ -175,9 +176,9 @@ fn a_lint_that_can_not_be_run_leaves_nothing() {
     assert!(log(&ended).iter().any(|line| line.starts_with(said)), "{ended:?}");
 }
 
-/// What the operator denies is denied to a pipeline as well.
+/// The operator's denials apply to a pipeline as well.
 #[test]
-fn a_denied_command_leaves_nothing() {
+fn a_denied_command_changes_nothing() {
     let place = package();
     let denied = "[roles.designer]\ntools = ['edit.move_text']\n";
     crate::trial::configure(&place, &format!("{denied}{}", crate::programs::settings()));
@@ -186,7 +187,7 @@ fn a_denied_command_leaves_nothing() {
     assert!(log(&ended)[0].starts_with("tool error: atomic_replace: ToolNotInRole: "), "{ended:?}");
 }
 
-/// A path that leads out of the scope through a link is only seen when it is followed.
+/// Only following the link shows that a path leads out of the scope.
 #[test]
 fn a_link_does_not_lead_out_of_the_scope() {
     let place = package();
@@ -208,7 +209,7 @@ fn a_link_does_not_lead_out_of_the_scope() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_leaves_nothing() {
+fn a_call_that_takes_too_long_changes_nothing() {
     let place = package();
     let ended = failed(&place, &work_order(), &designer(), &["--call-ms", "1"]);
     assert_state(&ended, "FAILED", 4);

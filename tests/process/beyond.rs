@@ -1,5 +1,5 @@
-//! A program that only reads does not hold up the host or the user; nor does another program that
-//! holds up the host.
+//! A program that only reads does not block the host or the user, and another process does not
+//! block the host.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -12,10 +12,10 @@ use super::children::Scene;
 use super::text;
 use crate::support::Place;
 
-/// What `read_file` and the user's own programs may take meanwhile, on a busy machine.
+/// How long `read_file` and the user's own programs may take meanwhile, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Takes leases and locks on a file, as many as it gets, and sleeps.
+/// Takes as many leases and locks on a file as possible, and sleeps.
 const HOLD: &str = "
 import ctypes, fcntl, os, struct, sys, time
 file = os.open('file', os.O_RDONLY)
@@ -36,10 +36,10 @@ time.sleep(3)
 ";
 
 #[test]
-fn a_program_that_reads_holds_nobody_up() {
+fn a_program_that_only_reads_does_not_block_others() {
     for scene in Scene::all() {
         scene.place.write("file", "the user's\n");
-        scene.give(&scene.place.workspace());
+        scene.change_owner(&scene.place.workspace());
         let args = json!({"program": "python3", "arguments": ["-c", HOLD]});
         let mut command = scene.command(&args);
         let run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -57,14 +57,14 @@ fn a_program_that_reads_holds_nobody_up() {
     }
 }
 
-/// Takes each kind of lock that others could have.
+/// Takes each kind of lock that another process could hold.
 fn lock_all(file: &fs::File) -> io::Result<()> {
     use rustix::fs::{FlockOperation, fcntl_lock, flock};
     flock(file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(fcntl_lock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 
-/// A process that has a lease on a file and does not let go of it.
+/// A process that has a lease on a file and does not release it.
 #[expect(clippy::disallowed_methods, reason = "another program of the user")]
 fn leaseholder(place: &Place) -> Child {
     let hold = "
@@ -88,7 +88,7 @@ time.sleep(60)
 }
 
 #[test]
-fn a_lease_of_another_program_is_an_error_at_once() {
+fn another_programs_lease_is_an_immediate_error() {
     let place = Place::new();
     place.write("held", "text\n");
     place.write("other", "text\n");

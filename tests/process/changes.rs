@@ -1,4 +1,4 @@
-//! What becomes of what programs change in the workspace.
+//! Whether changes that programs make in the workspace are kept.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ fn place() -> Place {
     place
 }
 
-/// Everything that a program can do to files.
+/// Every kind of change that a program can make to files.
 const WORK: &str = "set -e
 echo after > changed
 rm removed
@@ -49,13 +49,13 @@ fn assert_done(trial: &Trial, tier: &str) {
     assert!(!workspace.join("directory").exists(), "{tier}");
     assert_eq!(place.read("moved/file"), "inside\n", "{tier}");
     assert_eq!(place.read("new/link"), "as it was\n", "{tier}");
-    // Without namespaces, nothing could confine a change of permissions by path.
+    // Without namespaces, changes of permissions by path can't be confined, so they are refused.
     let mode = fs::metadata(workspace.join("new/tool")).unwrap().permissions().mode();
     assert_eq!(mode & 0o111, if tier == "A" { 0o111 } else { 0 }, "{tier}");
 }
 
 #[test]
-fn what_is_kept_is_committed_as_one_and_can_be_undone() {
+fn kept_changes_are_one_commit_and_can_be_undone() {
     for tier in TIERS {
         let trial = runner(place(), tier, ALL);
         let done = ran(&trial, script_with(WORK, "changes", json!("keep")));
@@ -68,7 +68,7 @@ fn what_is_kept_is_committed_as_one_and_can_be_undone() {
 }
 
 #[test]
-fn what_is_discarded_or_not_allowed_changes_nothing() {
+fn discarded_or_denied_changes_are_not_kept() {
     for tier in TIERS {
         let trial = runner(place(), tier, ALL);
         let done = ran(&trial, script_with(WORK, "changes", json!("discard")));
@@ -122,7 +122,7 @@ fn a_program_sees_what_was_staged_and_later_calls_see_its_work() {
         assert_eq!(text(&done, "stdout"), "by the plugin\n", "{tier}: {done}");
         assert_eq!(trial.place.read("staged"), "by the plugin\nmore\n", "{tier}");
 
-        // One transaction of several calls: nothing is on the disk before its end.
+        // In one transaction of several calls, nothing is on the disk before its end.
         let outcomes = trial.run_atomic(&json!({"actions": [
             {"type": "run", "program": "bash", "arguments": ["-c", "echo 1 > one"], "changes": "keep"},
             {"type": "run", "program": "bash", "arguments": ["-c", "cat one && echo 2 > two && rm kept"], "changes": "keep"},
@@ -137,7 +137,7 @@ fn a_program_sees_what_was_staged_and_later_calls_see_its_work() {
 }
 
 #[test]
-fn only_the_roles_scope_is_kept() {
+fn only_changes_in_the_roles_scope_are_kept() {
     for tier in TIERS {
         let settings =
             format!("{ALL}[roles.narrow]\ntools = ['runner.*']\nscope = ['directory']\n");
@@ -160,7 +160,7 @@ fn only_the_roles_scope_is_kept() {
 }
 
 #[test]
-fn what_is_protected_or_leads_out_is_not_kept() {
+fn changes_of_protected_or_outside_files_are_not_kept() {
     for tier in TIERS {
         for (work, wanted) in [
             ("ln -s /etc/passwd out", "out"),
@@ -199,7 +199,7 @@ fn an_edit_from_outside_meanwhile_is_a_conflict() {
 }
 
 #[test]
-fn caches_are_found_again_and_are_not_part_of_the_workspace() {
+fn caches_persist_and_are_not_part_of_the_workspace() {
     for tier in TIERS {
         let trial = runner(place(), tier, ALL);
         let first = ran(&trial, script("echo found > \"$XDG_CACHE_HOME/entry\""));

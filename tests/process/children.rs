@@ -1,6 +1,6 @@
-//! Hostile programs: what a plugin started in good or bad faith tries to get out, to stay, or to
-//! use up the machine. Each attack runs in both kinds of sandbox, as whoever runs the tests and,
-//! where that is root, as an ordinary user as well.
+//! Hostile programs that a plugin started: attempts to escape, to outlive the call, or to exhaust
+//! the machine. Each attack runs in both kinds of sandbox, as the user who runs the tests and, if
+//! that is root, as an ordinary user as well.
 
 use std::fs;
 use std::io;
@@ -19,28 +19,28 @@ use super::{ALL, TIERS, script, text};
 use crate::support::{Ended, Place, copy_command, guest};
 use crate::trial::configure;
 
-/// Nobody in particular.
-const ORDINARY: u32 = 65_534;
+/// The id of an ordinary user.
+const ORDINARY_UID: u32 = 65_534;
 
 /// A place whose programs run in one kind of sandbox, for one user.
 pub(super) struct Scene {
     pub(super) place: Place,
     pub(super) user: Option<u32>,
     pub(super) tier: &'static str,
-    /// The command and the guest, where every user can read them.
+    /// The command and the guest, in a directory that every user can read.
     pub(super) open: Rc<TempDir>,
 }
 
 impl Scene {
-    /// Each kind of sandbox for each user.
+    /// A scene for each kind of sandbox and each user.
     pub(super) fn all() -> Vec<Self> {
         let mut users = vec![None];
         if rustix::process::geteuid().is_root() {
-            users.push(Some(ORDINARY));
+            users.push(Some(ORDINARY_UID));
         }
         let open = Rc::new(tempfile::tempdir().unwrap());
         fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The command looks for its plugins beside itself; it needs none of them.
+        // The command expects its plugins beside itself; none are needed here.
         fs::create_dir(open.path().join("plugins")).unwrap();
         copy_command(&open.path().join("cofferdam"));
         fs::copy(guest("runner"), open.path().join("runner.wasm")).unwrap();
@@ -52,8 +52,8 @@ impl Scene {
         let place = Place::new();
         configure(&place, &format!("{ALL}[programs]\ntier = '{tier}'\n"));
         let scene = Self { place, user, tier, open: Rc::clone(open) };
-        scene.give(&scene.place.workspace());
-        scene.give(&scene.place.home());
+        scene.change_owner(&scene.place.workspace());
+        scene.change_owner(&scene.place.home());
         for folder in [scene.place.workspace(), scene.place.home()] {
             let above = folder.parent().unwrap();
             fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
@@ -62,12 +62,12 @@ impl Scene {
     }
 
     /// Makes the user the owner of everything beneath a directory.
-    pub fn give(&self, path: &Path) {
+    pub fn change_owner(&self, path: &Path) {
         let Some(user) = self.user else { return };
         chown(path, Some(user), Some(user)).unwrap();
         if path.is_dir() {
             for entry in fs::read_dir(path).unwrap() {
-                self.give(&entry.unwrap().path());
+                self.change_owner(&entry.unwrap().path());
             }
         }
     }
@@ -78,7 +78,7 @@ impl Scene {
         self.command_of(&["--plugin", guest.to_str().unwrap(), "call", "runner.run", &args])
     }
 
-    /// The command with other arguments, as the scene's user.
+    /// The command with other arguments, run as the scene's user.
     fn command_of(&self, args: &[&str]) -> std::process::Command {
         let mut command = self.place.command_at(&self.open.path().join("cofferdam"), args);
         if let Some(user) = self.user {
@@ -87,7 +87,7 @@ impl Scene {
         command
     }
 
-    /// What came of a run.
+    /// Runs a program and returns the result.
     pub(super) fn run(&self, args: &Value) -> Value {
         let output = self.command(args).output().unwrap();
         serde_json::from_slice(&output.stdout)
@@ -101,7 +101,7 @@ impl std::fmt::Display for Scene {
     }
 }
 
-/// Whether a process with this word in its arguments is alive.
+/// Whether a process with this word in its arguments is running.
 fn is_alive(word: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap();
     processes.flatten().any(|process| {
@@ -110,7 +110,7 @@ fn is_alive(word: &str) -> bool {
     })
 }
 
-/// Waits until no such process is alive.
+/// Waits until no such process is running.
 fn assert_dies(word: &str, within: Duration, scene: &Scene) {
     let started = Instant::now();
     while is_alive(word) {
@@ -119,19 +119,19 @@ fn assert_dies(word: &str, within: Duration, scene: &Scene) {
     }
 }
 
-/// A word that no other process has among its arguments.
+/// A word that no other process has in its arguments.
 fn word(scene: &Scene, what: &str) -> String {
     format!("{what}-{}-{}-{:?}", std::process::id(), scene.tier, scene.user)
 }
 
 #[test]
-fn nothing_can_be_connected_to() {
+fn no_socket_can_be_connected_to() {
     for scene in Scene::all() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = tcp.local_addr().unwrap().port();
         let unix = scene.place.workspace().join("socket");
         let _unix = UnixListener::bind(&unix).unwrap();
-        scene.give(&unix);
+        scene.change_owner(&unix);
         let attempts = format!(
             "import socket as s
 def attempt(name, make):
@@ -159,7 +159,7 @@ print('tried')",
         let abstracts = abstract_listener();
         let tried = scene.run(&json!({"program": "python3", "arguments": ["-c", attempts]}));
         let mut connected: Vec<&str> = text(&tried, "stdout").lines().collect();
-        // A socket of one's own namespace leads nowhere.
+        // A socket in the program's own namespace leads nowhere.
         connected
             .retain(|name| !(scene.tier == "A" && ["netlink", "raw", "packet"].contains(name)));
         assert_eq!(connected, ["tried"], "{scene}: {tried}");
@@ -180,7 +180,7 @@ fn files_elsewhere_can_neither_be_read_nor_written() {
         let secret = scene.place.home().join(".ssh/id_test");
         fs::create_dir_all(secret.parent().unwrap()).unwrap();
         fs::write(&secret, "the key").unwrap();
-        scene.give(&scene.place.home());
+        scene.change_owner(&scene.place.home());
         let tried = scene.run(&script(&format!(
             "cat {key} 2>/dev/null; cat /proc/$PPID/environ /proc/1/environ 2>/dev/null | tr '\\0' '\\n' | grep HOME={home}; \
              cat /etc/shadow 2>/dev/null; ls {home} 2>/dev/null; \
@@ -199,9 +199,9 @@ fn files_elsewhere_can_neither_be_read_nor_written() {
 }
 
 #[test]
-fn the_hosts_records_stay_its_own() {
+fn the_hosts_records_are_not_changed_by_programs() {
     for scene in Scene::all() {
-        // Something to be found: a commit.
+        // Creates records of the host: a commit.
         let mut first = script("echo 1 > file");
         first["changes"] = json!("keep");
         scene.run(&first);
@@ -218,12 +218,13 @@ fn the_hosts_records_stay_its_own() {
     }
 }
 
-/// A program that can change nothing works on the workspace itself, where the host's directory is.
+/// A program that can change nothing works directly on the workspace, which contains the host's
+/// directory.
 #[test]
 fn the_hosts_records_are_not_read_by_programs() {
     for scene in Scene::all() {
         scene.place.write("file", "the first\n");
-        scene.give(&scene.place.workspace());
+        scene.change_owner(&scene.place.workspace());
         let mut change = script("echo the second > file");
         change["changes"] = json!("keep");
         scene.run(&change);
@@ -241,7 +242,7 @@ fn the_hosts_records_are_not_read_by_programs() {
 }
 
 #[test]
-fn nothing_outlives_a_run() {
+fn no_process_outlives_a_run() {
     for scene in Scene::all() {
         let word = word(&scene, "daemon");
         let daemon = format!(
@@ -251,7 +252,7 @@ for _ in range(2):
     os.setsid()
 os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}'])"
         );
-        // After the program has ended by itself, and after it was stopped.
+        // After the program has exited, and after it was stopped.
         let mut args = json!({"program": "python3", "arguments": ["-c", daemon]});
         let ended = scene.run(&args);
         assert_eq!(ended["end"], json!({"exited": 0}), "{scene}: {ended}");
@@ -264,8 +265,8 @@ os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', '{word}']
 }
 
 #[test]
-fn a_host_that_is_killed_takes_its_programs_along() {
-    // In tier B a program that has left the group is found by the helper, which is told.
+fn programs_are_killed_with_the_host() {
+    // In tier B, a program that has left the process group is found by the helper.
     for scene in Scene::all() {
         let word = word(&scene, "orphan");
         let args = json!({"program": "python3", "arguments": ["-c", "import time; time.sleep(300)", word]});
@@ -275,7 +276,7 @@ fn a_host_that_is_killed_takes_its_programs_along() {
             assert!(started.elapsed() < Duration::from_secs(30), "{scene}: never started");
             std::thread::sleep(Duration::from_millis(20));
         }
-        // The arguments of the host itself hold the word only as a part of its JSON.
+        // The arguments of the host itself contain the word only inside of its JSON.
         std::thread::sleep(Duration::from_millis(100));
         host.kill().unwrap();
         host.wait().unwrap();
@@ -284,7 +285,7 @@ fn a_host_that_is_killed_takes_its_programs_along() {
 }
 
 #[test]
-fn limits_have_names_of_their_own() {
+fn each_limit_has_its_own_code() {
     for scene in Scene::all() {
         let limits = "[limits]\nprogram-memory-mb = 200\nprocesses = 40\nwrite-mb = 8\nprogram-call-ms = 40000\n";
         let settings = format!("{ALL}[programs]\ntier = '{}'\n{limits}", scene.tier);
@@ -300,7 +301,7 @@ fn limits_have_names_of_their_own() {
                 json!({"limit": "ProcessLimit"}),
             ),
             (
-                // Python would ignore the signal and see a write fail.
+                // Python would ignore the signal and get an error from the write.
                 "bash",
                 "exec head -c 100000000 /dev/zero > \"$TMPDIR/large\"",
                 json!({"limit": "FileSizeLimit"}),
@@ -316,17 +317,18 @@ fn limits_have_names_of_their_own() {
     }
 }
 
-/// An answer without what is long in it.
+/// A result without its long parts.
 fn shown(answer: &Value) -> String {
     answer.to_string().chars().take(400).collect()
 }
 
 #[test]
-fn output_is_bounded_and_inert() {
+fn output_is_bounded_and_escaped() {
     for scene in Scene::all() {
         let args =
             json!({"program": "python3", "arguments": ["-c", "print('a' * 20_000_000 + 'z')"]});
-        // More than an answer may hold, so the plugin's answer is refused, not the program's end.
+        // This is more than an answer may contain, so the plugin's answer is refused after the
+        // program succeeded.
         let ended = scene.command(&args).output().unwrap();
         assert_eq!(ended.status.code(), Some(4), "{scene}");
         let output: Value = serde_json::from_slice(&ended.stdout).unwrap();

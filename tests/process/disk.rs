@@ -1,4 +1,4 @@
-//! Programs that fill the disk: the workspace's changes, the plugin's cache, a disk that is full.
+//! Programs that fill the disk: the workspace's changes, the plugin's cache, a full disk.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,11 @@ use super::{ALL, script_with};
 use crate::support::Ended;
 use crate::trial::configure;
 
-/// What a run may leave for a moment beyond its limit, on a busy machine with a fast disk.
-const BEYOND: u64 = 600 << 20;
+/// By how much a run may exceed its limit for a moment, on a busy machine with a fast disk, in
+/// bytes.
+const SLACK_BYTES: u64 = 600 << 20;
 
-/// Writes blocks of 1 MiB without end, to names that `$1/` begins.
+/// Writes files of 1 MiB without end: `x1`, `x2`, ... in the directory `$0`.
 const FILL: &str =
     "cd \"$0\"; for i in $(seq 4000); do head -c 1048576 /dev/zero > x$i || exit 9; done";
 
@@ -29,15 +30,14 @@ fn fill(directory: &str, changes: &str) -> Value {
     json!({"program": "bash", "arguments": arguments, "changes": changes, "timeout_ms": 120_000})
 }
 
-/// Runs a command. Returns also the most bytes that were on the disk meanwhile beneath some
-/// directories.
+/// Runs a command; also returns the maximum number of bytes beneath these directories meanwhile.
 fn run_watched(mut command: Command, directories: &[&Path]) -> (Ended, u64) {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (done, over) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         let watch = scope.spawn(move || {
             let mut most = 0;
-            while over.recv_timeout(Duration::from_millis(20)).is_err() && most < 4 * BEYOND {
+            while over.recv_timeout(Duration::from_millis(20)).is_err() && most < 4 * SLACK_BYTES {
                 most = most.max(directories.iter().map(|directory| size(directory)).sum());
                 if matches!(over.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
                     break;
@@ -70,7 +70,7 @@ fn assert_stopped(ended: &Ended, code: &str, words: &str, scene: &Scene) {
     assert!(ended.stdout.contains(words), "{scene}: {answer}");
 }
 
-/// Nothing is left of what was begun.
+/// Asserts that no temporary files are left.
 fn assert_nothing_left(scene: &Scene) {
     let own = scene.place.workspace().join(".cofferdam");
     for directory in ["runs", "staging"] {
@@ -80,7 +80,7 @@ fn assert_nothing_left(scene: &Scene) {
 }
 
 #[test]
-fn what_a_program_changes_is_bounded_while_it_is_written() {
+fn changes_are_limited_while_they_are_written() {
     for scene in Scene::all() {
         settings(&scene, "write-mb = 32");
         for changes in ["keep", "discard"] {
@@ -88,11 +88,11 @@ fn what_a_program_changes_is_bounded_while_it_is_written() {
             let command = scene.command(&fill(".", changes));
             let (ended, most) = run_watched(command, &[&runs, Path::new("/var/tmp")]);
             assert_stopped(&ended, "WriteLimit", "limits.write-mb", &scene);
-            assert!(most < (32 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
+            assert!(most < (32 << 20) + SLACK_BYTES, "{scene} {changes}: {most} bytes");
             assert!(!scene.place.workspace().join("x1").exists(), "{scene}");
             assert_nothing_left(&scene);
         }
-        // Many small ones.
+        // Many small files.
         settings(&scene, "files = 500");
         let many = "i=0; while :; do i=$((i+1)); : > f$i; done";
         let args = script_with(many, "changes", json!("discard"));
@@ -102,9 +102,9 @@ fn what_a_program_changes_is_bounded_while_it_is_written() {
     }
 }
 
-/// As a tool whose effect is read: what it changes is thrown away, but its cache stays.
+/// For a tool that only reads, changes are discarded, but its cache stays.
 #[test]
-fn a_cache_has_a_limit_and_makes_room() {
+fn a_cache_has_a_limit_and_is_emptied() {
     for scene in Scene::all() {
         settings(&scene, "cache-mb = 24\nwrite-mb = 64");
         let cache = scene.place.workspace().join(".cofferdam/cache/runner");
@@ -113,8 +113,8 @@ fn a_cache_has_a_limit_and_makes_room() {
             args["arguments"][1] = json!(FILL.replace("\"$0\"", "\"$XDG_CACHE_HOME\""));
             let (ended, most) = run_watched(scene.command(&args), &[&cache]);
             assert_stopped(&ended, "CacheLimit", "limits.cache-mb", &scene);
-            assert!(most < (24 << 20) + BEYOND, "{scene} {changes}: {most} bytes");
-            // The next run has room again.
+            assert!(most < (24 << 20) + SLACK_BYTES, "{scene} {changes}: {most} bytes");
+            // The next run has space again.
             let next = scene.run(&script_with("true", "changes", json!(changes)));
             assert_eq!(next["end"], json!({"exited": 0}), "{scene}: {next}");
             assert!(size(&cache) <= 12 << 20, "{scene}: {} bytes", size(&cache));
@@ -122,9 +122,9 @@ fn a_cache_has_a_limit_and_makes_room() {
     }
 }
 
-/// A file without a name takes its room as long as it is open.
+/// An unnamed file uses space as long as it is open.
 #[test]
-fn files_without_names_are_counted() {
+fn unnamed_files_count() {
     const PROGRAM: &str = "import os, time
 for directory in [os.environ['XDG_CACHE_HOME'], '.']:
     try: f = open(directory + '/gone', 'wb')
@@ -145,8 +145,8 @@ time.sleep(60)";
     }
 }
 
-/// The command of a scene on a disk of its own of so many MiB: workspace and temporary files are on
-/// it. None without the right to mount one.
+/// The command of a scene with workspace and temporary files on a file system of so many MiB.
+/// Returns `None` without the permission to mount one.
 #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
 fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
@@ -169,7 +169,7 @@ fn on_small_disk(scene: &Scene, command: &Command, megabytes: u32) -> Option<Com
     Some(small)
 }
 
-/// The program ignores that a write has failed, and exits with 0.
+/// The program ignores a failed write and exits with 0.
 #[test]
 fn a_full_disk_is_never_a_success() {
     for scene in Scene::all() {
@@ -192,7 +192,7 @@ fn a_full_disk_is_never_a_success() {
     }
 }
 
-/// What a tool writes itself.
+/// Writes by the tool itself.
 #[test]
 fn a_tool_that_writes_to_a_full_disk_fails_with_that() {
     for mut scene in Scene::all() {

@@ -1,5 +1,5 @@
-//! What programs print beyond what their plugins get: it is kept whole, within bounds, without
-//! secrets, and people can read it.
+//! Output of programs that is longer than their plugins get: it is stored in full, within limits,
+//! without secrets, and users can read it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn run(place: &Place, command: &str) -> Ended {
     place.run(&bash(command).each_ref().map(String::as_str))
 }
 
-/// The names and sizes of the streams in the last line of the journal, and its call.
+/// The call in the last line of the journal, and the names and sizes of its streams.
 fn recorded(place: &Place) -> (String, Vec<(String, u64)>) {
     let journal = place.read(".cofferdam/journal.jsonl");
     let record: Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
@@ -43,7 +43,7 @@ fn output(place: &Place) -> PathBuf {
     place.workspace().join(".cofferdam/output")
 }
 
-/// What is in a directory of the host's own; nothing where there is no such directory.
+/// The names in one of the host's own directories; empty if it does not exist.
 fn names(place: &Place, directory: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(place.workspace().join(".cofferdam").join(directory)) else {
         return Vec::new();
@@ -56,7 +56,7 @@ fn log(place: &Place, name: &str, more: &[&str]) -> Ended {
 }
 
 #[test]
-fn a_program_that_takes_its_time_is_heard_of() {
+fn progress_of_a_long_program_is_reported() {
     for tier in TIERS {
         let trial = runner(Place::new(), tier, ALL);
         assert_eq!(ran(&trial, script("sleep 4"))["end"], json!({"exited": 0}));
@@ -67,14 +67,14 @@ fn a_program_that_takes_its_time_is_heard_of() {
 }
 
 #[test]
-fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
+fn fifty_megabytes_of_output_are_stored_in_bounded_memory() {
     for tier in TIERS {
         let place = place(tier, "");
         let command = bash("seq 7000000; seq 20000 >&2");
         let (ended, peak) = run_measured(&place, &command.each_ref().map(String::as_str));
         assert_eq!(ended.status, 0, "{tier}: {}", ended.stderr);
         assert!(peak < 160, "{tier}: {peak} MiB");
-        // The tool answers what it did: the beginning and the end.
+        // The tool returns the beginning and the end.
         let answer = ended.json();
         assert_eq!(answer["truncated"], true);
         let stdout = answer["stdout"].as_str().unwrap();
@@ -92,7 +92,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
             assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
         }
         assert!(fs::read_to_string(output(&place).join(&stdout.0)).unwrap() == whole, "{tier}");
-        // The beginning of the name will do; where that is not enough, the command says so.
+        // The beginning of the name is enough if it is unambiguous; otherwise the command says so.
         let both = log(&place, &call, &[]);
         assert_eq!(both.status, 2, "{both:?}");
         assert!(both.stderr.contains(&stdout.0) && both.stderr.contains(&stderr.0), "{both:?}");
@@ -111,7 +111,7 @@ fn fifty_megabytes_are_kept_whole_in_bounded_memory() {
 }
 
 #[test]
-fn what_is_short_makes_no_file() {
+fn short_output_is_not_stored() {
     for tier in TIERS {
         let place = place(tier, "");
         assert_eq!(run(&place, "head -c 40000 /dev/zero | tr '\\0' x").status, 0);
@@ -129,7 +129,7 @@ fn what_is_short_makes_no_file() {
     }
 }
 
-/// However the values lie in the pieces that are read and handed over.
+/// A secret is found at any position in the pieces that are read and passed on.
 #[test]
 fn secrets_do_not_reach_the_file() {
     const TOKEN: &str = "a-token-of-some-length";
@@ -157,7 +157,7 @@ sys.stderr.write(text[:-1])";
         let (call, _) = recorded(&place);
         let kept = |stream| fs::read_to_string(output(&place).join(format!("{call}.1.{stream}")));
         assert!(kept("stdout").unwrap() == blotted, "{tier}");
-        // The last value is cut short, so it is not blotted out.
+        // The last value is incomplete, so it is not redacted.
         let errors = kept("stderr").unwrap();
         let (before, last) = errors.rsplit_once("[GRANTED_TOKEN]").unwrap();
         assert!(!before.contains(TOKEN) && last.ends_with(&TOKEN[..TOKEN.len() - 1]), "{tier}");
@@ -165,7 +165,7 @@ sys.stderr.write(text[:-1])";
 }
 
 #[test]
-fn what_is_beyond_the_limit_is_counted() {
+fn output_beyond_the_limit_is_counted() {
     let place = place("B", "[limits]\nspill-mb = 1\n");
     assert_eq!(run(&place, "yes 0123456 | head -c 3000000").status, 0);
     let (_, outputs) = recorded(&place);
@@ -175,9 +175,9 @@ fn what_is_beyond_the_limit_is_counted() {
     assert_eq!(outputs[0].1, kept.len() as u64);
 }
 
-/// A run that is stopped or fails is the one that somebody wants to read.
+/// The output of a run that is stopped or fails is the most interesting one.
 #[test]
-fn what_a_run_printed_is_kept_however_it_ended() {
+fn output_is_stored_for_every_end_of_a_run() {
     for (tier, end) in [("A", "exit 3"), ("B", "kill -9 $$"), ("A", "sleep 600"), ("B", "yes")] {
         let place = place(tier, "");
         let command = format!("yes | head -c 100000 >&2; {end}");
@@ -190,7 +190,7 @@ fn what_a_run_printed_is_kept_however_it_ended() {
 }
 
 #[test]
-fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
+fn output_of_a_cancelled_call_or_killed_host_is_removed() {
     for tier in TIERS {
         for signal in [Signal::INT, Signal::KILL] {
             let place = place(tier, "");
@@ -206,7 +206,7 @@ fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
             host.wait().unwrap();
             assert_eq!(names(&place, "output"), [""; 0], "{tier}");
             if signal == Signal::KILL {
-                // Whatever runs next removes it.
+                // The next call removes it.
                 assert_eq!(run(&place, "true").status, 0);
             }
             assert_eq!(names(&place, "runs"), [""; 0], "{tier}");
@@ -215,7 +215,7 @@ fn nothing_stays_of_a_call_that_is_cancelled_or_whose_host_is_killed() {
 }
 
 #[test]
-fn a_file_in_the_way_is_set_aside_and_output_is_kept() {
+fn a_conflicting_file_is_set_aside_and_output_is_stored() {
     let place = place("A", "");
     assert_eq!(run(&place, "true").status, 0);
     fs::write(output(&place), "in the way").unwrap();
@@ -229,13 +229,13 @@ fn a_file_in_the_way_is_set_aside_and_output_is_kept() {
 }
 
 #[test]
-fn no_tool_reads_what_is_kept() {
+fn no_tool_can_read_stored_output() {
     for tier in TIERS {
         let place = place(tier, "");
         assert_eq!(run(&place, "yes secret | head -c 100000").status, 0);
         let (_, outputs) = recorded(&place);
         let path = format!(".cofferdam/output/{}", outputs[0].0);
-        // A command whose changes may be kept has none of the host's own directory.
+        // A command whose changes may be kept does not see the host's own directory.
         let ended = run(&place, &format!("cat {path}; ls .cofferdam/output; true"));
         assert_eq!(ended.json()["stdout"], "", "{tier}: {ended:?}");
         let args = json!({"path": path}).to_string();
@@ -257,14 +257,14 @@ fn no_tool_reads_what_is_kept() {
 }
 
 #[test]
-fn a_streams_characters_drive_no_terminal() {
+fn control_characters_of_a_stream_are_escaped() {
     let place = place("A", "");
     assert_eq!(run(&place, "printf '\\033[2J'; yes | head -c 100000").status, 0);
     let (call, _) = recorded(&place);
     let shown = log(&place, &call, &["--length", "20"]);
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
     assert!(shown.json()["output"].as_str().unwrap().starts_with("\u{1b}[2Jy\n"));
-    // Not on a terminal, it is what the program printed.
+    // If standard output is not a terminal, the output is not escaped.
     let raw = log(&place, &call, &["--length", "6", "--format", "text"]);
     assert_eq!(raw.stdout, "\u{1b}[2Jy\n");
     for (more, complaint) in [

@@ -1,4 +1,4 @@
-//! What a plugin can't start, and what it can't say about a run.
+//! Programs that a plugin can't start, and invalid requests to start one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -71,7 +71,7 @@ fn a_call_that_only_reads_keeps_nothing() {
 }
 
 #[test]
-fn a_program_in_the_workspace_is_nobodys() {
+fn a_program_in_the_workspace_is_not_found() {
     let place = Place::new();
     place.write("bin/planted", "#!/bin/sh\necho planted\n");
     let bin = place.workspace().join("bin");
@@ -82,7 +82,7 @@ fn a_program_in_the_workspace_is_nobodys() {
     assert_eq!(text(&denied, "error"), "denied", "{denied}");
     assert!(text(&denied, "message").contains("in the workspace itself"), "{denied}");
 
-    // Neither does a variable lead there, nor the working directory.
+    // Nor is one found through a variable or the working directory.
     let place = Place::new();
     place.write("planted", "#!/bin/sh\necho planted\n");
     let planted = place.workspace().join("planted");
@@ -123,7 +123,7 @@ fn an_operators_program_is_found_and_can_be_read() {
 }
 
 #[test]
-fn arguments_are_no_shells() {
+fn arguments_are_not_interpreted_by_a_shell() {
     for tier in TIERS {
         let trial = runner(Place::new(), tier, ALL);
         trial.place.write("a b", "spaced");
@@ -141,7 +141,7 @@ fn arguments_are_no_shells() {
 }
 
 #[test]
-fn what_is_said_about_a_run_is_checked() {
+fn options_of_a_run_are_validated() {
     let trial = runner(Place::new(), "A", ALL);
     for (key, value, wanted) in [
         ("directory", json!("../"), "leaves the workspace"),
@@ -163,20 +163,20 @@ fn what_is_said_about_a_run_is_checked() {
 
 #[test]
 fn without_a_sandbox_nothing_runs() {
-    // A host that was opened without a helper, as one on a system without any sandbox.
+    // A host without a helper, as on a system without any sandbox.
     let trial = Trial::with(Place::new(), vec![Packed::guest("runner")], ALL);
     let refused = ran(&trial, script("echo"));
     assert_eq!(text(&refused, "error"), "unavailable", "{refused}");
 }
 
 #[test]
-fn of_the_hosts_environment_a_program_gets_what_is_granted() {
+fn a_program_gets_only_granted_environment_variables() {
     for tier in TIERS {
         let settings = ALL.replace("files", "environment = ['GRANTED_TOKEN']\nfiles");
         let trial = runner(Place::new(), tier, &settings);
         let ran = ran(&trial, script("env; echo \"$GRANTED_TOKEN\" >&2; echo ${#GRANTED_TOKEN}"));
         let stdout = text(&ran, "stdout");
-        // Its value is blotted out of what the plugin sees; the program itself has it.
+        // The value is redacted in what the plugin sees; the program itself has it.
         assert!(stdout.contains("GRANTED_TOKEN=[GRANTED_TOKEN]\n"), "{ran}");
         assert!(stdout.ends_with("\n15\n"), "{ran}");
         assert_eq!(text(&ran, "stderr"), "[GRANTED_TOKEN]\n", "{ran}");

@@ -1,4 +1,4 @@
-//! What programs make of repositories: in both kinds of sandbox, nothing of it is kept.
+//! Repositories that programs create or change: in both kinds of sandbox, the changes are not kept.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{ALL, TIERS, ran, runner, script_with, text};
 use crate::hostile::repositories::Canary;
 use crate::support::Place;
 
-/// Makes a directory a repository that runs the command which stands in a file.
+/// Turns a directory into a repository whose configuration runs a command.
 const PLANT: &str = "mkdir -p docs/objects docs/refs && cp payload docs/config
 echo 'ref: refs/heads/main' > docs/HEAD";
 
@@ -40,7 +40,7 @@ fn no_program_makes_or_changes_a_repository() {
             let (before, fixture) = (place.read(".bare/config"), place.read("fixture.git/config"));
             let trial = runner(place, tier, ALL);
             let done = ran(&trial, script_with(work, "changes", json!("keep")));
-            // Where mounts protect it, the program itself is refused.
+            // If mounts protect the repository, the program itself gets an error.
             let program_failed = done["end"] != json!({"exited": 0}) && done["error"].is_null();
             assert!(
                 wanted.is_empty()
@@ -57,9 +57,9 @@ fn no_program_makes_or_changes_a_repository() {
     }
 }
 
-/// The parts come by several calls, and none of them by itself is anything.
+/// The parts are created by several calls, each of which is harmless by itself.
 #[test]
-fn no_repository_comes_by_several_calls() {
+fn no_repository_is_completed_by_several_calls() {
     for tier in TIERS {
         let place = Place::new();
         let canary = Canary::new(&place);

@@ -1,4 +1,4 @@
-//! S2's lint agent: one file, from the first look to the report.
+//! The lint agent: one file, from the first look to the report.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn place(settings: &str) -> Place {
     place
 }
 
-/// The results of the agent's calls, each in the shape of its own contract.
+/// Runs the agent's calls and returns their results, each in the form of its contract.
 fn play(place: &Place, actions: &[Value]) -> Vec<Value> {
     let envelope = json!({ "actions": actions }).to_string();
     let scope = ["src/app.py", "pyproject.toml", "ruff.toml", ".ruff.toml"];
@@ -71,7 +71,7 @@ fn an_agent_lints_fixes_and_submits() {
         assert_eq!(results[6]["status"], "success", "{results:#?}");
         assert_eq!(results[6]["changed_files"], json!(["src/app.py"]));
         assert_eq!(results[6]["error"], Value::Null);
-        // The workspace differs in one byte, BOM and line ends as they were.
+        // One byte differs in the workspace; BOM and line endings are unchanged.
         assert_eq!(place.read("src/app.py"), AFTER, "{settings}");
         let diff = place.run(&["log", "--commits"]);
         let commits = diff.json()["records"].as_array().unwrap().len();
@@ -80,7 +80,7 @@ fn an_agent_lints_fixes_and_submits() {
 }
 
 #[test]
-fn it_never_raises_and_never_leaves_its_file() {
+fn the_agent_never_raises_and_stays_in_its_file() {
     let place = place("");
     let envelope = json!({"actions": [
         {"type": "run_linter"},
@@ -100,13 +100,13 @@ fn it_never_raises_and_never_leaves_its_file() {
         }
     }
     assert_eq!(place.read("src/app.py"), BEFORE);
-    // The other tool of that name is meant without the role.
+    // Without the role, the name means the other tool.
     let ended = place.run(&["call", "read_file", r#"{"path": "pyproject.toml"}"#]);
     assert_eq!(ended.json()["content"], CONFIG, "{ended:?}");
 }
 
 #[test]
-fn without_a_configuration_there_is_none() {
+fn a_missing_configuration_is_empty() {
     let place = place("");
     std::fs::remove_file(place.workspace().join("pyproject.toml")).unwrap();
     assert_eq!(play(&place, &[json!({"type": "ruff_config"})]), [json!("")]);

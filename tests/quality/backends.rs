@@ -1,11 +1,11 @@
-//! All linters there are on the cases that every linter has to pass; listing and comparing them.
+//! Runs the conformance kit on all linters, and lists and compares them.
 
 use serde_json::Value;
 
 use super::{configure_programs, is_missing, project};
 use crate::support::{Place, built};
 
-/// Tries the linters of one plugin on the conformance kit.
+/// Runs the conformance kit on the linters of one plugin.
 fn conform(plugin: &str) {
     let place = Place::new();
     configure_programs(&place, "");
@@ -24,31 +24,31 @@ fn conform(plugin: &str) {
 }
 
 #[test]
-fn ruff_inside_conforms() {
+fn the_ruff_plugin_conforms() {
     conform("ruff");
 }
 
 #[test]
-fn deno_lint_inside_conforms() {
+fn the_deno_lint_plugin_conforms() {
     conform("deno_lint");
 }
 
 #[test]
-fn pyflakes_inside_conforms() {
+fn the_pyflakes_plugin_conforms() {
     conform_if_built("pyflakes");
 }
 
 #[test]
-fn eslint_inside_conforms() {
+fn the_eslint_plugin_conforms() {
     conform_if_built("eslint");
 }
 
-/// Plugins in Python and JavaScript are built where their languages are available.
+/// Plugins in Python and JavaScript are built only if their languages are available.
 fn conform_if_built(plugin: &str) {
     if built().join("plugins").join(format!("{plugin}.wasm")).is_file() {
         conform(plugin);
     } else {
-        super::not_tried(&format!("{plugin} was not built on this machine"));
+        super::print_skipped(&format!("{plugin} was not built on this machine"));
     }
 }
 

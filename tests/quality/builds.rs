@@ -6,7 +6,7 @@ use super::{executed, is_missing, left_over, project, run};
 use crate::projects::break_it;
 use crate::support::Place;
 
-/// A test's entry in an answer.
+/// The entry of a test in a result.
 fn test<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let tests = answer["tests"].as_array().unwrap();
     tests
@@ -16,7 +16,7 @@ fn test<'a>(answer: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn tests_are_found_run_and_told_apart() {
+fn tests_are_found_run_and_reported_separately() {
     for (language, framework, passing, failing, skipped) in [
         ("go", "go", "TestDescribe", "TestCalculate", "TestDatabase"),
         ("python", "pytest", "test_api_left", "test_api_total", "test_database"),
@@ -41,7 +41,7 @@ fn tests_are_found_run_and_told_apart() {
         let left = left_over(&place, language);
         assert!(left.iter().all(|path| path.starts_with("node_modules")), "{language}: {left:?}");
 
-        // Only one of them.
+        // Only one of the tests.
         let one = executed(
             &place,
             json!({"type": "run_tests", "test_pattern": passing, "framework": framework, "timeout_seconds": 300}),
@@ -49,7 +49,7 @@ fn tests_are_found_run_and_told_apart() {
         assert_eq!(one["success"], true, "{language}: {one:#}");
         assert_eq!(test(&one, passing)["status"], "pass", "{language}: {one:#}");
 
-        // None of them.
+        // None of the tests.
         let none =
             json!({"type": "run_tests", "test_pattern": "no_such_test", "framework": framework});
         let none = executed(&place, none);
@@ -64,7 +64,7 @@ fn tests_are_found_run_and_told_apart() {
 }
 
 #[test]
-fn a_package_that_is_no_json_says_where() {
+fn an_invalid_package_json_is_reported_with_its_place() {
     let place = Place::new();
     place.write("package.json", "{\n  \"name\": \"a\",\n}\n");
     let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
@@ -73,14 +73,14 @@ fn a_package_that_is_no_json_says_where() {
     assert!(result["message"].as_str().unwrap().contains(wanted), "{result:#}");
 }
 
-/// As they are installed, with no word of them in the settings.
+/// Debian's programs, without an entry in the settings.
 #[test]
 fn debians_java_tools_start() {
     let place = Place::new();
     let listed = place.run(&["backend", "list"]).json();
     for (builder, program) in [("maven", "/usr/bin/mvn"), ("gradle", "/usr/bin/gradle")] {
         if !std::path::Path::new(program).exists() {
-            super::not_tried(&format!("there is no {program}"));
+            super::print_skipped(&format!("there is no {program}"));
             continue;
         }
         let backends = listed["backends"].as_array().unwrap();
@@ -91,7 +91,7 @@ fn debians_java_tools_start() {
 }
 
 #[test]
-fn a_build_that_says_nothing_has_an_error() {
+fn a_silent_failed_build_has_an_error() {
     let place = Place::new();
     place.write("Makefile", "all:\n");
     let action = json!({"type": "build_project", "framework": "make", "build_command": "make -f /dev/null -s no"});
@@ -101,7 +101,7 @@ fn a_build_that_says_nothing_has_an_error() {
 }
 
 #[test]
-fn npm_runs_whatever_the_project_says() {
+fn npm_runs_the_projects_own_test_script() {
     let place = project("npm", "");
     let answer = executed(&place, json!({"type": "run_tests"}));
     assert_eq!(answer["framework"], "npm", "{answer:#}");
@@ -129,7 +129,7 @@ fn endless_tests_are_stopped_in_time() {
 }
 
 #[test]
-fn without_a_runner_that_is_said() {
+fn a_missing_runner_is_reported() {
     let place = Place::new();
     place.write("README", "nothing to test");
     let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
@@ -143,7 +143,7 @@ fn without_a_runner_that_is_said() {
 }
 
 #[test]
-fn builds_say_what_is_wrong_and_where() {
+fn build_errors_have_a_place() {
     for (language, framework, program, file, line) in [
         ("go", "go", "go", "internal/foo.go", 10),
         ("rust", "cargo", "cargo", "src/lib.rs", 6),
@@ -179,7 +179,7 @@ fn builds_say_what_is_wrong_and_where() {
 }
 
 #[test]
-fn what_a_build_makes_is_committed_and_can_be_undone() {
+fn build_output_is_committed_and_can_be_undone() {
     let place = project("go", "");
     let answer = executed(
         &place,
@@ -187,7 +187,7 @@ fn what_a_build_makes_is_committed_and_can_be_undone() {
     );
     assert_eq!(answer["success"], true, "{answer:#}");
     let app = place.workspace().join("myapp");
-    #[expect(clippy::disallowed_methods, reason = "what was built is run")]
+    #[expect(clippy::disallowed_methods, reason = "runs the built program")]
     let ran = std::process::Command::new(&app).output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let undone = place.run(&["undo"]);

@@ -1,5 +1,5 @@
-//! The JSON examples of S3's sections Command Execution and Git, word for word, on projects that
-//! they fit.
+//! The JSON examples in the actions reference, "Command Execution" and "Git", word for word, on
+//! matching projects.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::linters::with_golangci_lint;
 use super::{project, run};
 use crate::support::Place;
 
-/// Runs examples, all of which have to be executed.
+/// Runs examples, all of which have to succeed.
 fn play(place: &Place, actions: &[Value]) -> Vec<Value> {
     let results = run(place, actions);
     assert_eq!(results.len(), actions.len());
@@ -19,7 +19,7 @@ fn play(place: &Place, actions: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn of_go() {
+fn examples_for_go() {
     let place = project("go", "");
     with_golangci_lint(&place, "");
     place.write("pkg/pkg.go", "// Package pkg holds what others may import.\npackage pkg\n");
@@ -40,13 +40,13 @@ fn of_go() {
     );
     assert!(answers[..4].iter().all(|build| build["success"] == true), "{answers:#?}");
     assert_eq!(answers[6]["summary"]["skipped"], 1, "{:#}", answers[6]);
-    // The stand-in, or the real one, finds the same in the first two.
+    // Golangci-lint or its stand-in has the same finding in the first two.
     assert_eq!(answers[7]["violations"][0]["rule"], "unused", "{:#}", answers[7]);
     assert_eq!(answers[9]["violation_count"], 0, "{:#}", answers[9]);
 }
 
 #[test]
-fn of_javascript() {
+fn examples_for_javascript() {
     let place = project("javascript", "");
     let answers = play(
         &place,
@@ -61,7 +61,7 @@ fn of_javascript() {
 }
 
 #[test]
-fn of_python() {
+fn examples_for_python() {
     let place = project("python", "");
     let test = json!({"type": "run_tests", "test_pattern": "test_api", "framework": "pytest"});
     let fix = json!({
@@ -77,7 +77,7 @@ fn of_python() {
 }
 
 #[test]
-fn of_a_shell_and_git() {
+fn examples_for_the_shell_and_git() {
     let place = project("npm", "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
     place.write("frontend/package.json", "{\"name\": \"frontend\", \"version\": \"1.0.0\"}");
     play(

@@ -1,4 +1,4 @@
-//! `run_linter` and `lint_backend`: every linter, swapped by one line of the settings.
+//! `run_linter` and `lint_backend`: every linter, selected by one line of the settings.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{configure_programs, executed, is_missing, left_over, project, run};
 use crate::support::Place;
 
-/// The rules that were found in one file.
+/// The rules of the findings in one file.
 fn rules<'a>(answer: &'a Value, file: &str) -> Vec<&'a str> {
     let violations = answer["violations"].as_array().unwrap().iter();
     violations
@@ -16,7 +16,7 @@ fn rules<'a>(answer: &'a Value, file: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn one_line_swaps_pythons_linter() {
+fn one_setting_changes_pythons_linter() {
     for (settings, framework, rule) in [
         ("", "ruff", "F401"),
         ("[linters]\npython = 'pyflakes'", "pyflakes", "F401"),
@@ -25,7 +25,7 @@ fn one_line_swaps_pythons_linter() {
         ("[linters]\npython = ['ruff', 'mypy']", "ruff, mypy", "F401"),
     ] {
         let place = project("python", settings);
-        // S3's own words, whoever answers.
+        // The rules of the actions reference are the same with any linter.
         let answer = executed(&place, json!({"type": "run_linter"}));
         assert_eq!(answer["framework"], framework, "{answer:#}");
         assert_eq!(answer["success"], false, "{answer:#}");
@@ -42,7 +42,7 @@ fn one_line_swaps_pythons_linter() {
 }
 
 #[test]
-fn one_line_swaps_javascripts_linter() {
+fn one_setting_changes_javascripts_linter() {
     for (settings, framework) in [
         ("", "deno_lint"),
         ("[linters]\njavascript = 'eslint'\ntypescript = []", "eslint"),
@@ -70,8 +70,8 @@ fn go_and_rust_are_linted_by_their_own_programs() {
     assert_eq!(left_over(&place, "rust"), [""; 0]);
 }
 
-/// What golangci-lint 2 prints, for a machine on which it can't be had. Its format is the public
-/// one; the finding is that of the sample project.
+/// The output of golangci-lint 2, for machines without it. The format is the public one; the
+/// finding is that of the sample project.
 const GOLANGCI: &str = r#"#!/bin/sh
 if [ "$1" = version ] || [ "$1" = --version ]; then
   echo 'golangci-lint has version 2.5.0 built with go1.25.1 from ff63786c on 2025-09-21T19:04:19Z'
@@ -83,7 +83,7 @@ END
 exit 1
 "#;
 
-/// Settings with which golangci-lint is found: the real one, or what stands in for it.
+/// Settings for golangci-lint: the real one, or its stand-in.
 pub(super) fn with_golangci_lint(place: &Place, settings: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let mut programs = crate::programs::settings();
@@ -99,7 +99,7 @@ pub(super) fn with_golangci_lint(place: &Place, settings: &str) {
 }
 
 #[test]
-fn golangci_lint_is_understood() {
+fn output_of_golangci_lint_is_parsed() {
     let place = project("go", "");
     with_golangci_lint(&place, "");
     let answer = executed(
@@ -114,9 +114,10 @@ fn golangci_lint_is_understood() {
 }
 
 #[test]
-fn what_was_not_checked_is_not_clean() {
+fn unchecked_files_are_not_clean() {
     let place = project("go", "");
-    // The program is missing, or has no network for its dependencies: either way an answer says so.
+    // The program is missing, or can't download its dependencies: in either case the result says
+    // so.
     if is_missing("golangci-lint") {
         let result = run(&place, &[json!({"type": "run_linter"})]).remove(0);
         assert_eq!(result["status"], "error", "{result:#}");
@@ -135,7 +136,7 @@ fn what_was_not_checked_is_not_clean() {
 }
 
 #[test]
-fn a_choice_that_nobody_answers_to_is_said_everywhere() {
+fn an_unknown_backend_is_reported_everywhere() {
     let place = Place::new();
     place.write("c/m.py", "x: int = 1\n");
     place.write(
@@ -186,13 +187,13 @@ fn a_choice_that_nobody_answers_to_is_said_everywhere() {
 }
 
 #[test]
-fn no_linter_waits_for_what_is_no_file() {
+fn no_linter_blocks_on_special_files() {
     for linter in ["native-ruff", "mypy", "pylint", "ruff"] {
         let place = project("python", &format!("[linters]\npython = '{linter}'"));
         place.write("apart/whole.py", "import os\n");
         let fifo = place.workspace().join("shop/wait.py");
         mknodat(CWD, fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
-        // A linter that waits does so until this time is over, which is an error.
+        // A linter that blocks would reach this timeout, which is an error.
         let answer = executed(&place, json!({"type": "run_linter", "timeout_seconds": 120}));
         assert_eq!(answer["framework"], linter, "{answer:#}");
         let unchecked = |violation: &Value| violation["rule"] == "not-checked";
@@ -205,7 +206,7 @@ fn no_linter_waits_for_what_is_no_file() {
 }
 
 #[test]
-fn a_linter_that_was_not_chosen_is_not_answered_for() {
+fn a_linter_that_was_not_chosen_is_an_error() {
     let place = Place::new();
     place.write("m.py", "x = 1\n");
     let action = json!({"type": "run_linter", "framework": "mypy"});
@@ -218,7 +219,7 @@ fn a_linter_that_was_not_chosen_is_not_answered_for() {
 }
 
 #[test]
-fn the_backend_of_s0_groups_by_code() {
+fn lint_backend_groups_by_code() {
     let place = project("python", "");
     place.with_git(&["init", "-q"]);
     place.with_git(&["add", "."]);
@@ -228,7 +229,7 @@ fn the_backend_of_s0_groups_by_code() {
         assert_eq!(ended.status, 0, "{ended:?}");
         ended.json()
     };
-    // Nothing is modified.
+    // Nothing was modified.
     let clean = lint(json!({"path": null, "check_all": false}));
     let summary = json!({"total_errors": 0, "clean": true, "files_checked": 0});
     assert_eq!(clean, json!({"ruff": {}, "mypy": {}, "summary": summary}));
@@ -242,7 +243,7 @@ fn the_backend_of_s0_groups_by_code() {
     assert_eq!(found["mypy"]["assignment"]["fix_available"], false, "{found:#}");
     assert_eq!(found["summary"]["clean"], false, "{found:#}");
     assert_eq!(found["summary"]["files_checked"], 1, "{found:#}");
-    // Everything, with the contracts.
+    // All files, with the contracts.
     let all = lint(json!({"path": "shop", "check_all": true}));
     assert!(all["summary"]["files_checked"].as_u64().unwrap() >= 4, "{all:#}");
     let contracts = all["import_linter"].as_object().unwrap();
@@ -255,7 +256,7 @@ fn the_backend_of_s0_groups_by_code() {
 }
 
 #[test]
-fn a_missing_type_checker_is_said() {
+fn a_missing_type_checker_is_reported() {
     let place = Place::new();
     crate::projects::write(&place, "python");
     let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
@@ -267,9 +268,9 @@ fn a_missing_type_checker_is_said() {
     assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
 }
 
-/// What it printed is told as findings, and not kept a second time.
+/// Output that is returned as findings is not stored in addition.
 #[test]
-fn a_linters_long_output_is_not_kept() {
+fn a_linters_long_output_is_not_stored() {
     let place = project("python", "[linters]\npython = 'native-ruff'");
     configure_programs(&place, "[linters]\npython = 'native-ruff'");
     let imports: String = (0..1_000).map(|n| format!("import module_{n}\n")).collect();

@@ -8,7 +8,7 @@ use crate::support::Place;
 const SHELL: &str = "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n";
 
 #[test]
-fn the_shell_is_off_unless_granted() {
+fn the_shell_is_disabled_unless_granted() {
     let place = Place::new();
     for action in [
         json!({"type": "run_command", "command": "echo hello"}),
@@ -22,7 +22,7 @@ fn the_shell_is_off_unless_granted() {
 }
 
 #[test]
-fn commands_run_where_they_are_told_to() {
+fn commands_run_in_the_given_directory() {
     let place = Place::new();
     configure_programs(&place, SHELL);
     place.write("frontend/package.json", "{}");
@@ -75,7 +75,7 @@ fn bash_fails_as_its_source_says() {
 }
 
 #[test]
-fn git_is_asked_and_nothing_planted_runs() {
+fn git_runs_no_planted_command() {
     let place = project("python", "");
     let result = run(&place, &[json!({"type": "git_status"})]).remove(0);
     assert_eq!(result["status"], "error", "{result:#}");
@@ -84,7 +84,7 @@ fn git_is_asked_and_nothing_planted_runs() {
     place.with_git(&["commit", "-q", "-m", "all"]);
     place.write("shop/__init__.py", "changed = True\n");
     place.write("new file", "");
-    // Everything of a workspace that git would run.
+    // Everything in a workspace that git could execute.
     let planted = place.workspace().join("planted");
     let plant = format!("touch {}", planted.display());
     for (key, value) in [

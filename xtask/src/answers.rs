@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::process::{native, output};
 use crate::project::Project;
 
-/// Runs the command in an empty directory that is both workspace and home, so that no settings of
-/// the developer's take part, and parses its standard output.
+/// Runs the built command in an empty directory that is both workspace and home, so that the
+/// developer's settings have no effect, and parses its standard output.
 ///
 /// # Errors
-/// The command fails, or prints something else than JSON.
+/// If the command fails, or its output is not JSON.
 pub fn ask(project: &Project, arguments: &[&str]) -> Result<Value> {
     let nowhere = project.memory("nowhere");
     fs::create_dir_all(&nowhere).with_context(|| format!("creating {}", nowhere.display()))?;
@@ -25,19 +25,19 @@ pub fn ask(project: &Project, arguments: &[&str]) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The elements of the list in the field `key` of `answer`.
+/// Returns the array in the field `key` of `answer`.
 ///
 /// # Errors
-/// There is no such list: the command's documents have another form than this program knows.
+/// If the field is not an array: the command's output has changed, and this program has to follow.
 pub fn list<'a>(answer: &'a Value, key: &str) -> Result<&'a [Value]> {
     let list = answer[key].as_array();
     list.map(Vec::as_slice).with_context(|| format!("the command's answer has no list '{key}'"))
 }
 
-/// The text of the field `key` of `answer`.
+/// Returns the string in the field `key` of `answer`.
 ///
 /// # Errors
-/// There is no such text.
+/// If the field is not a string.
 pub fn text<'a>(answer: &'a Value, key: &str) -> Result<&'a str> {
     answer[key].as_str().with_context(|| format!("the command's answer has no text '{key}'"))
 }

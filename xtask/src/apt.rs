@@ -1,4 +1,4 @@
-//! Debian's packages, installed for the whole machine where this user may do so.
+//! Installs Debian packages system-wide, if this user may do so.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process::{ask, native, run};
 
-/// The package manager, as a user who may install.
+/// The command `apt-get`, run as a user who may install packages.
 pub struct Apt {
     through_sudo: bool,
 }
 
 impl Apt {
-    /// The package manager, if this user may install packages without being asked for a password.
+    /// Finds `apt-get`, if this user may run it without being asked for a password.
     ///
     /// # Errors
-    /// There is none, or this user may not.
+    /// If there is no `apt-get`, or this user may not install packages.
     pub fn find() -> Result<Self> {
         if !Path::new("/usr/bin/apt-get").exists() {
             bail!("there is no apt-get here");
@@ -38,18 +38,18 @@ impl Apt {
         command
     }
 
-    /// Fetches the lists of what there is.
+    /// Updates the package lists.
     ///
     /// # Errors
-    /// They can't be fetched.
+    /// If the lists can't be downloaded.
     pub fn update(&self) -> Result<()> {
         run("apt-get update", self.command().arg("update"))
     }
 
-    /// Installs packages with what they need, without what they only recommend.
+    /// Installs packages with their dependencies, without those that are only recommended.
     ///
     /// # Errors
-    /// There is no such package, or installing it fails.
+    /// If a package does not exist or can't be installed.
     pub fn install(&self, packages: &[&str]) -> Result<()> {
         run(
             &format!("apt-get install {}", packages.join(" ")),
@@ -57,13 +57,13 @@ impl Apt {
         )
     }
 
-    /// Unpacks a package into a directory, without installing it or what it needs.
+    /// Unpacks a package into a directory, without installing it or its dependencies.
     ///
     /// # Errors
-    /// There is no such package, or it can't be unpacked.
+    /// If the package does not exist or can't be unpacked.
     pub fn unpack(&self, package: &str, into: &Path) -> Result<()> {
         fs::create_dir_all(into).with_context(|| format!("creating {}", into.display()))?;
-        // As the user itself: the file goes to a directory of the user's.
+        // Runs as the current user, because the file is written to a directory of that user.
         run(
             &format!("apt-get download {package}"),
             native("apt-get").args(["--quiet=2", "download", package]).current_dir(into),

@@ -1,8 +1,8 @@
-//! What the authors of plugins have on their machines, for the tests that go from
-//! `cofferdam plugin new` to an answered call in each language.
+//! Sets up what authors of plugins have on their machines, for the tests that go from `cofferdam
+//! plugin new` to a successful call in each language.
 //!
-//! Rust, Python and JavaScript are there already: the project's own plugins are built with them.
-//! For C, Debian's clang is installed where it is missing. The outcome is
+//! Rust, Python and JavaScript are installed already: the project's own plugins are built with
+//! them. For C, Debian's clang is installed if it is missing. The result is
 //! `target/programs/authors.toml`.
 
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ use crate::toolchain::Toolchain;
 /// Debian's packages for C, as the README of the template names them.
 const C: [&str; 4] = ["clang", "lld", "wasi-libc", "libclang-rt-dev-wasm32"];
 
-/// What the tests get to know of a language.
+/// The entry for a language in `authors.toml`.
 #[derive(Debug, Default, Serialize)]
 struct Tools {
-    /// The variables of a build.
+    /// Environment variables for a build.
     variables: BTreeMap<String, String>,
-    /// A directory of programs.
+    /// A directory that is added to `PATH`.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// A directory of JavaScript packages.
     #[serde(skip_serializing_if = "Option::is_none")]
     packages: Option<String>,
-    /// Why there is nothing for this language.
+    /// The reason, if the language is not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<String>,
 }
@@ -43,11 +43,11 @@ impl Tools {
     }
 }
 
-/// Makes the tools ready, after the project's own plugins have been built. A language that can't
-/// be had is noted with the reason.
+/// Installs the tools, after the project's own plugins have been built. A language that is not
+/// available is listed with the reason.
 ///
 /// # Errors
-/// There is no toolchain for components, or the file can't be written.
+/// If there is no toolchain for components, or the file can't be written.
 pub fn provide(project: &Project) -> Result<()> {
     let toolchain = Toolchain::find(project)?;
     let path = |path: &Path| path.display().to_string();
@@ -90,7 +90,7 @@ fn c(project: &Project, toolchain: &Toolchain) -> Result<Tools> {
     Ok(Tools { variables, ..Tools::default() })
 }
 
-/// Whether clang finds all that it takes to link a module for WASI.
+/// Whether clang can link a module for WASI.
 fn links(project: &Project) -> Result<bool> {
     let directory = project.memory("authors-c");
     fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;

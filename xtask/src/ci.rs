@@ -1,4 +1,4 @@
-//! What a change has to pass besides the tests.
+//! The checks that a change has to pass besides the tests.
 
 use anyhow::Result;
 
@@ -6,14 +6,14 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 use crate::{deny, fuzz, generated, tasks};
 
-/// Crates that are workspaces of their own, which cargo's `--all` does not reach.
+/// Crates with a Cargo workspace of their own, which `cargo --all` does not include.
 pub const APART: [&str; 4] =
     ["plugins/backends/deno_lint", "plugins/backends/ruff", "plugins/symbols", "tests/smith"];
 
-/// Runs every check, and stops at the first that fails.
+/// Runs every check and stops at the first one that fails.
 ///
 /// # Errors
-/// The check that failed.
+/// If a check fails.
 pub fn run_all(project: &Project) -> Result<()> {
     let step = |words: &[&str]| {
         let what = format!("cargo {}", words.join(" "));

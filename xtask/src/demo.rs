@@ -15,7 +15,7 @@ use crate::plugins;
 use crate::process::{announce, native};
 use crate::project::{Project, files_below, read, read_text, write};
 
-/// What is copied of the project, relative to its root.
+/// What is copied from the project, relative to its root.
 const SOURCES: &[&str] = &[
     ".gitignore",
     "ARCHITECTURE.md",
@@ -33,14 +33,14 @@ const SOURCES: &[&str] = &[
 /// workspace.
 const SHOP: &str = "shop";
 
-/// What the envelope must have led to, at least.
+/// How many calls the envelope must have executed, at least.
 const MIN_EXECUTED: usize = 12;
 const MIN_PLUGINS: usize = 4;
 
-/// Runs the demo.
+/// Runs the envelope on a copy of the sources and checks the result.
 ///
 /// # Errors
-/// The host refuses the envelope, or its calls did not do what they should.
+/// If the host refuses the envelope, or the calls did not do what they should.
 pub fn run(project: &Project) -> Result<()> {
     let scratch = project.target.join("demo");
     if scratch.exists() {
@@ -54,7 +54,7 @@ pub fn run(project: &Project) -> Result<()> {
     copy(&material.join("before").join(SHOP), &workspace.join(SHOP))?;
     let before = contents(&workspace)?;
 
-    // The envelope has absolute paths where a tool wants them.
+    // Some tools require absolute paths, so the envelope is filled in.
     let envelope = scratch.join("envelope.json");
     let template = read_text(&material.join("envelope.json"))?;
     write(&envelope, fill_in(&template, &workspace)?)?;
@@ -87,14 +87,14 @@ pub fn run(project: &Project) -> Result<()> {
     check_shop(&after, &contents(&material.join("after"))?)
 }
 
-/// Puts the workspace's path in the place of `${WORKSPACE}`. It stands in JSON strings.
+/// Replaces `${WORKSPACE}` by the workspace's path, escaped for a JSON string.
 fn fill_in(template: &str, workspace: &Path) -> Result<String> {
     let path = workspace.to_str().context("the build directory's path is no UTF-8")?;
     let quoted = Value::from(path).to_string();
     Ok(template.replace("${WORKSPACE}", quoted.trim_matches('"')))
 }
 
-/// Copies a file or a directory; what does not exist is left out.
+/// Copies a file or a directory, if it exists.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {
         let target = match file.strip_prefix(from)? {
@@ -106,8 +106,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All files below a directory, by path relative to it. The host's own records in hidden
-/// directories are not among them.
+/// Reads all files below a directory, by relative path. Hidden directories, such as the host's own,
+/// are left out.
 fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let relative = |file: &Path| -> Result<String> {
         Ok(file.strip_prefix(directory)?.to_string_lossy().into_owned())
@@ -115,7 +115,7 @@ fn contents(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     files_below(directory)?.iter().map(|file| Ok((relative(file)?, read(file)?))).collect()
 }
 
-/// One line for each file that differs.
+/// Describes each file that differs, on one line each.
 fn changes(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     paths
@@ -129,7 +129,7 @@ fn changes(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8>>
         .collect()
 }
 
-/// The shop has to be what it should have become.
+/// Checks that the shop is as expected.
 fn check_shop(found: &BTreeMap<String, Vec<u8>>, wanted: &BTreeMap<String, Vec<u8>>) -> Result<()> {
     let of_shop = |path: &String| path.strip_prefix(SHOP).is_some_and(|rest| rest.starts_with('/'));
     let shop = found.iter().filter(|(path, _)| of_shop(path));
@@ -142,7 +142,8 @@ fn check_shop(found: &BTreeMap<String, Vec<u8>>, wanted: &BTreeMap<String, Vec<u
     }
 }
 
-/// How many calls of the result document were executed by which plugin, and which were not.
+/// The numbers of executed calls of a result document, by plugin, and the calls that were not
+/// executed.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     by_plugin: BTreeMap<String, usize>,
@@ -150,7 +151,7 @@ struct Summary {
 }
 
 impl Summary {
-    /// `tools` maps the names of tools to their plugins.
+    /// Counts the calls of a result document. `tools` maps the names of tools to their plugins.
     fn of(document: &str, tools: &BTreeMap<String, String>) -> Result<Self> {
         let document: Value = serde_json::from_str(document).context("the result is no JSON")?;
         let results = document["results"].as_array().context("the result has no 'results'")?;

@@ -10,11 +10,11 @@ use crate::process::{announce, native, run};
 use crate::project::Project;
 use crate::tools;
 
-/// Checks all dependencies. Advisories are left out, visibly, where their database can't be
-/// fetched.
+/// Checks all dependencies. If the database of advisories can't be downloaded, they are skipped
+/// with a message.
 ///
 /// # Errors
-/// A rule is broken, or cargo-deny can't be had.
+/// If a rule is broken, or cargo-deny can't be built.
 pub fn check(project: &Project) -> Result<()> {
     let program = tools::CARGO_DENY.provide(project)?;
     let deny = || -> Command {

@@ -1,22 +1,22 @@
-//! A JSON Schema of an object as rows of a Markdown table: one row for each field, those of nested
-//! objects included (`bead.title`, `findings[].file`).
+//! Turns the JSON Schema of an object into rows of a Markdown table: one row for each field,
+//! including those of nested objects (`bead.title`, `findings[].file`).
 //!
-//! Reads what the project's own schemas use, and shows nothing of the rest.
+//! Handles only the keywords that the project's own schemas use.
 
 use serde_json::Value;
 
-/// A field as it is shown.
+/// A row of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, with those of the objects that it is nested in.
+    /// The field's name, with those of the objects that it is nested in.
     pub path: String,
-    /// Its type, allowed values and bounds.
+    /// Type, allowed values and bounds, in words.
     pub kind: String,
-    /// Whether the object must have it.
+    /// Whether the field is required.
     pub required: bool,
-    /// The default value as JSON, where it says something.
+    /// The default value as JSON, unless it is empty.
     pub default: Option<String>,
-    /// What the schema says of it.
+    /// The description in the schema.
     pub description: String,
 }
 
@@ -106,7 +106,7 @@ fn kind(root: &Value, schema: &Value) -> String {
     }
 }
 
-/// The words for several values of a kind; a bound after a comma stays as it is.
+/// The plural of a kind; a bound after a comma is not changed.
 fn plural(kind: &str) -> String {
     let (words, bound) =
         kind.split_once(',').map_or((kind, ""), |(words, _)| (words, &kind[words.len()..]));
@@ -122,7 +122,7 @@ fn plural(kind: &str) -> String {
 
 fn bounds(schema: &Value, least: &str, most: &str) -> Option<String> {
     match (schema.get(least), schema.get(most)) {
-        // Every unsigned number starts at 0.
+        // Every unsigned number starts at 0, so that is not shown.
         (Some(least), None) if *least == 0 => None,
         (Some(least), Some(most)) => Some(format!("{least} to {most}")),
         (Some(least), None) => Some(format!("at least {least}")),
@@ -131,7 +131,7 @@ fn bounds(schema: &Value, least: &str, most: &str) -> Option<String> {
     }
 }
 
-/// A default that says something: not nothing at all.
+/// The default value, unless it is empty (null, false, 0, "" or an empty list or object).
 fn default(schema: &Value) -> Option<String> {
     let value = schema.get("default")?;
     let nothing = match value {
@@ -144,7 +144,7 @@ fn default(schema: &Value) -> Option<String> {
     (!nothing).then(|| value.to_string())
 }
 
-/// Text that stands in a cell of a table.
+/// Escapes text for a cell of a table, on one line.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

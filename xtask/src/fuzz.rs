@@ -1,5 +1,5 @@
-//! A short run of every fuzz target in `fuzz/`: long enough to see that each still builds and that
-//! what was found once stays fixed. Long runs are started by hand.
+//! A short run of every fuzz target in `fuzz/`: long enough to show that each still builds and that
+//! earlier findings stay fixed. Long runs are started by hand.
 
 use std::ffi::OsStr;
 
@@ -15,13 +15,13 @@ const SECONDS: u32 = 10;
 /// Runs every fuzz target.
 ///
 /// # Errors
-/// A target does not compile or finds a failure, or cargo-fuzz can't be had.
+/// If a target does not compile or finds a failure, or cargo-fuzz can't be built.
 pub fn run_all(project: &Project) -> Result<()> {
     for target in targets(project)? {
         let program = tools::CARGO_FUZZ.provide(project)?;
         let mut fuzz = native(program);
         fuzz.current_dir(&project.root)
-            // What is fuzzed is safe Rust: the address sanitizer would only double the time.
+            // The targets are safe Rust: the address sanitizer would only double the time.
             .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])
             .arg(format!("-max_total_time={SECONDS}"));
         run(&format!("fuzzing {target} for {SECONDS} s"), &mut fuzz)?;
@@ -45,9 +45,9 @@ mod tests {
     use super::*;
     use crate::project::write;
 
-    /// The table of all parsers names each target, and none that does not exist.
+    /// The table in `docs/parsers.md` names each target, and none that does not exist.
     #[test]
-    fn every_target_stands_in_the_table_of_parsers() {
+    fn every_target_is_in_the_table_of_parsers() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
         let table = std::fs::read_to_string(root.join("docs/parsers.md")).unwrap();
         let rows = table.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));

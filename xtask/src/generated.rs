@@ -1,4 +1,4 @@
-//! Files that are generated from the built binary, and the check that they are current.
+//! Files that are generated from the built binary, and the check that they are up to date.
 
 use anyhow::{Result, bail};
 
@@ -8,14 +8,14 @@ use crate::{reference, tokens};
 
 use From::{Answers, Command};
 
-/// A file and where its text comes from.
+/// A generated file and the source of its text.
 struct Generated {
     from: From,
     /// Relative to the project.
     path: &'static str,
 }
 
-/// Where the text of a generated file comes from.
+/// The source of a generated file's text.
 enum From {
     /// The output of the host's command with these arguments.
     Command(&'static [&'static str]),
@@ -23,7 +23,6 @@ enum From {
     Answers(fn(&Project) -> Result<String>),
 }
 
-/// All generated files.
 const FILES: &[Generated] = &[
     Generated { from: Command(&["schema", "agent"]), path: "schemas/agent.json" },
     Generated { from: Command(&["schema", "contract"]), path: "schemas/contract.json" },
@@ -53,10 +52,10 @@ const FILES: &[Generated] = &[
     Generated { from: Answers(reference::tools), path: "docs/tools.md" },
 ];
 
-/// Writes every generated file that is not current.
+/// Writes every generated file that is out of date.
 ///
 /// # Errors
-/// The binary does not know what to generate, or a file can't be written.
+/// If the command fails, or a file can't be written.
 pub fn write(project: &Project) -> Result<()> {
     for file in FILES {
         let text = file.generate(project)?;
@@ -69,10 +68,10 @@ pub fn write(project: &Project) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every generated file is current.
+/// Checks that every generated file is up to date.
 ///
 /// # Errors
-/// One is not: the error shows the first line that differs, in each file.
+/// If a file is not: the message shows the first line that differs in each such file.
 pub fn check(project: &Project) -> Result<()> {
     announce("checking the generated files");
     let mut stale = Vec::new();
@@ -98,7 +97,7 @@ impl Generated {
     }
 }
 
-/// The first line in which two texts differ, as a hint of what has changed.
+/// The first line in which two texts differ.
 fn difference(found: &str, wanted: &str) -> Option<String> {
     if found == wanted {
         return None;

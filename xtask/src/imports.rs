@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 
 use crate::project::{files_below, read_text};
 
-/// Imports against the tables, which are still to be removed. A line here that is not needed any
-/// more is an error.
+/// Imports that contradict the tables and are still to be removed. A line that is no longer needed
+/// is an error.
 const NOT_YET: [(&str, &str, &str); 1] = [("mcp", "slot", "approval")];
 
-/// The section whose table has the modules of a crate in order.
+/// The section of ARCHITECTURE.md whose table lists each crate's modules in order.
 const ORDERS: &str = "Imports in the other crates";
 
-/// A crate's modules, each with those that it uses.
+/// A crate's modules, each with the modules that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The imports of the crate in `host/NAME`, as its sources have them.
+/// Finds the imports in the sources of the crate in `host/NAME`.
 fn found(name: &str) -> Imports {
     let sources = root().join("host").join(name).join("src");
     let mut texts: Vec<(String, usize, String)> = Vec::new();
@@ -52,7 +52,7 @@ fn found(name: &str) -> Imports {
     imports
 }
 
-/// The names in the crate's root that `code`, of a module at `depth`, uses.
+/// The names in the crate's root that `code` imports, for a module at `depth`.
 fn used(code: &str, depth: usize) -> Vec<String> {
     let mut names = Vec::new();
     for (prefix, is_super) in [("crate::".to_owned(), false), ("super::".repeat(depth), true)] {
@@ -87,7 +87,7 @@ fn first_names(path: &str) -> Vec<String> {
     names
 }
 
-/// The words in backticks.
+/// The words of a text that are in backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -122,7 +122,7 @@ fn allowed() -> BTreeMap<String, Imports> {
 }
 
 #[test]
-fn modules_import_as_the_map_says() {
+fn imports_are_as_in_architecture_md() {
     let allowed = allowed();
     let crates: Vec<&str> = allowed.keys().map(String::as_str).collect();
     assert_eq!(crates, ["cli", "core", "engine", "mcp", "plugin", "workspace"]);

@@ -1,8 +1,8 @@
 //! Developer commands: `cargo xtask --help`.
 //!
-//! This crate knows how the parts of the project are built and put together. It does not
-//! depend on the host crate, so that it compiles in seconds; what only the host knows (how a
-//! component is packed, what the generated files hold), it asks the built binary.
+//! This crate builds the parts of the project and puts them together. It does not depend on the
+//! host's crates, so that it compiles in seconds; what only the host knows (how a component is
+//! packed, what the generated files contain), it asks the built binary.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -64,10 +64,10 @@ enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Builds, then kills the host at random moments of what changes a workspace, and looks whether
-    /// anything is torn or lost: up to an hour
+    /// Builds, then kills the host at random moments while it changes a workspace, and checks that
+    /// no file is torn or lost: up to an hour
     Kills {
-        /// How often
+        /// How often the host is killed
         #[arg(default_value_t = 2000)]
         count: u32,
     },

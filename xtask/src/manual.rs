@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The pages that people read: those beside `Cargo.toml`, and `docs`.
+/// The pages of the manual: the Markdown files beside `Cargo.toml` and those in `docs`.
 fn pages() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root()).unwrap();
     let top = entries.map(|entry| entry.unwrap().path());
@@ -23,7 +23,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The lines of a page that are not code.
+/// The lines of a page outside of code blocks.
 fn prose(page: &Path) -> Vec<String> {
     let mut is_code = false;
     let text = read_text(page).unwrap();

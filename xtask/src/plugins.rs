@@ -1,9 +1,9 @@
-//! Building plugins and packing them.
+//! Builds and packs plugins.
 //!
 //! A plugin is a crate with a `plugin.toml` beside its `Cargo.toml`. All plugins of a group are
-//! built by one cargo, but for those that are a workspace of their own, which take minutes: each
-//! of these has its own. Then the host's own command packs each with its manifest and its
-//! compiled code. Both steps are left out where nothing that they read has changed.
+//! built by one cargo, except those with a workspace of their own, which take minutes and are built
+//! by a cargo each. Then the host's own command packs each with its manifest and its compiled code.
+//! Both steps are skipped if none of their inputs has changed.
 //!
 //! A plugin without a `Cargo.toml` is not written in Rust: see `foreign`.
 
@@ -35,7 +35,7 @@ pub struct Group {
     pub packed: &'static str,
 }
 
-/// A plugin whose component was built.
+/// A plugin and its built component.
 #[derive(Debug)]
 pub struct Compiled {
     plugin: Plugin,
@@ -44,10 +44,10 @@ pub struct Compiled {
     packed: PathBuf,
 }
 
-/// Builds the components of groups of plugins. Nothing of that needs the host.
+/// Builds the components of groups of plugins. This does not need the host.
 ///
 /// # Errors
-/// A plugin does not compile, is not well-formed, or there is no toolchain for components.
+/// If a plugin does not compile or is malformed, or there is no toolchain for components.
 pub fn compile(project: &Project, groups: &[Group]) -> Result<Vec<Compiled>> {
     let toolchain = Toolchain::find(project)?;
     let crates = Crates::of(&project.root)?;
@@ -78,14 +78,14 @@ pub fn compile(project: &Project, groups: &[Group]) -> Result<Vec<Compiled>> {
 /// Packs components with the host's command.
 ///
 /// # Errors
-/// The command refuses a component or its manifest.
+/// If the command refuses a component or its manifest.
 pub fn pack(project: &Project, compiled: &[Compiled]) -> Result<()> {
     compiled.iter().try_for_each(|Compiled { plugin, build, packed }| {
         pack::pack(project, plugin, build, packed)
     })
 }
 
-/// The builds of a group: what one cargo builds together, and what the build is called.
+/// Divides a group into builds: the plugins that one cargo builds together, and the build's name.
 fn builds(project: &Project, group: &str, plugins: Vec<Plugin>) -> Vec<(String, Vec<Plugin>)> {
     let (members, others): (Vec<Plugin>, Vec<Plugin>) =
         plugins.into_iter().partition(|plugin| plugin.workspace == project.root);
@@ -94,11 +94,11 @@ fn builds(project: &Project, group: &str, plugins: Vec<Plugin>) -> Vec<(String, 
     std::iter::once((group.to_owned(), members)).chain(others).collect()
 }
 
-/// Builds and packs the plugin in one directory, inside or outside of this project, and says
-/// where the packed file is.
+/// Builds and packs the plugin in one directory, inside or outside of this project, and returns the
+/// path of the packed file.
 ///
 /// # Errors
-/// As [`compile`] and [`pack()`], and where the directory is no plugin.
+/// If the directory has no plugin, or for the reasons of [`compile`] and [`pack()`].
 pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
     let directory = fs::canonicalize(directory)
         .with_context(|| format!("no plugin in {}", directory.display()))?;

@@ -1,5 +1,4 @@
-//! Running other programs: which environment they see, how their progress is shown, how long
-//! they may take.
+//! Runs other programs: their environment, progress lines and timeouts.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,16 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Shows what is being done.
+/// Prints a progress line.
 pub fn announce(what: &str) {
     eprintln!("==> {what}");
 }
 
-/// Runs a program whose output goes to the terminal, and shows what it does and how long it
-/// took.
+/// Runs a program whose output goes to the terminal, and prints what it does and how long it took.
 ///
 /// # Errors
-/// The program can't be started, or ends with another status than 0.
+/// If the program can't be started or fails.
 pub fn run(what: &str, command: &mut Command) -> Result<()> {
     announce(what);
     let start = Instant::now();
@@ -30,10 +28,10 @@ pub fn run(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a program writes to stdout; its stderr goes to the terminal.
+/// Returns what a program writes to standard output; its standard error goes to the terminal.
 ///
 /// # Errors
-/// The program can't be started, ends with another status than 0, or writes no UTF-8.
+/// If the program can't be started, fails, or its output is not UTF-8.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -45,18 +43,18 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} wrote no UTF-8", shown(command)))
 }
 
-/// What a program writes to stdout, or `None` where it can't be started or fails: for asking
-/// what a machine offers.
+/// Returns what a program writes to standard output, or `None` if it can't be started or fails. For
+/// finding out what is installed.
 pub fn ask(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Runs a program for at most `limit`; `None`: it took longer and was stopped.
+/// Runs a program for at most `limit`. Returns `None` if it took longer and was killed.
 ///
 /// # Errors
-/// The program can't be started.
+/// If the program can't be started.
 pub fn run_within(limit: Duration, command: &mut Command) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("starting {}", shown(command)))?;
@@ -73,7 +71,7 @@ pub fn run_within(limit: Duration, command: &mut Command) -> Result<Option<ExitS
     }
 }
 
-/// A command line as a person would type it, without the flags' long tail.
+/// A command line for people, without its long list of flags.
 fn shown(command: &Command) -> String {
     let words: Vec<_> = std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -82,22 +80,22 @@ fn shown(command: &Command) -> String {
     format!("`{}`", words.join(" "))
 }
 
-/// The cargo that started this program, for crates of the host's machine. It uses the same
+/// The cargo that started this program, for crates of the build machine. It uses the same
 /// toolchain.
 pub fn cargo() -> Command {
     let mut cargo = native(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo sets it for itself.
+    // Cargo sets this variable itself.
     cargo.env_remove("CARGO");
     cargo
 }
 
-/// A program that does not see what cargo told this one about its own package.
+/// A program without the variables in which cargo describes the package of xtask.
 pub fn native(program: impl AsRef<OsStr>) -> Command {
     without(program, is_about_this_package)
 }
 
-/// A program that sees none of the settings of the toolchain that built this one: for cargo
-/// with another toolchain.
+/// A program without any settings of the toolchain that built xtask: for cargo of another
+/// toolchain.
 pub fn foreign(program: impl AsRef<OsStr>) -> Command {
     without(program, |name| is_about_this_package(name) || is_about_the_toolchain(name))
 }
@@ -112,15 +110,15 @@ fn without(program: impl AsRef<OsStr>, hidden: impl Fn(&str) -> bool) -> Command
     command
 }
 
-/// Set by `cargo run` for the program that it starts.
+/// Whether `cargo run` sets this variable for the program that it starts.
 fn is_about_this_package(name: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Chooses or tunes a compiler. What says where cargo keeps its files and how it reaches the
-/// network is not among that.
+/// Whether a variable selects or configures a compiler. Cargo's directories and network settings do
+/// not count.
 fn is_about_the_toolchain(name: &str) -> bool {
     const OF_TOOLCHAINS: &[&str] =
         &["CARGO", "RUST", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"];
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_stopped() {
+    fn a_program_that_takes_too_long_is_killed() {
         let short = Duration::from_millis(50);
         assert!(run_within(short, Command::new("sleep").arg("60")).unwrap().is_none());
         let long = Duration::from_secs(60);

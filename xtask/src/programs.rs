@@ -1,13 +1,14 @@
-//! The real programs that tests and benchmarks run in the sandbox: linters, test runners, build
-//! tools.
+//! Installs the real programs that tests and benchmarks run in the sandbox: linters, test runners,
+//! build tools.
 //!
-//! What the registries have is installed once into `target/programs`, as the lock files in
-//! `tests/programs` pin it. Compilers and the like are the machine's own. What can't be had on
-//! this machine is listed with the reason, so that a test which needs it can say so. The outcome
-//! is `target/programs/programs.toml`, from which the tests make the host's settings.
+//! Packages of PyPI and npm are installed once into `target/programs`, as pinned by the lock files
+//! in `tests/programs`. Compilers and similar programs are those of the machine. Programs that are
+//! not available on this machine are listed with the reason, so that a test can report why it was
+//! skipped. The result is `target/programs/programs.toml`, from which the tests generate the host's
+//! settings.
 //!
-//! MCP's clients, which talk to the host and are not run by it, are installed into
-//! `target/clients`, as the lock files in `tests/clients` pin them.
+//! MCP clients, which connect to the host and are not run by it, are installed into
+//! `target/clients`, as pinned by the lock files in `tests/clients`.
 
 mod machine;
 mod maven;
@@ -26,11 +27,11 @@ use crate::process::announce;
 use crate::project::{Project, files_below, read_text, write};
 use crate::stamp::{Inputs, Stamp};
 
-/// Where every sandboxed program is looked up last. The same as in the host.
+/// The directories in which every sandboxed program is looked up last; equal to those in the host.
 const SYSTEM: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// What the programs are checked with: it has to work with nothing but the directories that the
-/// tests know.
+/// A command that each program must support, which runs with only the directories that the tests
+/// know.
 const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("cargo", &["--version"]),
     ("cargo-clippy", &["--version"]),
@@ -61,24 +62,24 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("rustc", &["--version"]),
 ];
 
-/// The lock files of MCP's clients. Scripts of the tests lie beside them.
+/// The lock files of the MCP clients, which are next to scripts of the tests.
 const CLIENT_LOCKS: [&str; 3] = ["python.txt", "package.json", "package-lock.json"];
 
-/// What was found, for the tests.
+/// The contents of `programs.toml`.
 #[derive(Debug, Default)]
 struct Programs {
     /// Directories in which programs are looked up, in this order, before those of the system.
     path: Vec<PathBuf>,
-    /// What programs have to be able to read besides the system's own directories.
+    /// Paths that programs must be able to read besides the system's own directories.
     readable: BTreeSet<PathBuf>,
-    /// Programs that are not there, and why.
+    /// Programs that are not available, and why.
     missing: BTreeMap<String, String>,
 }
 
-/// Makes the programs ready, and says what is missing.
+/// Installs the programs and prints which ones are missing.
 ///
 /// # Errors
-/// Something can't be installed that PyPI or npm have, or does not work here.
+/// If a package of PyPI or npm can't be installed or does not work.
 pub fn provide(project: &Project) -> Result<()> {
     let result = directory(project).join("programs.toml");
     let [python, npm] = &clients_directories(project);
@@ -88,7 +89,7 @@ pub fn provide(project: &Project) -> Result<()> {
         let programs = install(project)?;
         let versions = programs.versions()?;
         write(&result, programs.to_toml(&versions)?)?;
-        // Anew, because the machine may have got a program.
+        // Computed again, because programs may have been installed on the machine.
         stamp(project)?.set()?;
         versions.into_iter().filter_map(|(name, version)| Some((name, version.err()?))).collect()
     };
@@ -98,7 +99,7 @@ pub fn provide(project: &Project) -> Result<()> {
     Ok(())
 }
 
-/// What the outcome depends on. Deleting it makes everything be looked for again.
+/// The inputs of the installation. Deleting the file makes it run again.
 fn stamp(project: &Project) -> Result<Stamp> {
     let inputs = Inputs::new()
         .files(files_below(&locks(project))?)?
@@ -136,12 +137,12 @@ fn client_locks(project: &Project) -> PathBuf {
     project.root.join("tests/clients")
 }
 
-/// Where MCP's clients are: Python's and Node.js, JavaScript's.
+/// The directories of the MCP clients: Python's and Node.js, JavaScript's.
 fn clients_directories(project: &Project) -> [PathBuf; 2] {
     ["python", "npm"].map(|name| project.target.join("clients").join(name))
 }
 
-/// Runs `install`, which fills the directory `into`, unless it did so with the same inputs.
+/// Runs `install`, which fills the directory `into`, unless it ran before with the same inputs.
 fn once(
     project: &Project,
     name: &str,
@@ -163,7 +164,7 @@ fn once(
     stamp.set()
 }
 
-/// The first file of this name in the directories.
+/// Returns the first file of this name in the directories.
 fn look_up(program: &str, directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     let mut files = directories.into_iter().map(|directory| directory.join(program));
     files.find(|file| file.is_file())
@@ -176,15 +177,15 @@ impl Programs {
         }
     }
 
-    /// Where programs are looked up.
+    /// All directories in which programs are looked up.
     fn directories(&self) -> impl Iterator<Item = PathBuf> {
         self.path.iter().cloned().chain(SYSTEM.map(PathBuf::from))
     }
 
-    /// What each program says that it is, or why there is no such program.
+    /// The version that each program prints, or why the program is missing.
     ///
     /// # Errors
-    /// One that was installed for the tests does not work.
+    /// If a program that was installed for the tests does not work.
     fn versions(&self) -> Result<BTreeMap<String, Result<String, String>>> {
         let mut versions = BTreeMap::new();
         for (name, arguments) in VERSION_QUERIES {
@@ -200,7 +201,7 @@ impl Programs {
     }
 
     fn version(&self, name: &str, arguments: &[&str]) -> Result<String, String> {
-        // A reason that is known already says more than what follows from it.
+        // A known reason is more helpful than the error that results from it.
         if let Some(why) = self.missing.get(name) {
             return Err(why.clone());
         }
@@ -220,7 +221,7 @@ impl Programs {
         let said = String::from_utf8_lossy(&output.stdout);
         match said.lines().find(|line| line.contains(|c: char| c.is_ascii_digit())) {
             Some(line) if output.status.success() => {
-                // Maven resets the terminal's colours first, whatever it is told.
+                // Maven always starts by resetting the terminal's colours.
                 Ok(line.trim_start_matches("\u{1b}[0m").trim().to_owned())
             }
             _ => {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_read_as_it_was_written() {
+    fn missing_programs_are_read_as_written() {
         let mut programs = Programs::default();
         programs.add_directory("/a \"b\"".into());
         programs.readable.insert("/r".into());

@@ -1,4 +1,4 @@
-//! Where things lie in the project.
+//! The paths of the project.
 
 use std::env;
 use std::fs;
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The project: its sources and its build directory.
 #[derive(Debug, Clone)]
 pub struct Project {
     /// The directory of the workspace's `Cargo.toml`.
@@ -16,10 +15,10 @@ pub struct Project {
 }
 
 impl Project {
-    /// The project that this program was built from.
+    /// Finds the project that this program was built from.
     ///
     /// # Errors
-    /// The sources have been moved away since.
+    /// If the sources have been moved since.
     pub fn find() -> Result<Self> {
         let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = match manifest_dir.parent() {
@@ -29,7 +28,7 @@ impl Project {
                 manifest_dir.display()
             ),
         };
-        // Cargo takes a relative directory from where it was started; so does this.
+        // As in cargo, a relative directory is relative to the working directory.
         let target = match env::var_os("CARGO_TARGET_DIR") {
             Some(directory) => env::current_dir()?.join(directory),
             None => root.join("target"),
@@ -37,33 +36,33 @@ impl Project {
         Ok(Self { root, target })
     }
 
-    /// A file or directory of the release build.
+    /// The path of a file or directory in the release build.
     pub fn release(&self, name: &str) -> PathBuf {
         self.target.join("release").join(name)
     }
 
-    /// The host's command.
+    /// The path of the built command `cofferdam`.
     pub fn binary(&self) -> PathBuf {
         self.release(&format!("cofferdam{}", env::consts::EXE_SUFFIX))
     }
 
-    /// What xtask remembers between runs. Deleting it only costs time.
+    /// A file in which xtask stores state between runs. Deleting it only costs time.
     pub fn memory(&self, name: &str) -> PathBuf {
         self.target.join("xtask").join(name)
     }
 
-    /// `path` as a person wants to read it: relative to the project where it lies inside.
+    /// `path` for messages: relative to the project if it is inside.
     pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 }
 
-/// All files below `directory` (or `directory` itself if it is a file), sorted. Build
-/// directories, hidden directories and symbolic links are left out; what does not exist holds
+/// Lists all files below `directory` (or `directory` itself if it is a file), sorted. Build
+/// directories, hidden directories and symbolic links are left out. A path that does not exist has
 /// no files.
 ///
 /// # Errors
-/// A directory can't be read.
+/// If a directory can't be read.
 pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     collect(directory, &mut files)?;
@@ -91,10 +90,10 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file, with the directories above it.
+/// Writes a file, and creates the directories above it.
 ///
 /// # Errors
-/// The file system refuses.
+/// I/O errors; the message names the file.
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
@@ -105,7 +104,7 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
 /// Reads a file.
 ///
 /// # Errors
-/// It does not exist, or can't be read; the message names it.
+/// I/O errors; the message names the file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("reading {}", path.display()))
 }
@@ -113,7 +112,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 /// Reads a text file.
 ///
 /// # Errors
-/// As [`read`], or it is not UTF-8.
+/// I/O errors, or if the file is not UTF-8; the message names the file.
 pub fn read_text(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }

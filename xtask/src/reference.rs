@@ -1,6 +1,7 @@
-//! `docs/tools.md` and `docs/settings.md`: the built-in tools, and every key of `cofferdam.toml`.
+//! Generates `docs/tools.md` and `docs/settings.md`: the built-in tools, and every key of
+//! `cofferdam.toml`.
 //!
-//! What stands above the generated tables is `reference/tools.md` and `reference/settings.md`.
+//! The text above the generated tables is in `reference/tools.md` and `reference/settings.md`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -15,16 +16,16 @@ use crate::project::Project;
 const TOOLS: &str = include_str!("reference/tools.md");
 const SETTINGS: &str = include_str!("reference/settings.md");
 
-/// What is said of capabilities, and of tools that need them.
+/// Added to capabilities that need a grant, and to tools that need such a capability.
 const DENIED: &str = " (not granted by default)";
 
-/// The largest example, in characters, that is shown on one line.
+/// The longest example, in characters, that is shown on one line.
 const LINE: usize = 96;
 
-/// The catalogue of the built-in tools.
+/// Generates the catalogue of the built-in tools.
 ///
 /// # Errors
-/// The command fails, or prints another form than expected.
+/// If the command fails, or its output has another form than expected.
 pub fn tools(project: &Project) -> Result<String> {
     let plugins = ask(project, &["plugin", "list"])?;
     let (mut overview, mut details) = (String::new(), String::new());
@@ -55,7 +56,7 @@ pub fn tools(project: &Project) -> Result<String> {
     ))
 }
 
-/// What a plugin requests, from the capabilities that `policy explain` lists.
+/// Lists what a plugin requests, from the capabilities that `policy explain` prints.
 fn requests(capabilities: &[Value]) -> Result<String> {
     let word = |capability: &Value| {
         let denied = if capability["granted"] == false { DENIED } else { "" };
@@ -65,7 +66,7 @@ fn requests(capabilities: &[Value]) -> Result<String> {
     Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
 }
 
-/// A tool with its arguments and an example.
+/// The section of a tool, with its arguments and an example.
 fn section(qualified: &str, document: &Value) -> Result<String> {
     let (title, effects) = (one_line(text(document, "title")?), text(document, "effects")?);
     let description = one_line(text(document, "description")?).replace('<', "&lt;");
@@ -97,10 +98,10 @@ fn table(first: &str, fields: &[Field]) -> String {
     format!("\n| {first} | value | default | meaning |\n|---|---|---|---|\n{rows}")
 }
 
-/// Every key of `cofferdam.toml`.
+/// Generates the list of all keys of `cofferdam.toml`.
 ///
 /// # Errors
-/// The command fails, or prints another form than expected.
+/// If the command fails, or its output has another form than expected.
 pub fn settings(project: &Project) -> Result<String> {
     let schema = ask(project, &["schema", "settings"])?;
     let mut page = SETTINGS.to_owned();
@@ -136,7 +137,7 @@ pub fn settings(project: &Project) -> Result<String> {
     Ok(page)
 }
 
-/// The table that a key holds, or of which it holds several, with its heading in TOML.
+/// The table or array of tables that a key contains, with its heading in TOML.
 fn inner_table<'a>(root: &'a Value, place: &str, field: &'a Value) -> Option<(String, &'a Value)> {
     let is_table = |schema: &Value| schema["properties"].is_object();
     let field = resolve(root, field);

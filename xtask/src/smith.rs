@@ -1,5 +1,5 @@
-//! The generated components of `tests/campaign.rs`: wasm-smith's, by the small program in
-//! `tests/smith`. The same ones each time; they are in `target/programs/smith`.
+//! Generates the components of `tests/campaign.rs` with wasm-smith, by the small program in
+//! `tests/smith`. They are the same in every run, and are stored in `target/programs/smith`.
 
 use std::fs;
 
@@ -9,16 +9,16 @@ use crate::process::{cargo, native, run};
 use crate::project::{Project, files_below};
 use crate::stamp::{Inputs, Stamp};
 
-/// The program that makes them, a workspace of its own.
+/// The directory of that program, which has a Cargo workspace of its own.
 const SOURCE: &str = "tests/smith";
 
-/// How many of each kind; `tests/campaign.rs` counts them.
+/// The number of components of each kind; `tests/campaign.rs` checks it.
 const COUNT: &str = "2500";
 
-/// Makes them, where that has not been done yet.
+/// Generates the components, unless this was done before.
 ///
 /// # Errors
-/// The program does not compile, or can't write.
+/// If the program does not compile or can't write its files.
 pub fn provide(project: &Project) -> Result<()> {
     let directory = project.target.join("programs/smith");
     let source = project.root.join(SOURCE);

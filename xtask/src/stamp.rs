@@ -1,4 +1,4 @@
-//! Doing nothing twice: a step remembers the digest of what it was made from.
+//! Skips steps whose inputs have not changed: each step stores the digest of its inputs.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,11 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::project::{Project, read, write};
 
-/// A digest over the inputs of a step: their names, sizes and bytes.
+/// A digest of the inputs of a step: their names, sizes and contents.
 pub struct Inputs(Sha256);
 
 impl Inputs {
-    /// No inputs yet.
     pub fn new() -> Self {
         Self(Sha256::new())
     }
@@ -31,7 +30,7 @@ impl Inputs {
     /// Adds files with their contents.
     ///
     /// # Errors
-    /// A file can't be read.
+    /// If a file can't be read.
     pub fn files(mut self, files: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
         for file in files {
             let contents = read(&file)?;
@@ -40,10 +39,10 @@ impl Inputs {
         Ok(self)
     }
 
-    /// Adds a file by size and time of change: for one that is too large to read each time.
+    /// Adds a file by size and time of change, for a file that is too large to read each time.
     ///
     /// # Errors
-    /// The file does not exist.
+    /// If the file does not exist.
     pub fn large_file(self, file: &Path) -> Result<Self> {
         let metadata = fs::metadata(file)?;
         let seen = format!("{} {:?}", metadata.len(), metadata.modified()?);
@@ -56,29 +55,28 @@ impl Inputs {
     }
 }
 
-/// The memory of one step.
+/// The stored digest of one step.
 pub struct Stamp {
     file: PathBuf,
     digest: String,
 }
 
 impl Stamp {
-    /// The stamp that the step called `name` has after it ran on `inputs`.
+    /// The stamp of the step `name` after it ran with `inputs`.
     pub fn new(project: &Project, name: &str, inputs: Inputs) -> Self {
         Self { file: project.memory(&format!("{name}.stamp")), digest: inputs.digest() }
     }
 
-    /// Whether the step ran on just these inputs and all its `outputs` are still there.
+    /// Whether the step ran with exactly these inputs and all its `outputs` still exist.
     pub fn is_fresh<'a>(&self, outputs: impl IntoIterator<Item = &'a PathBuf>) -> bool {
         fs::read_to_string(&self.file).is_ok_and(|digest| digest == self.digest)
             && outputs.into_iter().all(|output| output.exists())
     }
 
-    /// Forgets that the step ever ran: for one that takes its outputs away before it makes them
-    /// anew.
+    /// Deletes the stored digest, for a step that removes its outputs before it creates them again.
     ///
     /// # Errors
-    /// The file can't be removed.
+    /// If the file can't be removed.
     pub fn clear(&self) -> Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -86,10 +84,10 @@ impl Stamp {
         }
     }
 
-    /// Remembers that the step ran.
+    /// Stores the digest after the step ran.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// If the file can't be written.
     pub fn set(&self) -> Result<()> {
         write(&self.file, &self.digest)
     }

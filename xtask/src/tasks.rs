@@ -1,4 +1,4 @@
-//! The commands that only put steps together.
+//! The commands that combine other steps.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -12,26 +12,26 @@ use crate::programs;
 use crate::project::Project;
 use crate::smith;
 
-/// The plugins that come with the host.
+/// The built-in plugins.
 const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
 
-/// What only the tests load: hostile guests, and the examples of the documentation.
+/// Plugins that only the tests load: hostile guests, and the examples of the documentation.
 const FOR_TESTS: [Group; 2] = [
     Group { sources: "tests/guests", packed: "guests" },
     Group { sources: "examples", packed: "examples" },
 ];
 
-/// Plugins that are workspaces of their own and have tests that run without WebAssembly. The
-/// others are tested through the command alone.
+/// Plugins with a Cargo workspace of their own whose tests run without WebAssembly. Other such
+/// plugins are only tested through the command.
 pub const TESTED_APART: [&str; 1] = ["plugins/symbols"];
 
-/// Builds the host's command.
+/// Builds the command `cofferdam`.
 ///
-/// Of all packages, not of the host's alone: cargo then chooses the dependencies' features as it
-/// does for the tests and the benchmarks, and builds the engine once for all of them.
+/// `--workspace` makes cargo choose the dependencies' features as for the tests and the benchmarks,
+/// so that the engine is built once for all of them.
 ///
 /// # Errors
-/// It does not compile.
+/// If it does not compile.
 pub fn build_host(project: &Project) -> Result<()> {
     process::run(
         "building the host",
@@ -45,16 +45,16 @@ pub fn build_host(project: &Project) -> Result<()> {
     )
 }
 
-/// Builds the host and the plugins that come with it.
+/// Builds the host and the built-in plugins.
 ///
 /// # Errors
-/// Something does not compile, or there is no toolchain for components.
+/// If something does not compile, or there is no toolchain for components.
 pub fn build(project: &Project) -> Result<()> {
     build_with(project, &[BUILT_IN])
 }
 
-/// Builds the host and groups of plugins, side by side: each has minutes in which one thread
-/// works. Only to be packed, plugins need the host.
+/// Builds the host and groups of plugins in parallel, since each build has minutes in which it uses
+/// one thread. The host is needed only for packing.
 fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
     let compiled = thread::scope(|scope| {
         let host = scope.spawn(|| build_host(project));
@@ -65,11 +65,11 @@ fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
     plugins::pack(project, &compiled)
 }
 
-/// Runs all tests, or those with `filter` in their name, with everything that they load
-/// prepared. `arguments` go to the test programs.
+/// Builds everything that the tests load, then runs all tests, or those with `filter` in their
+/// name. `arguments` are passed to the test programs.
 ///
 /// # Errors
-/// Something does not compile, or a test fails.
+/// If something does not compile, or a test fails.
 pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Result<()> {
     let [guests, examples] = FOR_TESTS;
     build_with(project, &[BUILT_IN, guests, examples])?;
@@ -98,10 +98,10 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     Ok(())
 }
 
-/// Kills the host `count` times; `tests/crash/kills.rs` says how, and what is looked at.
+/// Kills the host `count` times; see `tests/crash/kills.rs`.
 ///
 /// # Errors
-/// Something does not compile, or is torn or lost.
+/// If something does not compile, or a file is torn or lost.
 pub fn kills(project: &Project, count: u32) -> Result<()> {
     build(project)?;
     let mut tests = cargo();
@@ -109,14 +109,14 @@ pub fn kills(project: &Project, count: u32) -> Result<()> {
         .current_dir(&project.root)
         .env("COFFERDAM_KILLS", count.to_string())
         .args(["test", "--release", "--workspace", "--test", "all", "--", "--ignored", "--exact"])
-        .args(["crash::kills::as_many_as_asked", "--nocapture"]);
+        .args(["crash::kills::the_requested_number_of_kills", "--nocapture"]);
     process::run("killing", &mut tests)
 }
 
-/// Measures; `parts` name the parts of the table, none stands for all.
+/// Runs the benchmarks; `parts` name parts of the table, none means all.
 ///
 /// # Errors
-/// Something does not compile, or a benchmark fails.
+/// If something does not compile, or a benchmark fails.
 pub fn bench(project: &Project, parts: &[String]) -> Result<()> {
     let [_, examples] = FOR_TESTS;
     build_with(project, &[BUILT_IN, examples])?;

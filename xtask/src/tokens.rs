@@ -1,9 +1,9 @@
-//! `docs/tokens.md`: what the tools cost a model in tokens, beside the prose that describes them
-//! in the documents that they come from (docs/decisions.md lists them).
+//! Generates `docs/tokens.md`: how many tokens the tools' schemas need, compared with the prose
+//! that describes the same tools in the source documents (docs/decisions.md lists them).
 //!
-//! The prose itself is not part of this project. What is here are its counts: of the section of
-//! each tool, from its heading to the next one, as Markdown, in the encoding that
-//! `cofferdam tools --tokens` counts in.
+//! The prose itself is not part of this project. This file has its token counts: of the section of
+//! each tool, from its heading to the next one, as Markdown, in the encoding of `cofferdam tools
+//! --tokens`.
 
 use std::fmt::Write as _;
 
@@ -46,10 +46,10 @@ const PROSE: [(&str, &str, u64); 30] = [
     ("report.save_agent_report", SCHEMAS, 878),
 ];
 
-/// The source that asks for cheaper descriptions.
+/// The source document that asks for cheaper descriptions.
 const SCHEMAS: &str = "the tool schemas";
 
-/// What that source wants the tool descriptions to save ("Token Impact Analysis"), in percent.
+/// How many percent of tokens that source wants to save ("Token Impact Analysis").
 const WANTED: u64 = 70;
 
 const HEAD: &str = "\
@@ -70,10 +70,10 @@ and the pipeline commands have shorter ones. The tool schemas want tool descript
 than that; `cargo xtask gen --check` fails where they do not.
 ";
 
-/// The document.
+/// Generates the page.
 ///
 /// # Errors
-/// The command fails, or the tools of the tool schemas save less than they should.
+/// If the command fails, or the tools of the tool schemas save less than that.
 pub fn table(project: &Project) -> Result<String> {
     let mut text = HEAD.to_owned();
     let all = Counted::ask(project, &["--role", "main", "--format", "anthropic"])?;
@@ -123,7 +123,7 @@ fn saved(prose: u64, schema: u64) -> String {
     format!("{} %", 100 - (schema * 100).div_ceil(prose.max(1)).min(100))
 }
 
-/// What the command says that tools cost, by qualified name.
+/// The token counts that the command prints, by qualified name.
 struct Counted {
     tools: Vec<(String, u64)>,
     total: u64,

@@ -1,10 +1,10 @@
-//! The toolchain that builds components: one whose standard library for `wasm32-wasip2` is
+//! Finds the toolchain that builds components: one whose standard library for `wasm32-wasip2` is
 //! installed, or Debian's, which builds that library from its sources.
 //!
-//! Searched in this order: the active toolchain, rustup's other toolchains, the active one
-//! after `rustup target add`, Debian's packages (installed where this user may). Every
-//! toolchain is used through its own directory, never through rustup's proxies, so that no
-//! setting of the toolchain that built xtask leaks in.
+//! Searched in this order: the active toolchain, rustup's other toolchains, the active one after
+//! `rustup target add`, Debian's packages (installed if this user may do so). Every toolchain is
+//! used through its own directory, never through rustup's proxies, so that no setting of the
+//! toolchain that built xtask has an effect.
 
 mod debian;
 mod rustup;
@@ -19,24 +19,24 @@ use anyhow::{Result, bail};
 use crate::process::{ask, foreign, native};
 use crate::project::Project;
 
-/// What components are compiled for.
+/// The compilation target of components.
 pub const TARGET: &str = "wasm32-wasip2";
 
-/// The memory that a component starts with: 4 MiB. From 2 MiB on a fresh instance seldom has
-/// to grow its memory, which was most of the time of a short call; 1 MiB of it is the stack, and
-/// static data has to fit as well.
+/// The initial memory of a component, in bytes: 4 MiB. From 2 MiB on a fresh instance seldom has to
+/// grow its memory, which was most of the time of a short call. 1 MiB of it is the stack; static
+/// data has to fit as well.
 const INITIAL_MEMORY: usize = 4 << 20;
 
 /// A Rust toolchain on this machine.
 #[derive(Debug, Clone)]
 struct Sysroot {
     directory: PathBuf,
-    /// What `rustc -vV` says.
+    /// The output of `rustc -vV`.
     version: String,
 }
 
 impl Sysroot {
-    /// The toolchain in a directory; `None` where there is none, or one too old for this
+    /// Reads the toolchain in a directory; `None` if there is none, or if it is too old for this
     /// project.
     fn at(directory: &Path) -> Option<Self> {
         let rustc = directory.join("bin/rustc");
@@ -45,7 +45,7 @@ impl Sysroot {
         (found.release() >= release(env!("CARGO_PKG_RUST_VERSION"))).then_some(found)
     }
 
-    /// The toolchain that the plain name `rustc` stands for here.
+    /// The toolchain of the plain name `rustc`.
     fn active() -> Option<Self> {
         let directory = ask(native("rustc").args(["--print", "sysroot"]))?;
         Self::at(Path::new(&directory))
@@ -72,7 +72,7 @@ impl Sysroot {
         self.directory.join("lib/rustlib").join(name)
     }
 
-    /// A program that comes with the compiler but is not for people.
+    /// A program that comes with the compiler but is not on `PATH`, such as a linker.
     fn internal_program(&self, name: &str) -> Option<PathBuf> {
         let program = self.rustlib(self.fact("host")).join("bin").join(name);
         program.is_file().then_some(program)
@@ -85,19 +85,19 @@ fn release(version: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// A toolchain with all it takes to build components.
+/// A toolchain with everything that is needed to build components.
 #[derive(Debug, Clone)]
 pub struct Toolchain {
     sysroot: Sysroot,
-    /// Set where the standard library has to be built from its sources.
+    /// Set if the standard library has to be built from its sources.
     built_std: Option<debian::BuiltStd>,
 }
 
 impl Toolchain {
-    /// Finds a toolchain, or sets one up.
+    /// Finds a toolchain, or installs one.
     ///
     /// # Errors
-    /// There is none and none could be set up; the message says what was tried and what to do.
+    /// If there is none and none can be installed; the message says what was tried and what to do.
     pub fn find(project: &Project) -> Result<Self> {
         if let Some(sysroot) = rustup::installed() {
             return Ok(Self { sysroot, built_std: None });
@@ -131,11 +131,11 @@ impl Toolchain {
         format!("Rust {}{std}", self.sysroot.fact("release"))
     }
 
-    /// A `cargo build` for components. In what is built, the directories `sources` are called
-    /// `/build`, so that nothing of this machine is left in a component.
+    /// A `cargo build` for components. The directories `sources` are renamed to `/build` in the
+    /// output, so that components contain no paths of this machine.
     pub fn cargo_build(&self, project: &Project, sources: &[&Path]) -> Command {
         let bin = self.sysroot.directory.join("bin");
-        // Some distributions keep cargo elsewhere than the compiler.
+        // Some distributions install cargo in another directory than the compiler.
         let cargo = Some(bin.join("cargo")).filter(|cargo| cargo.is_file());
         let mut command = foreign(cargo.unwrap_or_else(|| "cargo".into()));
         command
@@ -150,9 +150,9 @@ impl Toolchain {
         command
     }
 
-    /// The variables under which the project of a plugin's author builds with this toolchain, with
-    /// `CARGO` for its Makefile. They are for components only: with `-Zbuild-std` cargo would
-    /// build the standard library for this machine, too.
+    /// The environment variables with which a plugin author's project builds by this toolchain,
+    /// with `CARGO` for its Makefile. They are for components only: with `-Zbuild-std` cargo would
+    /// also build the standard library for this machine.
     pub fn for_authors(&self) -> BTreeMap<String, String> {
         let bin = self.sysroot.directory.join("bin");
         let cargo = Some(bin.join("cargo")).filter(|cargo| cargo.is_file());
@@ -179,10 +179,10 @@ impl Toolchain {
         variables
     }
 
-    /// What turns a linked module into a component.
+    /// Finds or builds the program that turns a linked module into a component.
     ///
     /// # Errors
-    /// It is neither here nor can it be built.
+    /// If it is not installed and can't be built.
     pub fn component_linker(&self, project: &Project) -> Result<PathBuf> {
         debian::component_linker(project, &self.sysroot)
     }

@@ -1,4 +1,4 @@
-//! Developer tools that are not dependencies: used where they are installed, else built once into
+//! Developer tools that are not dependencies: an installed one is used, or it is built once into
 //! the build directory.
 
 use std::env;
@@ -9,34 +9,34 @@ use anyhow::{Context as _, Result};
 use crate::process::{cargo, run};
 use crate::project::Project;
 
-/// Licences, sources and advisories of all dependencies.
+/// Checks licences, sources and advisories of all dependencies.
 pub const CARGO_DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", profile: DEBUG };
 
-/// Fuzzing with libFuzzer.
+/// Runs fuzz targets with libFuzzer.
 pub const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", profile: DEBUG };
 
 /// Turns a linked module into a component.
 pub const WASM_COMPONENT_LD: Tool =
     Tool { name: "wasm-component-ld", version: "0.5.31", profile: &[] };
 
-/// For what runs for seconds: to build it fast is worth more than what it then takes.
+/// The profile for tools that run for seconds, for which a short build matters more than speed.
 const DEBUG: &[&str] = &["--debug", "--config", "profile.dev.debug=false"];
 
 /// A program from a crate of the same name.
 pub struct Tool {
     name: &'static str,
-    /// What is built where the program is not installed.
+    /// The version that is built if the program is not installed.
     version: &'static str,
-    /// How it is built, for cargo; nothing: as a release.
+    /// Arguments that select cargo's profile; none for a release build.
     profile: &'static [&'static str],
 }
 
 impl Tool {
-    /// Where the program is: on the search path, or built from its crate on first use, which
-    /// takes minutes for some.
+    /// Finds the program on `PATH`, or builds it from its crate on first use, which takes minutes
+    /// for some.
     ///
     /// # Errors
-    /// It is not there, and building it fails, as it does without a network.
+    /// If it is not installed and can't be built, for example without a network.
     pub fn provide(&self, project: &Project) -> Result<PathBuf> {
         let file = format!("{}{}", self.name, env::consts::EXE_SUFFIX);
         let built = project.target.join("tools/bin").join(&file);
@@ -66,7 +66,7 @@ mod tests {
     use crate::project::write;
 
     #[test]
-    fn what_was_built_once_is_used() {
+    fn a_tool_that_was_built_before_is_used() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
         let project = Project { target: root.join("target"), root };

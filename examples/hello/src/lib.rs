@@ -1,4 +1,4 @@
-//! A first plugin: one tool that greets somebody.
+//! A first plugin: one tool, which greets a person by name.
 
 use cofferdam_sdk::{Context, ToolError, plugin};
 use serde::{Deserialize, Serialize};

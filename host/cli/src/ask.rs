@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 
 use super::CliError;
 use super::args::{Granted, Granting};
-use super::output::person_watches;
+use super::output::stderr_is_terminal;
 use cofferdam_core::policy::{Capabilities, Capability};
 use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::lock::Candidate;
@@ -24,7 +24,7 @@ pub fn grants(
         return Ok(Capabilities::NONE);
     }
     if !granting.grant.is_empty() {
-        return chosen(&manifest.name, &manifest.requests, &granting.grant);
+        return select(&manifest.name, &manifest.requests, &granting.grant);
     }
     if *asked == Capabilities::NONE {
         return Ok(Capabilities::NONE);
@@ -38,7 +38,7 @@ pub fn grants(
         candidate.source,
         by(candidate.signer.as_ref())
     );
-    if !io::stdin().is_terminal() || !person_watches() {
+    if !io::stdin().is_terminal() || !stderr_is_terminal() {
         let words: String =
             asked.each().map(|each| format!(" --grant {}", each.to_grant())).collect();
         return Err(CliError::denied(format!(
@@ -46,13 +46,15 @@ pub fn grants(
              {again}{words}\nor nothing of it:\n  {again} --deny"
         )));
     }
-    say(&head);
+    print(&head);
     let mut granted = Vec::new();
     for capability in asked.each() {
         if capability == Capability::AnyOrigin {
             let name = &manifest.name;
-            say(&format!("`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"));
-        } else if yes(&format!("Grant {capability}? [y/N/q] "))? {
+            print(&format!(
+                "`cofferdam policy grant {name} http=https://HOST` grants an origin.\n"
+            ));
+        } else if confirm(&format!("Grant {capability}? [y/N/q] "))? {
             granted.push(capability);
         }
     }
@@ -60,7 +62,7 @@ pub fn grants(
 }
 
 /// Returns the capabilities of `asked` that the options name.
-pub fn chosen(
+pub fn select(
     plugin: &str,
     requests: &Capabilities,
     named: &[Granted],
@@ -91,15 +93,15 @@ pub fn chosen(
     Ok(granted)
 }
 
-#[expect(clippy::print_stderr, reason = "what is asked of the person")]
-fn say(text: &str) {
+#[expect(clippy::print_stderr, reason = "asks the user")]
+fn print(text: &str) {
     eprint!("{}", escape_control(text));
 }
 
 /// Asks a yes/no question; only `y` and `yes` are yes. `q` or the end of standard input ends the
 /// command.
-fn yes(question: &str) -> Result<bool, CliError> {
-    say(question);
+fn confirm(question: &str) -> Result<bool, CliError> {
+    print(question);
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line)?;
     match line.trim().to_ascii_lowercase().as_str() {

@@ -17,8 +17,8 @@ const KINDS: [BackendKind; 3] =
     [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder];
 
 pub fn execute(global: &Global, command: &BackendCommand, output: &Output) -> Result<u8, CliError> {
-    let (host, timers) = setup::host(global, None)?;
-    let _timers = timers.enter();
+    let (host, runtime) = setup::host(global, None)?;
+    let _runtime = runtime.enter();
     match command {
         BackendCommand::List => list(&host, output),
         BackendCommand::Compare { first, second, path } => {
@@ -71,8 +71,8 @@ struct Run {
 fn compare(host: &Host, names: [&String; 2], path: &str, output: &Output) -> Result<u8, CliError> {
     let [first, second] = names;
     let [left, right] = [run(host, first, path)?, run(host, second, path)?];
-    let (only_left, both) = apart(&left.report, &right.report);
-    let (only_right, _) = apart(&right.report, &left.report);
+    let (only_left, both) = compare_lines(&left.report, &right.report);
+    let (only_right, _) = compare_lines(&right.report, &left.report);
     let side = |name: &str, run: &Run, only: &[&Finding]| {
         json!({
             "backend": name,
@@ -80,7 +80,7 @@ fn compare(host: &Host, names: [&String; 2], path: &str, output: &Output) -> Res
             "files_checked": run.report.files_checked,
             "first_ms": run.first_ms,
             "again_ms": run.again_ms,
-            "only_here": only.iter().map(|finding| described(finding)).collect::<Vec<_>>(),
+            "only_here": only.iter().map(|finding| describe(finding)).collect::<Vec<_>>(),
         })
     };
     if output.format() == Format::Text {
@@ -133,7 +133,7 @@ fn run(host: &Host, name: &str, path: &str) -> Result<Run, CliError> {
 /// Returns the findings on lines where the other report has none, and the number of lines where
 /// both have some. Linters name and place the same problem differently, so only lines can be
 /// compared.
-fn apart<'a>(report: &'a Report, other: &Report) -> (Vec<&'a Finding>, usize) {
+fn compare_lines<'a>(report: &'a Report, other: &Report) -> (Vec<&'a Finding>, usize) {
     let lines = |report: &Report| -> BTreeSet<(String, u32)> {
         report.findings.iter().map(|finding| (finding.path.clone(), finding.line)).collect()
     };
@@ -143,7 +143,7 @@ fn apart<'a>(report: &'a Report, other: &Report) -> (Vec<&'a Finding>, usize) {
     (only, lines(report).intersection(&there).count())
 }
 
-fn described(finding: &Finding) -> Value {
+fn describe(finding: &Finding) -> Value {
     json!({
         "file": finding.path,
         "line": finding.line,

@@ -5,7 +5,7 @@ use cofferdam_beads_format::{Bead, Event, Id, id};
 use serde_json::{Value, json};
 
 use super::args::{BeadsCommand, Format, Global, ListBeads};
-use super::ledger::{self, Broken, Listing};
+use super::ledger::{self, Listing, Unreadable};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use cofferdam_workspace::Workspace;
@@ -19,7 +19,7 @@ pub fn execute(global: &Global, command: &BeadsCommand, output: &Output) -> Resu
     }
 }
 
-fn read(workspace: &Workspace, id: &Id) -> Result<Bead, Broken> {
+fn read(workspace: &Workspace, id: &Id) -> Result<Bead, Unreadable> {
     ledger::read(workspace, &format!("{DIRECTORY}/{}", id.file_name()), Bead::parse)
 }
 
@@ -33,7 +33,7 @@ fn list(
     let mut broken = listing.broken;
     for id in listing.ids {
         match read(workspace, &id) {
-            Ok(bead) if shows(filter, &bead) => beads.push((id, bead)),
+            Ok(bead) if matches_filter(filter, &bead) => beads.push((id, bead)),
             Ok(_) => {}
             Err(problem) => broken.push(problem),
         }
@@ -52,7 +52,7 @@ fn list(
 }
 
 /// Whether the filter includes this bead.
-fn shows(filter: &ListBeads, bead: &Bead) -> bool {
+fn matches_filter(filter: &ListBeads, bead: &Bead) -> bool {
     (filter.status.is_empty() || filter.status.contains(&bead.status()))
         && (filter.kind.is_empty() || filter.kind.contains(&bead.kind))
         && filter.project.as_ref().is_none_or(|project| bead.project_id.as_ref() == Some(project))

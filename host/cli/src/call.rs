@@ -7,7 +7,7 @@ use serde_json::json;
 use super::args::{Call, Format, Global};
 use super::output::Output;
 use super::run::{limits, print_diff};
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{self, Answer};
 use cofferdam_engine::host::{Effects, Host, RunOptions};
@@ -16,21 +16,21 @@ pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliE
     let text =
         if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
     let target = args.narrowed.target.as_deref();
-    let (host, timers, role) =
-        setup::host_under(global, Some(1), args.role.as_deref(), Use::Calling { target })?;
+    let (host, runtime, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Calling { target })?;
     let options = RunOptions {
         role,
         dry_run: args.dry_run,
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
-        cancel: Some(setup::interruption(&timers)?),
+        cancel: Some(setup::interruption(&runtime)?),
         ..RunOptions::default()
     };
-    let ended = timers.block_on(host.call(&args.tool, &text, &options));
+    let ended = runtime.block_on(host.call(&args.tool, &text, &options));
     let role = options.role.as_deref();
     let shown =
         ended.map_err(CliError::from).and_then(|ended| show(&host, args, role, ended, output));
-    setup::end(&host, &timers);
+    setup::shut_down(&host, &runtime);
     shown
 }
 
@@ -59,7 +59,7 @@ fn show(
             output.json(&json!({ "answer": document, "diff": diff }))?;
         }
     }
-    output.kept(&outputs);
-    output.warned(&answer.warnings);
+    output.kept_outputs(&outputs);
+    output.warnings(&answer.warnings);
     Ok(exit::of(std::iter::once(&answer.outcome)))
 }

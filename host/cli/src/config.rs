@@ -87,34 +87,34 @@ pub fn load(
     trust: bool,
 ) -> Result<Layers, ConfigError> {
     let (mut settings, mut files) = (Vec::new(), Vec::new());
-    let mut take_in = |path: &Path, text: String| -> Result<(), ConfigError> {
+    let mut add = |path: &Path, text: String| -> Result<(), ConfigError> {
         settings.push(parse(path, &text)?);
         files.push(SettingsFile { path: path.to_owned(), text });
         Ok(())
     };
     if let Some(path) = user {
         match bounded_text::read(path) {
-            Ok(text) => take_in(path, text)?,
+            Ok(text) => add(path, text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
         }
     }
     let path = workspace.path().join(FILE);
     let text = read(workspace)?;
-    let remembered = match accepted {
-        Some(directory) => remembered(directory, workspace)?,
+    let accepted_digest = match accepted {
+        Some(directory) => accepted_digest(directory, workspace)?,
         None => None,
     };
-    let counts = match (&text, remembered) {
+    let counts = match (&text, accepted_digest) {
         _ if trust => true,
-        (Some(text), Some(remembered)) if Digest::of(text.as_bytes()).hex() == remembered => true,
+        (Some(text), Some(digest)) if Digest::of(text.as_bytes()).hex() == digest => true,
         (Some(_), Some(_)) => return Err(ConfigError::Changed { path, change: "has changed" }),
         (None, Some(_)) => return Err(ConfigError::Changed { path, change: "was removed" }),
         (_, None) => false,
     };
     let unaccepted = text.is_some() && !counts;
     if let (Some(text), true) = (text, counts) {
-        take_in(&path, text)?;
+        add(&path, text)?;
     }
     Ok(Layers { settings, files, unaccepted })
 }
@@ -125,17 +125,17 @@ pub fn load(
 /// # Errors
 /// `Malformed` or `Invalid` if the file can't be used; `Io` if the acceptance can't be written.
 pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>, ConfigError> {
-    let memory = memory(accepted, workspace);
-    let error = |source| ConfigError::Io { path: memory.clone(), source };
+    let acceptance = acceptance(accepted, workspace);
+    let error = |source| ConfigError::Io { path: acceptance.clone(), source };
     let Some(text) = read(workspace)? else {
-        return match fs::remove_file(&memory) {
+        return match fs::remove_file(&acceptance) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(error(source)),
             _ => Ok(None),
         };
     };
     let settings = parse(&workspace.path().join(FILE), &text)?;
     fs::create_dir_all(accepted).map_err(error)?;
-    fs::write(&memory, Digest::of(text.as_bytes()).hex()).map_err(error)?;
+    fs::write(&acceptance, Digest::of(text.as_bytes()).hex()).map_err(error)?;
     Ok(Some(settings))
 }
 
@@ -161,12 +161,12 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     }
 }
 
-fn memory(accepted: &Path, workspace: &Workspace) -> PathBuf {
+fn acceptance(accepted: &Path, workspace: &Workspace) -> PathBuf {
     accepted.join(Digest::of(workspace.name().as_bytes()).hex())
 }
 
-fn remembered(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {
-    let path = memory(accepted, workspace);
+fn accepted_digest(accepted: &Path, workspace: &Workspace) -> Result<Option<String>, ConfigError> {
+    let path = acceptance(accepted, workspace);
     match bounded_text::read(&path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -181,7 +181,7 @@ mod tests {
     use cofferdam_workspace::Secret;
 
     #[test]
-    fn a_workspaces_file_counts_once_it_was_accepted() {
+    fn a_workspaces_file_is_used_after_it_was_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("workspace");
         let accepted = directory.path().join("state");

@@ -170,7 +170,7 @@ fn settings(global: &Global) -> Finding {
             if layers.unaccepted {
                 return Err("the workspace's cofferdam.toml does not count: nobody has accepted it".to_owned());
             }
-            let (host, _timers) =
+            let (host, _runtime) =
                 setup::host(global, Some(1)).map_err(|error| error.to_string())?;
             if !host.unknown().is_empty() {
                 return Err(host.unknown().join("; "));

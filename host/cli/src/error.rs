@@ -82,6 +82,22 @@ impl CliError {
         }
     }
 
+    /// The message, followed by each hint on a line of its own, for a terminal. `Display` has all of
+    /// it on one line.
+    pub fn report(&self) -> String {
+        let mut text = self.message();
+        self.hints.iter().for_each(|hint| text.extend(["\nhint: ", hint]));
+        text
+    }
+
+    fn message(&self) -> String {
+        let source = &self.source;
+        match &self.place {
+            Some(place) => format!("{place}: {source}"),
+            None => source.to_string(),
+        }
+    }
+
     /// The refusal, if the error is that of an envelope or a call that was refused.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.source.downcast_ref()
@@ -90,10 +106,7 @@ impl CliError {
 
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
-        }
-        write!(f, "{}", self.source)?;
+        write!(f, "{}", self.message())?;
         self.hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
     }
 }

@@ -18,10 +18,11 @@ use cofferdam_engine::runtime::{BackendError, LoadError};
 
 /// The probe's tool and its arguments: a call that only reads, works in every workspace, and takes
 /// the same time for a tree of any size.
-const CALL: (&str, &str) = ("files.read_tree", r#"{"path": ".", "max_depth": 1, "limit": 1}"#);
+const PROBE_CALL: (&str, &str) =
+    ("files.read_tree", r#"{"path": ".", "max_depth": 1, "limit": 1}"#);
 
 /// How long the command waits for a probe: a little longer than the time after which it has failed.
-const PATIENCE: Duration = TOO_SLOW.saturating_add(Duration::from_millis(500));
+const PROBE_TIMEOUT: Duration = TOO_SLOW.saturating_add(Duration::from_millis(500));
 
 pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let mut probes = Probes(Vec::new());
@@ -74,7 +75,7 @@ impl Probes {
             let _ = sender.send(probe());
         });
         let answer = answer
-            .recv_timeout(PATIENCE)
+            .recv_timeout(PROBE_TIMEOUT)
             .unwrap_or_else(|_| Err(format!("no answer after {} s", TOO_SLOW.as_secs())));
         let latency = started.elapsed();
         let (detail, value) = match answer {
@@ -95,27 +96,27 @@ fn open_config(global: &Global) -> Result<Config, CliError> {
 type Opened = Arc<(Host, tokio::runtime::Runtime)>;
 
 fn open(config: Config) -> Result<(String, Opened), String> {
-    let timers =
+    let runtime =
         Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let host = {
-        let _timers = timers.enter();
+        let _runtime = runtime.enter();
         Host::open(config).map_err(|error| error.to_string())?
     };
     let detail = format!("{} plugins", host.registry().plugins().len());
-    Ok((detail, Arc::new((host, timers))))
+    Ok((detail, Arc::new((host, runtime))))
 }
 
 fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
     let host = Arc::clone(opened);
     probes.run("call", true, move || {
         let limits = LimitSettings {
-            call_ms: u32::try_from(PATIENCE.as_millis()).ok(),
+            call_ms: u32::try_from(PROBE_TIMEOUT.as_millis()).ok(),
             ..LimitSettings::default()
         };
         let options = RunOptions { limits, ..RunOptions::default() };
-        let single = host.1.block_on(host.0.call(CALL.0, CALL.1, &options));
+        let single = host.1.block_on(host.0.call(PROBE_CALL.0, PROBE_CALL.1, &options));
         match single.map_err(|refusal| refusal.to_string())?.0.outcome {
-            Outcome::Executed(_) => Ok((CALL.0.to_owned(), ())),
+            Outcome::Executed(_) => Ok((PROBE_CALL.0.to_owned(), ())),
             Outcome::Failed(Failure { code, message, .. }) => Err(format!("{code}: {message}")),
         }
     });
@@ -125,7 +126,7 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
         let host = Arc::clone(opened);
         let backend = name.clone();
         probes.run(format!("{kind} {name}"), false, move || {
-            let _timers = host.1.enter();
+            let _runtime = host.1.enter();
             match host.0.backend_version(kind, &backend) {
                 Ok(version) => Ok((version, ())),
                 Err(

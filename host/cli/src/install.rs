@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::config::ConfigError;
 use crate::config::grants::{self, Owner};
 use cofferdam_core::policy::Capabilities;
-use cofferdam_plugin::acceptance::TrustChange;
+use cofferdam_plugin::acceptance::{Acceptances, TrustChange};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
 use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
@@ -237,6 +237,55 @@ fn write(workspace: &Workspace, lock: &Lock) -> Result<(), InstallError> {
     workspace.replace_text(lock::FILE, &text).map_err(error)
 }
 
+/// Compares the file with the digest that the user named, or else with that in the lock file.
+fn check_digest(
+    from: &str,
+    bytes: &[u8],
+    wish: &Wish,
+    locked: Option<Digest>,
+) -> Result<(), InstallError> {
+    let found = Digest::of(bytes);
+    match wish.digest.or(locked) {
+        Some(wanted) if wanted != found => {
+            let (from, locked) = (from.to_owned(), wish.digest.is_none());
+            Err(InstallError::OtherDigest { from, found, wanted, locked })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Differences from the accepted plugin of the same name, all of which the user accepts.
+struct AcceptedChanges {
+    /// Whether the signer or the source differs, so that nothing accepted before applies.
+    is_other_plugin: bool,
+    /// Requested capabilities that were not requested before.
+    wider: Capabilities,
+}
+
+fn accepted_changes(
+    accepted: &Acceptances,
+    candidate: &Candidate,
+    wish: &Wish,
+) -> Result<AcceptedChanges, InstallError> {
+    let mut changes = AcceptedChanges { is_other_plugin: false, wider: Capabilities::NONE };
+    for change in accepted.trust_changes(candidate) {
+        let is_accepted = match &change {
+            TrustChange::OtherSigner { .. } | TrustChange::SignatureLost(_) => wish.accept_signer,
+            TrustChange::OtherSource { .. } => wish.accept_source,
+            TrustChange::Wider(more) => {
+                changes.wider = more.clone();
+                continue;
+            }
+        };
+        if !is_accepted {
+            let name = candidate.manifest.name.clone();
+            return Err(InstallError::TrustChange { name, change: change.into() });
+        }
+        changes.is_other_plugin = true;
+    }
+    Ok(changes)
+}
+
 impl Installer<'_> {
     /// Fetches a plugin and checks it.
     ///
@@ -281,41 +330,22 @@ impl Installer<'_> {
         locked: Option<(&str, &Locked)>,
     ) -> Result<Plan, InstallError> {
         let from = source.to_string();
-        let wanted = wish.digest.or(locked.map(|(_, locked)| locked.digest));
-        let found = Digest::of(&fetched.bytes);
-        if let Some(wanted) = wanted
-            && wanted != found
-        {
-            let locked = wish.digest.is_none();
-            return Err(InstallError::OtherDigest { from, found, wanted, locked });
-        }
+        check_digest(&from, &fetched.bytes, wish, locked.map(|(_, locked)| locked.digest))?;
         let mut candidate = Candidate::read(source, self.workspace.path(), fetched.bytes)
             .map_err(|source| InstallError::Pack { from: from.clone(), source: source.into() })?;
-        let name = candidate.manifest.name.clone();
-        if self.built_in.contains(&name) {
-            return Err(InstallError::BuiltIn { name, from });
-        }
-        if let Some((wanted, _)) = locked
-            && wanted != name
-        {
-            let (found, wanted) = (name, wanted.to_owned());
-            return Err(InstallError::OtherName { from, found, wanted });
-        }
+        self.check_name(&candidate.manifest.name, &from, locked.map(|(name, _)| name))?;
         let accepted = self.store.acceptances()?;
-        let known = accepted.plugins.get(&name);
-        let pinned = locked.map_or_else(
-            || known.and_then(|known| known.signer.clone()),
-            |(_, locked)| locked.signer.clone(),
-        );
-        let signer = wish.key.clone().or(pinned.clone());
-        candidate.signer = match (&signer, &fetched.signature) {
+        let known = accepted.plugins.get(&candidate.manifest.name);
+        let pinned = match locked {
+            Some((_, locked)) => locked.signer.as_ref(),
+            None => known.and_then(|known| known.signer.as_ref()),
+        };
+        let signer = wish.key.as_ref().or(pinned);
+        candidate.signer = match (signer, &fetched.signature) {
             (Some(signer), Some(signature)) => {
-                let checked = signer.check(&candidate.bytes, signature);
-                checked.map_err(|source| InstallError::Signature {
-                    from: from.clone(),
-                    source,
-                    pinned: wish.key.is_none(),
-                })?;
+                let pinned = wish.key.is_none();
+                let refused = |source| InstallError::Signature { from, source, pinned };
+                signer.check(&candidate.bytes, signature).map_err(refused)?;
                 Some(signer.clone())
             }
             (Some(signer), None) if wish.key.is_some() || locked.is_some() => {
@@ -323,32 +353,26 @@ impl Installer<'_> {
             }
             _ => None,
         };
-        let mut identity_changes = false;
-        let mut ask = candidate.manifest.requests.clone();
-        let mut wider = Capabilities::NONE;
-        for change in accepted.trust_changes(&candidate) {
-            let is_fine = match &change {
-                TrustChange::OtherSigner { .. } | TrustChange::SignatureLost(_) => {
-                    wish.accept_signer
-                }
-                TrustChange::OtherSource { .. } => wish.accept_source,
-                TrustChange::Wider(more) => {
-                    wider = more.clone();
-                    continue;
-                }
-            };
-            if !is_fine {
-                return Err(InstallError::TrustChange { name, change: change.into() });
-            }
-            identity_changes = true;
-        }
-        let is_known = known.is_some() && !identity_changes;
-        if is_known {
-            ask = wider;
-        }
+        let trust = accepted_changes(&accepted, &candidate, wish)?;
+        let is_known = known.is_some() && !trust.is_other_plugin;
+        let ask = if is_known { trust.wider } else { candidate.manifest.requests.clone() };
         let unchecked_signature = signer.is_none() && fetched.signature.is_some();
         let changes = self.changes(&candidate)?;
         Ok(Plan { candidate, ask, is_known, keeps_grants: is_known, unchecked_signature, changes })
+    }
+
+    /// Refuses the name of a built-in plugin, and any other name than that in the lock file.
+    fn check_name(&self, name: &str, from: &str, wanted: Option<&str>) -> Result<(), InstallError> {
+        let (name, from) = (name.to_owned(), from.to_owned());
+        if self.built_in.contains(&name) {
+            return Err(InstallError::BuiltIn { name, from });
+        }
+        match wanted {
+            Some(wanted) if wanted != name => {
+                Err(InstallError::OtherName { from, found: name, wanted: wanted.to_owned() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Compares a candidate with the plugin of the same name in the lock file.
@@ -369,7 +393,7 @@ impl Installer<'_> {
     ///
     /// # Errors
     /// `Settings`, `Store`, `Lock` or `LockFile` if one of the three can't be read or written.
-    pub fn take_in(
+    pub fn install(
         &self,
         plan: &Plan,
         granted: &Capabilities,
@@ -378,7 +402,7 @@ impl Installer<'_> {
         let Plan { candidate, is_known, keeps_grants, ask, .. } = plan;
         let name = &candidate.manifest.name;
         let _lock = self.store.lock()?;
-        let before = grants::of(settings, name)?;
+        let before = grants::granted_to(settings, name)?;
         let keeps_grants = *keeps_grants && *is_known;
         let granted = if keeps_grants { before.join(granted) } else { granted.clone() };
         if !keeps_grants || *ask != Capabilities::NONE || granted != before {

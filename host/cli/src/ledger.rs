@@ -13,11 +13,11 @@ use super::output::Output;
 use cofferdam_workspace::Workspace;
 
 /// The longest file that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// A file that can't be read or is malformed.
 #[derive(Debug, Serialize)]
-pub struct Broken {
+pub struct Unreadable {
     /// Relative to the workspace.
     pub path: String,
     /// The line of the problem, if known, counted from 1.
@@ -27,7 +27,7 @@ pub struct Broken {
     pub message: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
         if let Some(line) = self.line {
@@ -42,7 +42,7 @@ pub struct Listing<I> {
     /// In the order of the names.
     pub ids: Vec<I>,
     /// Files whose names look like ids but are not valid.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<Unreadable>,
 }
 
 /// Lists a directory of the workspace; returns an empty list if the directory does not exist.
@@ -67,7 +67,7 @@ pub fn list<I, E: fmt::Display>(
         match of_file(&name) {
             None => {}
             Some(Ok(id)) => listing.ids.push(id),
-            Some(Err(error)) => listing.broken.push(Broken {
+            Some(Err(error)) => listing.broken.push(Unreadable {
                 path: format!("{directory}/{name}"),
                 line: None,
                 message: error.to_string(),
@@ -80,13 +80,13 @@ pub fn list<I, E: fmt::Display>(
 /// Reads and parses one file.
 ///
 /// # Errors
-/// `Broken` if the file can't be read, is longer than 4 MiB, or can't be parsed.
+/// `Unreadable` if the file can't be read, is longer than 4 MiB, or can't be parsed.
 pub fn read<T>(
     workspace: &Workspace,
     path: &str,
     parse: fn(Vec<u8>) -> Result<T, Problem>,
-) -> Result<T, Broken> {
-    let broken = |line, message| Broken { path: path.to_owned(), line, message };
+) -> Result<T, Unreadable> {
+    let broken = |line, message| Unreadable { path: path.to_owned(), line, message };
     let contents = contents(workspace, path).map_err(|error| broken(None, error.to_string()))?;
     parse(contents).map_err(|problem| broken(Some(problem.line), problem.message))
 }
@@ -97,14 +97,14 @@ fn contents(workspace: &Workspace, path: &str) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("no regular file"));
     }
     let mut contents = Vec::new();
-    if file.take(LONGEST + 1).read_to_end(&mut contents)? as u64 > LONGEST {
-        return Err(io::Error::other(format!("longer than {} MiB", LONGEST >> 20)));
+    if file.take(MAX_FILE_BYTES + 1).read_to_end(&mut contents)? as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::other(format!("longer than {} MiB", MAX_FILE_BYTES >> 20)));
     }
     Ok(contents)
 }
 
 /// Prints a text to standard output, and the unreadable files to standard error.
-pub fn print(output: &Output, text: &str, broken: &[Broken]) -> Result<(), CliError> {
+pub fn print(output: &Output, text: &str, broken: &[Unreadable]) -> Result<(), CliError> {
     for broken in broken {
         tracing::error!("{broken}");
     }

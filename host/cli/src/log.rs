@@ -15,10 +15,10 @@ use cofferdam_engine::journal::{
 use cofferdam_workspace::{History, Workspace};
 
 /// How many paths a line of the text format names.
-const PATHS: usize = 5;
+const MAX_SHOWN_PATHS: usize = 5;
 
 /// How many streams an error message names.
-const NAMED: usize = 8;
+const MAX_NAMED_STREAMS: usize = 8;
 
 pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
@@ -35,7 +35,7 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         return print_output(&workspace, name, args, output);
     }
     let journal = Journal::new(workspace);
-    let (entries, unreadable) = journal.latest(args.limit, |entry| is_wanted(entry, args))?;
+    let (entries, unreadable) = journal.latest(args.limit, |entry| matches_filters(entry, args))?;
     if output.format() == Format::Text {
         output.text(&entries.iter().map(line).collect::<String>())?;
     } else {
@@ -59,7 +59,7 @@ fn print_output(
         [(name, _)] => name,
         [] => return Err(CliError::usage(why_none(workspace, name)?)),
         several => {
-            let named = several.iter().take(NAMED);
+            let named = several.iter().take(MAX_NAMED_STREAMS);
             let named: Vec<String> =
                 named.map(|(name, bytes)| format!("{name} ({bytes} bytes)")).collect();
             let more = several.len() - named.len();
@@ -118,7 +118,7 @@ fn unreadable(error: std::io::Error) -> CliError {
     CliError::host(format!("the output that is kept of programs: {error}"))
 }
 
-fn is_wanted(entry: &Entry, args: &Log) -> bool {
+fn matches_filters(entry: &Entry, args: &Log) -> bool {
     let is_tool = |tool: Option<&String>| args.tool.is_none() || args.tool.as_ref() == tool;
     match entry {
         Entry::Call(record) => {
@@ -195,7 +195,7 @@ fn commit_line(record: &CommitRecord) -> String {
     let named: Vec<String> = record
         .changes
         .iter()
-        .take(PATHS)
+        .take(MAX_SHOWN_PATHS)
         .map(|change| format!("{} {}", change.change, change.path))
         .collect();
     let _ = write!(line, "  {}", named.join(", "));

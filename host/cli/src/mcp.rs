@@ -20,16 +20,16 @@ pub fn execute(global: &Global, command: &McpCommand, output: &Output) -> Result
 }
 
 /// How the client connects to the server.
-enum Reached {
+enum Connection {
     /// The client starts the command with these arguments.
-    Started { command: String, args: Vec<String> },
+    Command { command: String, args: Vec<String> },
     /// The client connects to this address.
-    At(String),
+    Address(String),
 }
 
-fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
+fn server(global: &Global, args: &McpConfig) -> Result<Connection, CliError> {
     if let Some(url) = &args.url {
-        return Ok(Reached::At(url.clone()));
+        return Ok(Connection::Address(url.clone()));
     }
     let text = |path: PathBuf| {
         path.into_os_string()
@@ -47,19 +47,19 @@ fn server(global: &Global, args: &McpConfig) -> Result<Reached, CliError> {
         words.extend(["--role".to_owned(), role]);
     }
     words.extend(args.target.iter().flat_map(|path| ["--target".to_owned(), path.clone()]));
-    Ok(Reached::Started { command: text(env::current_exe()?)?, args: words })
+    Ok(Connection::Command { command: text(env::current_exe()?)?, args: words })
 }
 
 /// The text for the client's configuration file. Source: the documentation of each client.
-fn config(args: &McpConfig, server: Reached) -> Result<String, CliError> {
+fn config(args: &McpConfig, server: Connection) -> Result<String, CliError> {
     let key = match args.client {
         Client::Claude | Client::Cursor => "mcpServers",
         Client::Vscode => "servers",
         Client::Codex => "mcp_servers",
     };
     let mut server = match server {
-        Reached::Started { command, args } => json!({"command": command, "args": args}),
-        Reached::At(url) => json!({"url": url}),
+        Connection::Command { command, args } => json!({"command": command, "args": args}),
+        Connection::Address(url) => json!({"url": url}),
     };
     let kind = if server.get("url").is_some() { "http" } else { "stdio" };
     if matches!(args.client, Client::Claude | Client::Vscode)

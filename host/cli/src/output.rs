@@ -60,8 +60,8 @@ impl Output {
     }
 
     /// Prints to standard error how to read the kept output of a result's programs.
-    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
-    pub fn kept(&self, outputs: &[KeptOutput]) {
+    #[expect(clippy::print_stderr, reason = "not a part of the result")]
+    pub fn kept_outputs(&self, outputs: &[KeptOutput]) {
         for KeptOutput { name, program, bytes } in outputs {
             eprintln!(
                 "note: {} printed {bytes} bytes: cofferdam log --output {name} --format text",
@@ -71,8 +71,8 @@ impl Output {
     }
 
     /// Prints a call's warnings to standard error.
-    #[expect(clippy::print_stderr, reason = "it is no part of the result")]
-    pub fn warned(&self, warnings: &[String]) {
+    #[expect(clippy::print_stderr, reason = "not a part of the result")]
+    pub fn warnings(&self, warnings: &[String]) {
         for warning in warnings {
             eprintln!("warning: {}", escape_control(warning));
         }
@@ -84,7 +84,7 @@ impl Output {
     }
 
     /// Prints a document as text, or writes it to a file. In the JSON format, `value` is printed.
-    pub fn shown(
+    pub fn report(
         &self,
         shown: &Shown,
         value: &impl Serialize,
@@ -109,14 +109,15 @@ impl Output {
             // If standard output is closed, the exit status still reports the error.
             let _ = self.document(&serde_json::json!({ "refused": refusal }));
         } else {
-            eprintln!("error: {}", escape_control(error.to_string().trim_end()));
+            eprintln!("error: {}", escape_control(error.report().trim_end()));
         }
     }
 }
 
 fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
     let mut json = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut json, Inert(PrettyFormatter::new()));
+    let mut serializer =
+        Serializer::with_formatter(&mut json, EscapingFormatter(PrettyFormatter::new()));
     value.serialize(&mut serializer).map_err(CliError::host)?;
     json.push(b'\n');
     Ok(json)
@@ -132,12 +133,12 @@ fn write_out(bytes: &[u8]) -> Result<(), CliError> {
 }
 
 /// Whether standard error is a terminal.
-pub fn person_watches() -> bool {
+pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// A JSON formatter that escapes characters that control a terminal.
-struct Inert<'a>(PrettyFormatter<'a>);
+struct EscapingFormatter<'a>(PrettyFormatter<'a>);
 
 /// Forwards a method to the wrapped formatter.
 macro_rules! forward {
@@ -148,7 +149,7 @@ macro_rules! forward {
     };
 }
 
-impl Formatter for Inert<'_> {
+impl Formatter for EscapingFormatter<'_> {
     forward! {
         begin_array();
         end_array();
@@ -240,11 +241,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn printed_json_is_inert_and_means_the_same() {
+    fn printed_json_is_escaped_and_equivalent() {
         let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
         let mut out = Vec::new();
         value
-            .serialize(&mut Serializer::with_formatter(&mut out, Inert(PrettyFormatter::new())))
+            .serialize(&mut Serializer::with_formatter(
+                &mut out,
+                EscapingFormatter(PrettyFormatter::new()),
+            ))
             .unwrap();
         let text = String::from_utf8(out).unwrap();
         for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {

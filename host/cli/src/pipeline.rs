@@ -26,7 +26,7 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
     // An unwritable record file is an error before anything runs.
     let record = args.record.as_deref().map(RecordFile::create).transpose()?;
     let work_order = setup::read_input(&args.work_order)?;
-    let (host, timers) = setup::host(global, None)?;
+    let (host, runtime) = setup::host(global, None)?;
     let timeout = args.agent_timeout_s;
     let inputs = Inputs {
         work_order,
@@ -39,9 +39,9 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
         keep: args.keep,
         dry_run: args.dry_run,
         limits: LimitSettings { call_ms: args.call_ms, ..LimitSettings::default() },
-        cancel: Some(setup::interruption(&timers)?),
+        cancel: Some(setup::interruption(&runtime)?),
     };
-    let round = timers.block_on(host.pipeline(inputs, &options));
+    let round = runtime.block_on(host.pipeline(inputs, &options));
     let kept = record.map_or(Ok(()), |record| record.write(&round));
     match args.format {
         RoundFormat::Json => output.document(&round)?,
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_words_and_no_shell() {
+    fn a_command_is_split_without_a_shell() {
         for (text, program, arguments) in [
             ("claude -p", "claude", vec!["-p"]),
             ("a 'b c' \"d e\" f\\ g", "a", vec!["b c", "d e", "f g"]),

@@ -34,11 +34,11 @@ pub struct Source {
     own: Option<String>,
     /// The directories that the settings name.
     directories: Vec<PathBuf>,
-    seen: Stamps,
+    seen: FileStates,
 }
 
 /// Identifies a state of the watched files: their paths, inodes, sizes and times of change.
-type Stamps = Vec<(PathBuf, u64, u64, (i64, i64))>;
+type FileStates = Vec<(PathBuf, u64, u64, (i64, i64))>;
 
 impl Source {
     /// Takes the state of the files before any of them is read.
@@ -46,9 +46,9 @@ impl Source {
         let workspace = setup::workspace(global)?;
         let own = workspace.read_text(config::FILE).ok().flatten();
         let global = global.clone();
-        let (role, directories, seen) = (None, Vec::new(), Stamps::new());
+        let (role, directories, seen) = (None, Vec::new(), FileStates::new());
         let mut source = Self { global, workspace, role, own, directories, seen };
-        source.seen = source.stamps();
+        source.seen = source.file_states();
         Ok(source)
     }
 
@@ -64,7 +64,7 @@ impl Source {
             settings.iter().flat_map(|layer| layer.contracts.clone()).collect();
         for directory in &directories {
             if !self.directories.contains(directory) {
-                stamp(directory, &mut self.seen);
+                add_state(directory, &mut self.seen);
             }
         }
         self.seen.sort_unstable();
@@ -72,7 +72,7 @@ impl Source {
         self.directories = directories;
     }
 
-    fn stamps(&self) -> Stamps {
+    fn file_states(&self) -> FileStates {
         let mut paths =
             vec![self.workspace.path().join(config::FILE), self.workspace.path().join(lock::FILE)];
         if let Some(directories) = Directories::find() {
@@ -81,11 +81,11 @@ impl Source {
         }
         paths.extend(setup::built_in_plugins().ok());
         paths.extend(self.global.plugin.iter().chain(&self.directories).cloned());
-        let mut stamps = Stamps::new();
-        paths.iter().for_each(|path| stamp(path, &mut stamps));
-        stamps.sort_unstable();
-        stamps.dedup();
-        stamps
+        let mut file_states = FileStates::new();
+        paths.iter().for_each(|path| add_state(path, &mut file_states));
+        file_states.sort_unstable();
+        file_states.dedup();
+        file_states
     }
 
     /// The configuration from the current files.
@@ -106,31 +106,31 @@ impl Source {
 }
 
 /// Adds the state of a path, and of its entries if it is a directory.
-fn stamp(path: &Path, stamps: &mut Stamps) {
+fn add_state(path: &Path, file_states: &mut FileStates) {
     let entries = path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     for path in entries.chain([path.to_owned()]) {
         if let Ok(metadata) = path.metadata() {
             let changed = (metadata.ctime(), metadata.ctime_nsec());
-            stamps.push((path, metadata.ino(), metadata.len(), changed));
+            file_states.push((path, metadata.ino(), metadata.len(), changed));
         }
     }
 }
 
 /// Applies the current configuration to the server each time it changes. Never returns.
 pub async fn follow(server: Server, mut source: Source) {
-    let mut changing: Option<Stamps> = None;
+    let mut changing: Option<FileStates> = None;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let stamps = source.stamps();
-        if stamps == source.seen {
+        let file_states = source.file_states();
+        if file_states == source.seen {
             changing = None;
             continue;
         }
-        if changing.as_ref() != Some(&stamps) {
-            changing = Some(stamps);
+        if changing.as_ref() != Some(&file_states) {
+            changing = Some(file_states);
             continue;
         }
-        source.seen = stamps;
+        source.seen = file_states;
         let (config, back) = read(source).await;
         source = back;
         let renewed = match config {

@@ -13,10 +13,10 @@ use super::{CliError, exit, setup};
 use cofferdam_workspace::{Listed, Overlay};
 
 /// The largest report that is read, in bytes.
-const MAX_REPORT: u64 = 16 << 20;
+const MAX_REPORT_BYTES: u64 = 16 << 20;
 
 /// How many directories deep the reports are: `reports/phase-3/wave-1/code-reviewer.json`.
-const DEPTH: usize = 2;
+const REPORT_DEPTH: usize = 2;
 
 pub fn execute(global: &Global, command: &ReportCommand, output: &Output) -> Result<u8, CliError> {
     let ReportCommand::Summary { shown, phase, wave } = command;
@@ -26,9 +26,9 @@ pub fn execute(global: &Global, command: &ReportCommand, output: &Output) -> Res
         WaveName::Second => Wave::Wave2,
     });
     let mut files = Vec::new();
-    collect(workspace.plain(), ROOT, DEPTH, &mut files)?;
+    collect(workspace.plain(), ROOT, REPORT_DEPTH, &mut files)?;
     let overview = Overview::new(files, &Filter { phase: *phase, wave });
-    output.shown(shown, &overview, |format| match format {
+    output.report(shown, &overview, |format| match format {
         ReportFormat::Markdown => overview.to_markdown(),
         ReportFormat::Html => overview.to_html(),
         ReportFormat::Json | ReportFormat::Text => overview.to_text(),
@@ -66,9 +66,9 @@ fn read(tree: &Arc<Overlay>, path: &str) -> io::Result<Vec<u8>> {
     let (file, _) = tree.open_read(path)?;
     let mut contents = Vec::new();
     // Reading one byte more than allowed shows that the file is too large.
-    file.take(MAX_REPORT + 1).read_to_end(&mut contents)?;
-    if contents.len() as u64 > MAX_REPORT {
-        return Err(io::Error::other(format!("larger than {} MiB", MAX_REPORT >> 20)));
+    file.take(MAX_REPORT_BYTES + 1).read_to_end(&mut contents)?;
+    if contents.len() as u64 > MAX_REPORT_BYTES {
+        return Err(io::Error::other(format!("larger than {} MiB", MAX_REPORT_BYTES >> 20)));
     }
     Ok(contents)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::{Global, RoleCommand};
 use super::output::Output;
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::definition::{CheckedDefinition, Provider};
 use cofferdam_core::outcome::Outcome;
@@ -24,7 +24,7 @@ pub fn execute(global: &Global, command: &RoleCommand, output: &Output) -> Resul
 }
 
 fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
+    let (host, _runtime) = setup::host(global, Some(1))?;
     let roles: Value = host
         .policy()
         .roles()
@@ -39,9 +39,9 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
 
 fn show(global: &Global, role: &str, output: &Output) -> Result<u8, CliError> {
     let agent = setup::agent(role)?;
-    let (host, _timers, role) = setup::host_under(global, Some(1), Some(role), Use::Looking)?;
+    let (host, _runtime, role) = setup::host_under(global, Some(1), Some(role), RoleUse::Show)?;
     if let Some(role) = host.role(role.as_deref())? {
-        let mut document = described(&host, role);
+        let mut document = describe(&host, role);
         if let Some(agent) = agent {
             let definition = agent.definition();
             document["model"] = json!(definition.model);
@@ -56,7 +56,7 @@ fn show(global: &Global, role: &str, output: &Output) -> Result<u8, CliError> {
 }
 
 /// A role with its tools, as the plugins and the policy of this host allow them.
-fn described(host: &Host, role: &Role) -> Value {
+fn describe(host: &Host, role: &Role) -> Value {
     let (registry, policy) = (host.registry(), host.policy());
     let tools: Value = registry
         .tools(Some(role))
@@ -90,16 +90,16 @@ fn prompt(global: &Global, file: &Path, target: &str, output: &Output) -> Result
     let agent = setup::agent(&file)?
         .ok_or_else(|| CliError::usage(format!("{file} is no agent definition (.yaml)")))?;
     let role = agent.role(Some(target)).map_err(|error| setup::in_file(&file, &error))?;
-    let (host, timers, providers) =
-        setup::host_under(global, Some(1), Some(&file), Use::Providers { target })?;
+    let (host, runtime, providers) =
+        setup::host_under(global, Some(1), Some(&file), RoleUse::Providers { target })?;
     let options = RunOptions {
         role: providers,
-        cancel: Some(setup::interruption(&timers)?),
+        cancel: Some(setup::interruption(&runtime)?),
         ..RunOptions::default()
     };
     let mut values = BTreeMap::new();
     for (name, provider) in &agent.definition().context_providers {
-        let value = timers.block_on(provided(&host, name, provider, &options))?;
+        let value = runtime.block_on(context_value(&host, name, provider, &options))?;
         values.insert(name.clone(), value);
     }
     let prompt = agent.prompt(target, &values).map_err(|error| setup::in_file(&file, &error))?;
@@ -142,7 +142,7 @@ fn missing(tool: &str) -> CliError {
 
 /// Calls a context provider and returns its value: one field of the tool's answer, or all of it. A
 /// string is returned as it is, anything else as JSON.
-async fn provided(
+async fn context_value(
     host: &Host,
     name: &str,
     provider: &Provider,

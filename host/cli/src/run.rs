@@ -2,7 +2,7 @@
 
 use super::args::{Format, Global, Narrowed, Run};
 use super::output::Output;
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{Answer, Mode};
 use cofferdam_core::outcome::{Failure, Outcome};
@@ -12,8 +12,8 @@ use cofferdam_engine::host::{self, Host, RunOptions};
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
     let target = args.narrowed.target.as_deref();
-    let (host, timers, role) =
-        setup::host_under(global, None, args.role.as_deref(), Use::Calling { target })?;
+    let (host, runtime, role) =
+        setup::host_under(global, None, args.role.as_deref(), RoleUse::Calling { target })?;
     let options = RunOptions {
         role,
         fail_fast: args.fail_fast,
@@ -21,12 +21,12 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         dry_run: args.dry_run,
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
-        cancel: Some(setup::interruption(&timers)?),
+        cancel: Some(setup::interruption(&runtime)?),
         ..RunOptions::default()
     };
-    let run = timers.block_on(host.run(&text, mode(args.strict), &options));
+    let run = runtime.block_on(host.run(&text, mode(args.strict), &options));
     let ended = run.map_err(CliError::from).and_then(|run| show(&host, &run, output));
-    setup::end(&host, &timers);
+    setup::shut_down(&host, &runtime);
     ended
 }
 
@@ -47,7 +47,7 @@ fn show(host: &Host, run: &host::Run, output: &Output) -> Result<u8, CliError> {
         Some(diff) if output.format() == Format::Text => print_diff(diff, &run.answers, output)?,
         _ => output.document(&run.document())?,
     }
-    output.kept(&run.effects.outputs);
+    output.kept_outputs(&run.effects.outputs);
     Ok(exit::of(run.answers.iter().map(|answer| &answer.outcome)))
 }
 

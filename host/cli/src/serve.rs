@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{Global, Serve};
 use super::renew::{self, Source};
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_mcp::{self, Access, Server};
 
@@ -18,10 +18,10 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     }
     // A single client gets answers sooner from a runtime with one thread.
     let runtime = match args.http {
-        None => setup::waiting()?,
-        Some(_) => setup::serving()?,
+        None => setup::current_thread_runtime()?,
+        Some(_) => setup::multi_thread_runtime()?,
     };
-    let usage = Use::Calling { target: args.target.as_deref() };
+    let usage = RoleUse::Calling { target: args.target.as_deref() };
     let source = Source::look(global)?;
     let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
     let source = source.of(&config);

@@ -18,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::CliError;
 use super::args::Global;
-use super::output::person_watches;
+use super::output::stderr_is_terminal;
 use crate::config;
 use crate::install;
 use cofferdam_core::contract::Contract;
@@ -41,7 +41,8 @@ pub fn logging(global: &Global) {
         (_, 1) => Level::INFO,
         _ => Level::DEBUG,
     };
-    let colours = person_watches() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colours =
+        stderr_is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     // Protocol errors are returned to the client, so they are logged only with `--verbose`.
     let protocol = if global.verbose == 0 { Level::ERROR } else { level };
     tracing_subscriber::fmt()
@@ -126,16 +127,16 @@ pub fn secret() -> Secret {
 
 /// Opens a host that runs up to `workers` calls at a time (`None`: one per core), and its runtime.
 pub fn host(global: &Global, workers: Option<usize>) -> Result<(Host, Runtime), CliError> {
-    open(config_with(global, workers, None)?, waiting()?)
+    open(config_with(global, workers, None)?, current_thread_runtime()?)
 }
 
 /// A Tokio runtime on the current thread. Calls run on threads of their own.
-pub fn waiting() -> Result<Runtime, CliError> {
+pub fn current_thread_runtime() -> Result<Runtime, CliError> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
 /// A Tokio runtime with worker threads, for many clients.
-pub fn serving() -> Result<Runtime, CliError> {
+pub fn multi_thread_runtime() -> Result<Runtime, CliError> {
     Ok(Builder::new_multi_thread().enable_all().build()?)
 }
 
@@ -146,7 +147,7 @@ fn config_with(
 ) -> Result<Config, CliError> {
     let layers = layers(global, &workspace(global)?)?;
     Ok(Config {
-        observer: Arc::new(Person::new(global)),
+        observer: Arc::new(TerminalObserver::new(global)),
         workers,
         role,
         ..config(global, &global.workspace, layers.settings)?
@@ -154,30 +155,30 @@ fn config_with(
 }
 
 /// Opens a host, with telemetry if the environment configures it, and returns it with its runtime.
-pub fn open(mut config: Config, timers: Runtime) -> Result<(Host, Runtime), CliError> {
+pub fn open(mut config: Config, runtime: Runtime) -> Result<(Host, Runtime), CliError> {
     config.telemetry =
         telemetry::Settings::from_variables(&config.environment).unwrap_or_else(|error| {
             tracing::warn!("telemetry is off: {error}");
             None
         });
     let host = {
-        let _timers = timers.enter();
+        let _runtime = runtime.enter();
         Host::open(config)?
     };
-    Ok((host, timers))
+    Ok((host, runtime))
 }
 
 /// Shuts a host down: sends the remaining telemetry, within a time limit.
-pub fn end(host: &Host, timers: &Runtime) {
+pub fn shut_down(host: &Host, runtime: &Runtime) {
     if let Some(telemetry) = host.telemetry() {
-        timers.block_on(telemetry.stop());
+        runtime.block_on(telemetry.stop());
     }
 }
 
 /// What a command does under a role.
-pub enum Use<'a> {
+pub enum RoleUse<'a> {
     /// Only shows it; no tool is called.
-    Looking,
+    Show,
     /// Makes calls; an agent definition is bound to the file `target`.
     Calling { target: Option<&'a str> },
     /// Calls the context providers of an agent definition that is bound to the file `target`.
@@ -204,11 +205,11 @@ pub fn host_under(
     global: &Global,
     workers: Option<usize>,
     role: Option<&str>,
-    usage: Use<'_>,
+    usage: RoleUse<'_>,
 ) -> Result<(Host, Runtime, Option<String>), CliError> {
     let (config, name) = config_under(global, workers, role, usage)?;
-    let (host, timers) = open(config, waiting()?)?;
-    Ok((host, timers, name))
+    let (host, runtime) = open(config, current_thread_runtime()?)?;
+    Ok((host, runtime, name))
 }
 
 /// The host's configuration under a role of the settings or an agent definition. An agent that was
@@ -217,7 +218,7 @@ pub fn config_under(
     global: &Global,
     workers: Option<usize>,
     role: Option<&str>,
-    usage: Use<'_>,
+    usage: RoleUse<'_>,
 ) -> Result<(Config, Option<String>), CliError> {
     let given = env::var(ROLE).ok().filter(|given| !given.is_empty());
     let role = match (role, &given) {
@@ -230,7 +231,7 @@ pub fn config_under(
     };
     let agent = role.map(agent).transpose()?.flatten();
     let (Some(file), Some(agent)) = (role, agent) else {
-        if let Use::Calling { target: Some(_) } = usage {
+        if let RoleUse::Calling { target: Some(_) } = usage {
             return Err(CliError::usage(
                 "--target binds an agent definition; --role names none (a .yaml file)".to_owned(),
             ));
@@ -238,15 +239,15 @@ pub fn config_under(
         return Ok((config_with(global, workers, None)?, role.map(str::to_owned)));
     };
     let role = match usage {
-        Use::Looking => agent.role(None),
-        Use::Calling { target: None } if agent.needs_target() => {
+        RoleUse::Show => agent.role(None),
+        RoleUse::Calling { target: None } if agent.needs_target() => {
             return Err(CliError::usage(format!("{file} is for one file: name it with --target")));
         }
-        Use::Calling { target } => agent.role(target),
-        Use::Providers { target } => agent.provider_role(Some(target)),
+        RoleUse::Calling { target } => agent.role(target),
+        RoleUse::Providers { target } => agent.provider_role(Some(target)),
     };
     let role = role.map_err(|error| in_file(file, &error))?;
-    let is_trusted = matches!(usage, Use::Looking) || global.trust_workspace;
+    let is_trusted = matches!(usage, RoleUse::Show) || global.trust_workspace;
     if !is_trusted && workspace(global)?.holds(Path::new(file)) {
         return Err(CliError::usage(format!(
             "{file} is in the workspace, where an agent may have changed it; keep it elsewhere, \
@@ -311,11 +312,11 @@ pub fn config(
 }
 
 /// A receiver that becomes true when the process gets SIGINT or SIGTERM.
-pub fn interruption(timers: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
+pub fn interruption(runtime: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
     let (interrupt, interrupted) = watch::channel(false);
-    let _timers = timers.enter();
+    let _runtime = runtime.enter();
     let signal = signal()?;
-    timers.spawn(async move {
+    runtime.spawn(async move {
         signal.await;
         tracing::warn!("stopping; what is being written is finished first");
         // The run may have ended already.
@@ -345,23 +346,23 @@ pub fn signal() -> std::io::Result<impl Future<Output = ()>> {
 
 /// How much of a file or of standard input is read, in bytes: the size of the largest envelope that
 /// any setting allows.
-const MAX_INPUT: u64 = 256 << 20;
+const MAX_INPUT_BYTES: u64 = 256 << 20;
 
 /// Reads a file, or standard input for `-`.
 pub fn read_input(file: &Path) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     let name = if file == Path::new("-") {
-        std::io::stdin().lock().take(MAX_INPUT + 1).read_to_end(&mut bytes)?;
+        std::io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
         "standard input".to_owned()
     } else {
         let name = file.display().to_string();
         std::fs::File::open(file)
-            .and_then(|file| file.take(MAX_INPUT + 1).read_to_end(&mut bytes))
+            .and_then(|file| file.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes))
             .map_err(|error| CliError::usage(error).at(&name))?;
         name
     };
-    if bytes.len() as u64 > MAX_INPUT {
-        return Err(CliError::usage(format!("{name}: it has more than {MAX_INPUT} bytes")));
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(CliError::usage(format!("{name}: it has more than {MAX_INPUT_BYTES} bytes")));
     }
     String::from_utf8(bytes).map_err(|error| {
         CliError::usage(format!(
@@ -372,18 +373,18 @@ pub fn read_input(file: &Path) -> Result<String, CliError> {
 }
 
 /// Shows a call's messages (by level) and its progress (as a bar) on the terminal.
-struct Person {
+struct TerminalObserver {
     progress: Option<ProgressBar>,
 }
 
-impl Person {
+impl TerminalObserver {
     fn new(global: &Global) -> Self {
-        let progress = (person_watches() && !global.quiet).then(ProgressBar::no_length);
+        let progress = (stderr_is_terminal() && !global.quiet).then(ProgressBar::no_length);
         Self { progress }
     }
 }
 
-impl Observer for Person {
+impl Observer for TerminalObserver {
     fn message(&self, call: &str, level: Level, message: &str) {
         let say = || match level {
             Level::ERROR => tracing::error!(call, "{message}"),
@@ -408,7 +409,7 @@ impl Observer for Person {
     }
 }
 
-impl Drop for Person {
+impl Drop for TerminalObserver {
     fn drop(&mut self) {
         if let Some(bar) = &self.progress {
             bar.finish_and_clear();

@@ -16,7 +16,7 @@ use cofferdam_engine::journal::{Journal, Lines, rotated};
 use cofferdam_engine::stats::{Filter, Stats};
 
 /// The first bytes of a gzip file.
-const GZIP: &[u8] = b"\x1f\x8b";
+const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 
 pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u8, CliError> {
     let since =
@@ -36,7 +36,7 @@ pub fn execute(global: &Global, args: &args::Stats, output: &Output) -> Result<u
         None => "Tool calls".to_owned(),
         Some(tool) => format!("Tool calls: {tool}"),
     };
-    output.shown(&args.shown, &summary, |format| match format {
+    output.report(&args.shown, &summary, |format| match format {
         ReportFormat::Markdown => summary.to_markdown(&title),
         ReportFormat::Html => summary.to_html(&title),
         ReportFormat::Json | ReportFormat::Text => summary.to_text(),
@@ -64,7 +64,7 @@ fn read(stats: &mut Stats, file: &Path) -> io::Result<()> {
     for name in rotated(&name, names) {
         let path = folder.join(name);
         let mut source = BufReader::new(File::open(&path)?);
-        if io::BufRead::fill_buf(&mut source)?.starts_with(GZIP) {
+        if io::BufRead::fill_buf(&mut source)?.starts_with(GZIP_MAGIC) {
             let hint = "compressed; unpack it: `zcat FILE | cofferdam stats --log-file -`";
             return Err(io::Error::other(format!("{}: {hint}", path.display())));
         }

@@ -17,7 +17,7 @@ mod tests {
 
     /// The expected counts come from another implementation (the crate `bpe-openai` 0.3.2).
     #[test]
-    fn tokens_are_counted_as_others_count_them() {
+    fn token_counts_equal_those_of_another_implementation() {
         for (text, tokens) in TOKENS {
             assert_eq!(count(text), tokens, "{text:?}");
         }

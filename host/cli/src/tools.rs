@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::args::{Global, ToolFormat, Tools};
 use super::output::Output;
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup, tokens};
 use cofferdam_core::policy::Role;
 use cofferdam_engine::host::Host;
@@ -14,8 +14,8 @@ use cofferdam_plugin::registry::{ToolEntry, Unresolved};
 use cofferdam_plugin::search::search;
 
 pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers, role) =
-        setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
+    let (host, _runtime, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Show)?;
     let (registry, role) = (host.registry(), host.role(role.as_deref())?);
     let of_role = || registry.tools(role).map(AsRef::as_ref);
     let entries: Vec<&ToolEntry> = match (&args.tool, &args.search) {
@@ -27,7 +27,7 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
     };
     let shown = shown(&host, role, args, &entries)?;
     if args.tokens {
-        output.json(&counted(args.format, &shown))?;
+        output.json(&count_tokens(args.format, &shown))?;
         return Ok(exit::OK);
     }
     match args.format {
@@ -47,7 +47,7 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
 }
 
 /// A tool in the chosen output format.
-struct Shown {
+struct ListedTool {
     tool: String,
     name: String,
     /// A JSON document; the text formats are a string.
@@ -59,7 +59,7 @@ fn shown(
     role: Option<&Role>,
     args: &Tools,
     entries: &[&ToolEntry],
-) -> Result<Vec<Shown>, CliError> {
+) -> Result<Vec<ListedTool>, CliError> {
     let of_client =
         matches!(args.format, ToolFormat::Mcp | ToolFormat::Openai | ToolFormat::Anthropic);
     if of_client && args.brief {
@@ -68,21 +68,21 @@ fn shown(
             name_of(args.format)
         )));
     }
-    let of_client = |shape: &dyn Fn(&Exported<'_>) -> Value| -> Vec<Shown> {
+    let of_client = |shape: &dyn Fn(&Exported<'_>) -> Value| -> Vec<ListedTool> {
         let exported =
             entries.iter().filter_map(|entry| Exported::new(host.registry(), entry, role));
         exported
-            .map(|tool| Shown {
+            .map(|tool| ListedTool {
                 tool: tool.entry.qualified_name().into(),
                 value: shape(&tool),
                 name: tool.name,
             })
             .collect()
     };
-    let of_entry = |shape: fn(&ToolEntry) -> Value| -> Vec<Shown> {
+    let of_entry = |shape: fn(&ToolEntry) -> Value| -> Vec<ListedTool> {
         let shown = |entry: &&ToolEntry| {
             let tool = entry.qualified_name().to_string();
-            Shown { name: tool.clone(), tool, value: shape(entry) }
+            ListedTool { name: tool.clone(), tool, value: shape(entry) }
         };
         entries.iter().map(shown).collect()
     };
@@ -105,12 +105,12 @@ fn shown(
 
 /// The token counts of each tool and in total. JSON is counted without white space, as clients send
 /// it.
-fn counted(format: ToolFormat, shown: &[Shown]) -> Value {
+fn count_tokens(format: ToolFormat, shown: &[ListedTool]) -> Value {
     let count = |value: &Value| match value {
         Value::String(text) => tokens::count(text),
         value => tokens::count(&value.to_string()),
     };
-    let counts: Vec<(&Shown, usize)> =
+    let counts: Vec<(&ListedTool, usize)> =
         shown.iter().map(|shown| (shown, count(&shown.value))).collect();
     json!({
         "encoding": tokens::ENCODING,
@@ -124,7 +124,7 @@ fn name_of(format: ToolFormat) -> String {
     format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-fn values(shown: Vec<Shown>) -> Value {
+fn values(shown: Vec<ListedTool>) -> Value {
     shown.into_iter().map(|shown| shown.value).collect()
 }
 

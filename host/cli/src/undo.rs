@@ -12,14 +12,14 @@ use cofferdam_engine::journal::{CommitRecord, Journal};
 use cofferdam_workspace::{History, HistoryError, Transaction};
 
 /// How long to wait for the workspace's lock while other processes change it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
     let journal = Arc::new(Journal::new(Arc::clone(&workspace)));
     journal.record_commits();
-    let timers = setup::waiting()?;
-    let begun = timers.block_on(Transaction::begin(&workspace, PATIENCE));
+    let runtime = setup::current_thread_runtime()?;
+    let begun = runtime.block_on(Transaction::begin(&workspace, LOCK_TIMEOUT));
     let (transaction, _) = begun.map_err(CliError::host)?;
     let history = History::new(workspace);
     let (undone, commit) = match history.undo(transaction, args.commit.as_deref()) {

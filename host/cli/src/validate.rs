@@ -5,15 +5,15 @@ use serde_json::json;
 use super::args::{Global, Validate};
 use super::output::Output;
 use super::run::mode;
-use super::setup::Use;
+use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::{LimitSettings, Scope};
 use cofferdam_engine::dispatch::Bounds;
 
 pub fn execute(global: &Global, args: &Validate, output: &Output) -> Result<u8, CliError> {
     let text = setup::read_input(&args.file)?;
-    let (host, _timers, role) =
-        setup::host_under(global, Some(1), args.role.as_deref(), Use::Looking)?;
+    let (host, _runtime, role) =
+        setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Show)?;
     let role = host.role(role.as_deref())?;
     let (header, calls) = host.check(&text, mode(args.strict), role)?;
     let bounds = Bounds { role, limits: &LimitSettings::default(), scope: &Scope::default() };

@@ -1,6 +1,6 @@
-//! `smith KIND COUNT FILE` writes as many valid components (`components`) or core modules without
-//! imports (`modules`) into a file, each after its length (4 bytes, little-endian). The same ones
-//! every time.
+//! `smith KIND COUNT FILE` generates COUNT valid components (`components`) or core modules without
+//! imports (`modules`) and writes them to a file, each after its length (4 bytes, little-endian).
+//! They are the same in every run.
 
 use std::io::Write as _;
 use std::{env, fs};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use arbitrary::Unstructured;
 use wasm_smith::{Component, Config, Module};
 
-/// The longest text that one is made of, in bytes.
+/// The longest random input that one is generated from, in bytes.
 const LONGEST: usize = 4096;
 
 fn main() -> Result<()> {
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         "modules" => module,
         _ => bail!("KIND is components or modules"),
     };
-    // Some noise makes none.
+    // Some inputs give no component.
     let made = (1..).filter_map(make).take(count);
     let mut all = Vec::new();
     for bytes in made {
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     fs::write(file, all).with_context(|| file.clone())
 }
 
-/// Xorshift (Marsaglia, 2003): the same bytes in every run.
+/// Xorshift (Marsaglia, 2003), with the same bytes in every run.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
@@ -44,7 +44,7 @@ fn noise(seed: u64) -> Vec<u8> {
     (0..length).map(|_| (next() >> 32) as u8).collect()
 }
 
-/// What the engine has; one in eight is made of everything that there is.
+/// The features that the engine supports; one in eight uses all features.
 fn config(seed: u64) -> Config {
     let everything = seed.is_multiple_of(8);
     Config {
@@ -74,7 +74,7 @@ fn module(seed: u64) -> Option<Vec<u8>> {
     let noise = noise(seed);
     let config = Config {
         max_imports: 0,
-        // Small enough to be begun: a slot of the engine's pool.
+        // Small enough for a slot of the engine's pool.
         max_memory32_bytes: if seed.is_multiple_of(4) { 1 << 32 } else { 1 << 21 },
         max_table_elements: if seed.is_multiple_of(4) { 1_000_000 } else { 1000 },
         ..config(seed)

@@ -1,4 +1,4 @@
-//! From a plugin's sources to its component.
+//! Compiles a plugin's sources to its component.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ pub fn compile(
     let Some(Plugin { workspace, .. }) = plugins.first() else {
         return Ok(());
     };
-    // The same flags for all of the project's own, so that they share what they have in common.
+    // All plugins of the project get the same flags, so that they share compiled dependencies.
     let mut sources = vec![project.root.as_path()];
     if !workspace.starts_with(&project.root) {
         sources.push(workspace);
@@ -63,8 +63,8 @@ fn files(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<
     let of_project = if workspace == project.root {
         ["plugins", "schemas", "wit"].as_slice()
     } else {
-        // The SDK inherits from the project's Cargo.toml. Nothing else of the project is read, so
-        // that a change there leaves alone what takes minutes to build.
+        // The SDK inherits from the project's Cargo.toml. Nothing else of the project is an input,
+        // so that other changes don't rebuild plugins that take minutes.
         &["Cargo.toml", "plugins/sdk", "wit"]
     };
     let roots = of_project
@@ -84,14 +84,14 @@ fn files(project: &Project, workspace: &Path, plugins: &[Plugin]) -> Result<Vec<
     Ok(files)
 }
 
-/// The command as text, with the variables that it sets.
+/// The command as text, with the environment variables that it sets.
 fn command_line(command: &Command) -> String {
     let words: Vec<_> = command.get_args().collect();
     let variables: Vec<_> = command.get_envs().filter(|(_, value)| value.is_some()).collect();
     format!("{words:?} {variables:?}")
 }
 
-/// Gives another workspace this project's profile for plugins.
+/// Arguments that give another workspace this project's cargo profile for plugins.
 fn profile_arguments(workspace_manifest: &str) -> Result<Vec<String>> {
     let manifest: toml::Table = workspace_manifest.parse()?;
     let profile = manifest

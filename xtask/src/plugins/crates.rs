@@ -1,4 +1,4 @@
-//! What cargo knows about the crates of a workspace.
+//! Reads `cargo metadata` of a workspace.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Crate {
     pub artifact: String,
 }
 
-/// What cargo knows about the crates of a workspace.
+/// The crates of a workspace that build a component, by directory.
 #[derive(Debug)]
 pub struct Crates {
     pub workspace: PathBuf,
@@ -23,7 +23,7 @@ pub struct Crates {
 }
 
 impl Crates {
-    /// Asks cargo about the workspace that a directory belongs to.
+    /// Reads the metadata of the workspace that a directory belongs to.
     pub fn of(directory: &Path) -> Result<Self> {
         let metadata = output(cargo().current_dir(directory).args([
             "metadata",
@@ -50,7 +50,7 @@ impl Crates {
     }
 }
 
-/// The name of the target that becomes a component: a library of the kind `cdylib`.
+/// The name of the target that becomes a component: a library of the type `cdylib`.
 fn component_target(targets: &Value) -> Option<String> {
     let is_component = |target: &&Value| {
         target["crate_types"]

@@ -1,9 +1,9 @@
-//! Plugins that are not written in Rust: each is built by the tools of its language.
+//! Plugins that are not written in Rust, each built by the tools of its language.
 //!
-//! Such a plugin says what it needs in its language's own file (`requirements.txt` or
-//! `package.json` with a lock), and has a script (`build.py`, `build.mjs`) that gets two paths:
-//! the directory of the interfaces, and where the component goes. What it needs is installed into
-//! the build directory. Where Python or Node.js is missing, the plugin is left out.
+//! Such a plugin declares its dependencies in its language's own file (`requirements.txt`, or
+//! `package.json` with a lock file), and has a script (`build.py`, `build.mjs`) that gets two
+//! paths: the directory of the interfaces, and the component to write. Dependencies are installed
+//! into the build directory. If Python or Node.js is missing, the plugin is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process::{announce, ask, native, run};
 use crate::project::{Project, files_below, read, write};
 use crate::stamp::{Inputs, Stamp};
 
-/// What builds a plugin.
+/// The language whose tools build a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
     Python,
@@ -37,7 +37,7 @@ impl Language {
         }
     }
 
-    /// The files that say what is installed.
+    /// The files that declare the dependencies.
     fn requirements(self) -> &'static [&'static str] {
         match self {
             Self::Python => &["requirements.txt"],
@@ -45,7 +45,7 @@ impl Language {
         }
     }
 
-    /// What a machine has to have, for people.
+    /// The required programs, for a message.
     fn needs(self) -> &'static str {
         match self {
             Self::Python => "python3 of version 3.10 or later, with venv and pip",
@@ -53,7 +53,7 @@ impl Language {
         }
     }
 
-    /// Identifies the tools of this machine; none where they are missing or too old.
+    /// Identifies the versions of the language's tools; `None` if they are missing or too old.
     fn tools(self) -> Option<String> {
         match self {
             Self::Python => ask(native("python3").args([
@@ -72,7 +72,7 @@ impl Language {
         }
     }
 
-    /// Where in `work` the installed packages are.
+    /// The directory of the installed packages in `work`.
     fn installed(self, work: &Path) -> PathBuf {
         match self {
             Self::Python => work.join("environment"),
@@ -80,7 +80,7 @@ impl Language {
         }
     }
 
-    /// The commands that install what is required.
+    /// The commands that install the dependencies.
     fn install(self, work: &Path) -> Vec<Command> {
         match self {
             Self::Python => {
@@ -93,7 +93,7 @@ impl Language {
                 vec![create, install]
             }
             Self::JavaScript => {
-                // `npm ci` refuses a lock that lacks the optional packages of other platforms.
+                // `npm ci` refuses a lock file that lacks the optional packages of other platforms.
                 let mut install = native("npm");
                 install.current_dir(work).args(["install", "--no-audit", "--no-fund"]);
                 install.args(["--loglevel", "error"]);
@@ -102,7 +102,7 @@ impl Language {
         }
     }
 
-    /// What runs the script.
+    /// The interpreter that runs the script.
     fn interpreter(self, work: &Path) -> Command {
         match self {
             Self::Python => native(self.installed(work).join("bin/python")),
@@ -121,13 +121,12 @@ pub fn find(directory: &Path) -> Result<Vec<Plugin>> {
         .collect()
 }
 
-/// Whether a plugin has a script that builds it.
+/// Whether a plugin is built by a script.
 pub fn is_foreign(directory: &Path) -> bool {
     Language::of(directory).is_some()
 }
 
-/// Builds the component of a plugin, and says whether it could: not where its language's tools
-/// are missing.
+/// Builds the component of a plugin. Returns false if its language's tools are missing.
 pub fn build(project: &Project, group: &str, plugin: &Plugin) -> Result<bool> {
     let language = Language::of(&plugin.directory)
         .with_context(|| format!("{} has no script that builds it", plugin.directory.display()))?;
@@ -151,7 +150,8 @@ pub fn build(project: &Project, group: &str, plugin: &Plugin) -> Result<bool> {
     if stamp.is_fresh([&component]) {
         return Ok(true);
     }
-    // A copy beneath what is installed: there Node.js looks for packages.
+    // Node.js looks for packages in the directories above, so the sources are copied below the
+    // installed packages.
     let copy = work.join("sources");
     copy_files(&plugin.directory, &sources, &copy)?;
     write(&component, [])?;
@@ -162,8 +162,8 @@ pub fn build(project: &Project, group: &str, plugin: &Plugin) -> Result<bool> {
     Ok(true)
 }
 
-/// Where the tools are that build the Python plugin or the JavaScript plugin of this name; `None`
-/// where they are not installed, because their language is missing here.
+/// The directory of the tools that build the Python or JavaScript plugin of this name; `None` if
+/// they are not installed because the language is missing.
 pub fn tools_of(project: &Project, name: &str) -> Option<PathBuf> {
     let work = project.memory("foreign").join(name);
     [Language::Python, Language::JavaScript]
@@ -200,7 +200,7 @@ fn install(
     stamp.set()
 }
 
-/// Makes `to` a copy of these files of `from`, and of nothing else.
+/// Makes `to` a copy of exactly these files of `from`.
 fn copy_files(from: &Path, files: &[PathBuf], to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("removing {}", to.display()))?;

@@ -1,4 +1,4 @@
-//! From a component to the packed file that the host loads, with its compiled code beside it.
+//! Packs a component into the file that the host loads, with its compiled code beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::process::{announce, native, output};
 use crate::project::{Project, files_below};
 use crate::stamp::{Inputs, Stamp};
 
-/// Lets the host's command pack a component with its manifest, and compile it.
+/// Packs a component with its manifest, and compiles it, by the host's command.
 pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -> Result<()> {
     let (component, packed) = (plugin.component(project, group), plugin.packed(directory));
     let stamp = Stamp::new(
@@ -26,7 +26,7 @@ pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -
     }
     announce(&format!("packing {}", project.shown(&packed)));
     fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
-    // What the command prints is for a person who packs one plugin by hand.
+    // The command's output is meant for a user who packs one plugin by hand.
     output(
         native(project.binary())
             .args(["plugin", "pack", "--compile", "--manifest"])
@@ -39,7 +39,7 @@ pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -
     stamp.set()
 }
 
-/// Removes packed files whose plugin is no more: the host would go on loading them.
+/// Removes packed files whose plugin no longer exists: the host would still load them.
 pub fn remove_leftovers<'a>(
     directory: &Path,
     plugins: impl IntoIterator<Item = &'a Plugin>,

@@ -1,4 +1,4 @@
-//! One plugin: what its manifest says and where its files are.
+//! One plugin: what its manifest says, and the paths of its files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,11 +13,11 @@ use crate::toolchain::TARGET;
 /// The file that makes a crate a plugin.
 pub const MANIFEST: &str = "plugin.toml";
 
-/// The plugins' short tool names, each with the name of its plugin. A name that several
-/// plugins have is the first one's, in the order of their directories.
+/// The short names of the plugins' tools, each with the name of its plugin. If several plugins have
+/// a tool of the same name, the first plugin in the order of directories is taken.
 ///
 /// # Errors
-/// A manifest can't be read.
+/// If a manifest can't be read.
 pub fn tools(project: &Project) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
     for file in manifests(&project.root.join("plugins"))? {
@@ -31,13 +31,13 @@ pub fn tools(project: &Project) -> Result<BTreeMap<String, String>> {
     Ok(tools)
 }
 
-/// A plugin's crate.
+/// A plugin's crate, or the directory of a plugin that is not written in Rust.
 #[derive(Debug, Clone)]
 pub struct Plugin {
-    /// The name in its manifest; the packed file is called the same.
+    /// The name in its manifest, which is also that of the packed file.
     pub name: String,
     pub package: String,
-    /// What cargo calls the file that it builds, without the ending.
+    /// The name of the file that cargo builds, without its extension.
     pub artifact: String,
     pub directory: PathBuf,
     pub workspace: PathBuf,
@@ -66,7 +66,7 @@ impl Plugin {
         })
     }
 
-    /// A plugin that is not written in Rust; it belongs to no package.
+    /// Reads a plugin that is not written in Rust and belongs to no Cargo package.
     pub fn foreign(directory: &Path) -> Result<Self> {
         let (name, described_by) = described(directory)?;
         Ok(Self {
@@ -83,14 +83,14 @@ impl Plugin {
         self.directory.join(MANIFEST)
     }
 
-    /// Where cargo puts the component. Another build with other features of the dependencies,
-    /// or of another plugin of the same name, puts its own there.
+    /// The component that cargo writes. Another build, with other features of the dependencies or a
+    /// plugin of the same name, overwrites it.
     pub fn built(&self, project: &Project) -> PathBuf {
         let built = project.target.join("plugins").join(TARGET).join("plugin");
         built.join(format!("{}.wasm", self.artifact))
     }
 
-    /// Where the component of this group's build is kept.
+    /// The copy of the component that belongs to this group's build.
     pub fn component(&self, project: &Project, group: &str) -> PathBuf {
         project.memory("components").join(group).join(format!("{}.wasm", self.name))
     }
@@ -147,8 +147,7 @@ fn manifests(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The plugins below a directory. One without a `Cargo.toml` is not written in Rust and is
-/// left to its own tools.
+/// Finds the plugins below a directory that have a `Cargo.toml`.
 pub fn find(directory: &Path, crates: &Crates) -> Result<Vec<Plugin>> {
     manifests(directory)?
         .iter()
@@ -161,7 +160,7 @@ pub fn find(directory: &Path, crates: &Crates) -> Result<Vec<Plugin>> {
         .collect()
 }
 
-/// Whether a crate is a workspace of its own.
+/// Whether a crate has a Cargo workspace of its own.
 fn is_workspace(directory: &Path) -> Result<bool> {
     let path = directory.join("Cargo.toml");
     let manifest: toml::Table =
@@ -169,7 +168,7 @@ fn is_workspace(directory: &Path) -> Result<bool> {
     Ok(manifest.contains_key("workspace"))
 }
 
-/// The directories below one that hold a plugin without a `Cargo.toml`.
+/// The directories below this one that contain a plugin without a `Cargo.toml`.
 pub fn foreign_manifests(directory: &Path) -> Result<Vec<PathBuf>> {
     let manifests = manifests(directory)?;
     let directories = manifests.iter().filter_map(|file| file.parent());

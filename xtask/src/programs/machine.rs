@@ -1,4 +1,4 @@
-//! The machine's own programs, and Debian's packages for those that it lacks.
+//! The machine's own programs, and Debian packages for those that are missing.
 
 use std::env;
 use std::fs;
@@ -12,14 +12,15 @@ use crate::process::{ask, native};
 use crate::project::Project;
 use crate::stamp::Inputs;
 
-/// Where a program comes from that is not on this machine.
+/// How to install a program that is missing.
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    /// Debian's package of this name.
+    /// By the Debian package of this name.
     Package(&'static str),
-    /// One file of Debian's package of this name, which is not installed: it would start a service.
+    /// By copying one file of the Debian package of this name. The package is not installed, since
+    /// it would start a service.
     Unpacked { package: &'static str, file: &'static str },
-    /// No registry has it. It is one file that needs nothing beside it.
+    /// Not at all: no registry has it. The program is one file without dependencies.
     Nowhere,
 }
 
@@ -36,7 +37,8 @@ const PROGRAMS: &[(&str, Source)] = &[
     ("minisign", Source::Package("minisign")),
     ("node", Source::Package("nodejs")),
     ("npm", Source::Package("npm")),
-    // After Java. It finds its parts by absolute paths: Debian's can't be put elsewhere.
+    // After Java. Debian's Gradle has its parts at absolute paths, so it can't be unpacked
+    // elsewhere.
     ("gradle", Source::Package("gradle")),
     ("cargo-nextest", Source::Nowhere),
     ("golangci-lint", Source::Nowhere),
@@ -45,19 +47,19 @@ const PROGRAMS: &[(&str, Source)] = &[
 /// Directories that every sandboxed program can read.
 const SYSTEM_ROOTS: [&str; 4] = ["/usr", "/bin", "/lib", "/sbin"];
 
-/// A Python that can make virtual environments.
+/// A Python that can create virtual environments.
 #[derive(Debug)]
 pub struct Python {
     pub program: PathBuf,
-    /// Where its standard library is.
+    /// The directory of its installation, `sys.prefix`.
     pub prefix: PathBuf,
-    /// What it says that it is.
+    /// The version that it prints.
     #[expect(dead_code, reason = "part of what an installation depends on, through Debug")]
     version: String,
 }
 
 impl Python {
-    /// The system's, which every user can read, else the one on the search path.
+    /// Finds the system's Python, which every user can read, or else the first one on `PATH`.
     fn find() -> Option<Self> {
         [PathBuf::from("/usr/bin/python3")]
             .into_iter()
@@ -74,20 +76,20 @@ impl Python {
     }
 }
 
-/// A program on this process's own search path.
+/// Finds a program on the `PATH` of this process.
 fn installed(name: &str) -> Option<PathBuf> {
     look_up(name, env::split_paths(&env::var_os("PATH").unwrap_or_default()))
 }
 
-/// The toolchain's own directory, not that of rustup's proxies: those need rustup's settings.
+/// The directory of the toolchain itself, since rustup's proxies need rustup's settings.
 fn rust() -> Option<PathBuf> {
     ask(native("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
 }
 
-/// Adds which programs this machine has to the inputs of a step.
+/// Adds the machine's programs to the inputs of a step.
 ///
 /// # Errors
-/// A program disappears meanwhile.
+/// If a program disappears meanwhile.
 pub fn describe(mut inputs: Inputs) -> Result<Inputs> {
     inputs = inputs.value("Python", format!("{:?}", Python::find()));
     inputs = inputs.value("Rust", format!("{:?}", rust()));
@@ -100,10 +102,10 @@ pub fn describe(mut inputs: Inputs) -> Result<Inputs> {
     Ok(inputs)
 }
 
-/// Installs Debian's packages for what is missing. What can't be installed is noted.
+/// Installs Debian packages for missing programs. What can't be installed is listed.
 ///
 /// # Errors
-/// There is no Python afterwards, without which little else can be had.
+/// If Python is still missing, since most other programs depend on it.
 pub fn install_missing(project: &Project, programs: &mut Programs) -> Result<Python> {
     let mut apt = LazyApt::default();
     for (name, source) in PROGRAMS {
@@ -131,7 +133,7 @@ pub fn install_missing(project: &Project, programs: &mut Programs) -> Result<Pyt
         .context("the tests need Python 3.10 or newer with its modules `venv` and `ensurepip`")
 }
 
-/// The package manager, asked for when the first package is needed.
+/// The package manager, which is looked up when the first package is needed.
 #[derive(Default)]
 struct LazyApt(Option<Result<Apt, String>>);
 
@@ -149,7 +151,7 @@ impl LazyApt {
         apt.install(packages).map_err(|error| format!("{error:#}"))
     }
 
-    /// Puts one file of a package among the tests' own programs.
+    /// Copies one file of a package to the tests' own programs.
     fn unpack(&mut self, project: &Project, package: &str, file: &str) -> Result<(), String> {
         let apt = self.found().map_err(|why| format!("{why} (package {package})"))?;
         let into = directory(project).join("debian").join(package);
@@ -161,7 +163,7 @@ impl LazyApt {
     }
 }
 
-/// Copies a program to where nothing else is.
+/// Copies a program into a directory that contains nothing else.
 fn own(project: &Project, program: &Path) -> Result<()> {
     let bin = own_programs(project);
     fs::create_dir_all(&bin).with_context(|| format!("creating {}", bin.display()))?;
@@ -177,7 +179,7 @@ fn own_programs(project: &Project) -> PathBuf {
 /// Adds the machine's programs to those that the tests use.
 ///
 /// # Errors
-/// A program can't be copied.
+/// If a program can't be copied.
 pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
     if let Some(sysroot) = rust() {
         programs.add_directory(sysroot.join("bin"));
@@ -187,7 +189,7 @@ pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
         let Some(program) = installed(name) else { continue };
         match (source, program.parent()) {
             (Source::Nowhere, Some(parent)) if !SYSTEM.map(Path::new).contains(&parent) => {
-                // What else is in that directory is none of the tests' business.
+                // Tests should not see other programs of that directory.
                 own(project, &program)?;
             }
             (_, Some(parent)) => {
@@ -207,7 +209,7 @@ pub fn add(project: &Project, programs: &mut Programs) -> Result<()> {
     Ok(())
 }
 
-/// The directory that a program is installed below: the one above its `bin`.
+/// The directory that a program is installed in: the parent of its `bin`.
 fn prefix(program: &Path) -> PathBuf {
     let directory = program.parent().unwrap_or(program);
     match (directory.file_name(), directory.parent()) {
@@ -216,7 +218,7 @@ fn prefix(program: &Path) -> PathBuf {
     }
 }
 
-/// Debian's Java has its settings in `/etc/java-17-openjdk` or the like.
+/// Debian's settings of Java, in `/etc/java-17-openjdk` or similar.
 fn java_settings() -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
     entries
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_python_makes_no_environments() {
+    fn a_program_that_is_not_python_is_refused() {
         assert!(Python::at("/bin/true".into()).is_none());
         assert!(Python::at("/bin/false".into()).is_none());
         assert!(Python::at("/nonexistent".into()).is_none());

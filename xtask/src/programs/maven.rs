@@ -1,7 +1,7 @@
-//! Maven with the plugins that compile Java.
+//! Installs Maven with the plugins that compile Java.
 //!
-//! Its own repository is not one of the registries that builds may reach, but Debian has Maven's
-//! plugins as packages. They are unpacked, not installed: that takes no root, and this Maven can
+//! Maven's own repository is not among the registries that builds may reach, but Debian packages
+//! Maven's plugins. They are unpacked instead of installed: that needs no root, and this Maven can
 //! have settings of its own, which name the unpacked repository and forbid others.
 
 use std::fs;
@@ -16,14 +16,15 @@ use crate::process::{native, output, run};
 use crate::project::{Project, write};
 use crate::stamp::Inputs;
 
-/// What `mvn compile` needs. `junit5` is there for its description alone, which others refer to.
+/// The packages that `mvn compile` needs. `junit5` is needed only for its POM, which others refer
+/// to.
 const PACKAGES: [&str; 4] =
     ["maven", "libmaven-compiler-plugin-java", "libmaven-resources-plugin-java", "junit5"];
 
-/// Unpacks Maven with all that it needs except Java.
+/// Unpacks Maven with all dependencies except Java.
 ///
 /// # Errors
-/// There are no Debian packages here.
+/// If Debian packages are not available.
 pub fn install(project: &Project, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("maven");
     let inputs = Inputs::new().value("packages", PACKAGES.join(" "));
@@ -41,7 +42,7 @@ fn unpack_all(into: &Path) -> Result<()> {
         fs::create_dir_all(&directory)
             .with_context(|| format!("creating {}", directory.display()))?;
     }
-    // No package counts as installed, so that all that is needed is listed.
+    // An empty status file: no package counts as installed, so all dependencies are listed.
     write(&apt.directory.join("status"), "")?;
     run("apt-get update, for Maven alone", apt.command().args(["--quiet=2", "update"]))?;
     let mut list = apt.command();
@@ -62,8 +63,8 @@ fn unpack_all(into: &Path) -> Result<()> {
     configure(into)
 }
 
-/// The packages, in a list of what would be downloaded, that are for all processors: those of
-/// Java's libraries. The others belong to Java itself and to the system below it.
+/// The packages for all architectures in a list of downloads: Java libraries. The others belong to
+/// Java itself and to the system.
 fn independent_packages(list: &str) -> Vec<&str> {
     list.lines()
         .filter_map(|line| line.split(' ').nth(1)?.strip_suffix("_all.deb"))
@@ -71,7 +72,7 @@ fn independent_packages(list: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Makes Maven find its parts below `into`.
+/// Writes the settings with which Maven finds its parts below `into`.
 fn configure(into: &Path) -> Result<()> {
     let settings = format!(
         "<settings>\n  <localRepository>{}</localRepository>\n  <offline>true</offline>\n</settings>\n",
@@ -86,7 +87,7 @@ fn configure(into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Debian's package manager with its memory in a directory of its own: it only fetches.
+/// Debian's package manager with its state in a private directory, which only downloads.
 struct PrivateApt {
     directory: PathBuf,
 }
@@ -104,7 +105,7 @@ impl PrivateApt {
         ] {
             apt.arg("-o").arg(format!("{option}={}", self.directory.join(file).display()));
         }
-        // As root it would become a user who may not write here.
+        // As root, apt would switch to a user who may not write here.
         apt.args(["-o", "APT::Sandbox::User=root"]);
         apt
     }

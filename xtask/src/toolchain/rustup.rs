@@ -11,20 +11,20 @@ use super::{Sysroot, TARGET};
 use crate::process::{announce, ask, native, run_within};
 use crate::project::{Project, write};
 
-/// How long the download of the target may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long installing the target may take.
+const TARGET_DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A toolchain that has the target: the active one, else another of rustup's.
+/// Finds a toolchain with the target: the active one, or another one of rustup's.
 pub fn installed() -> Option<Sysroot> {
     Sysroot::active().into_iter().chain(sysroots()).find(Sysroot::has_target)
 }
 
-/// A program that one of rustup's toolchains keeps for its compiler.
+/// Finds a program that one of rustup's toolchains has for its compiler.
 pub fn internal_program(name: &str) -> Option<PathBuf> {
     sysroots().find_map(|sysroot| sysroot.internal_program(name))
 }
 
-/// Rustup's toolchains that are recent enough; none where there is no rustup.
+/// Rustup's toolchains that are recent enough; none if rustup is not installed.
 fn sysroots() -> impl Iterator<Item = Sysroot> {
     let home = ask(native("rustup").args(["show", "home"]));
     let entries = home.and_then(|home| fs::read_dir(Path::new(&home).join("toolchains")).ok());
@@ -34,11 +34,11 @@ fn sysroots() -> impl Iterator<Item = Sysroot> {
     directories.into_iter().filter_map(|directory| Sysroot::at(&directory))
 }
 
-/// Lets rustup install the target for the active toolchain. Tried once: a failure is
-/// remembered in a file, which the error names.
+/// Installs the target for the active toolchain with rustup. This is tried once: a failure is
+/// stored in a file, which the error names.
 ///
 /// # Errors
-/// There is no rustup, or it can't install the target (now, or when it was tried).
+/// If there is no rustup, or it can't install the target, now or when it was tried before.
 pub fn add_target(project: &Project) -> Result<Sysroot> {
     if ask(native("rustup").arg("--version")).is_none() {
         bail!("not installed");
@@ -47,15 +47,21 @@ pub fn add_target(project: &Project) -> Result<Sysroot> {
     if let Ok(why) = fs::read_to_string(&failure) {
         bail!("{why} (not tried again while {} exists)", project.shown(&failure));
     }
-    announce(&format!("rustup target add {TARGET} (at most {} s)", PATIENCE.as_secs()));
+    announce(&format!(
+        "rustup target add {TARGET} (at most {} s)",
+        TARGET_DOWNLOAD_TIMEOUT.as_secs()
+    ));
     let mut rustup = native("rustup");
     rustup.args(["target", "add", TARGET]).env_remove("RUST_BACKTRACE");
-    let why = match run_within(PATIENCE, &mut rustup)? {
+    let why = match run_within(TARGET_DOWNLOAD_TIMEOUT, &mut rustup)? {
         Some(status) if status.success() => {
             return installed().context("the target was installed, but no toolchain has it");
         }
         Some(status) => format!("`rustup target add {TARGET}` ended with {status}"),
-        None => format!("`rustup target add {TARGET}` took more than {} s", PATIENCE.as_secs()),
+        None => format!(
+            "`rustup target add {TARGET}` took more than {} s",
+            TARGET_DOWNLOAD_TIMEOUT.as_secs()
+        ),
     };
     write(&failure, &why)?;
     bail!(why)

@@ -26,7 +26,7 @@ Examples:
     Compare {
         /// A linter's name
         first: String,
-        /// Another's
+        /// The other linter's name
         second: String,
         /// A file or directory of the workspace
         #[arg(default_value = ".")]

@@ -55,7 +55,7 @@ pub struct ListBeads {
 pub struct Inbox {
     #[command(flatten)]
     pub printed: Printed,
-    /// Only messages to somebody of this name, and broadcasts
+    /// Only messages to this name, and broadcasts
     #[arg(long = "for", value_name = "NAME")]
     pub name: Option<String>,
     /// Only messages after this one

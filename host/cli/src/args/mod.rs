@@ -76,7 +76,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub plugin: Vec<PathBuf>,
     /// Use the workspace's cofferdam.toml, and agent definitions in the workspace, in this run
-    /// although nobody has accepted them
+    /// even if you have not accepted them
     #[arg(long, global = true)]
     pub trust_workspace: bool,
     /// Say nothing on standard error but errors
@@ -195,8 +195,8 @@ Examples:
     Beads(Beads),
     /// Read the messages that agents have sent each other
     ///
-    /// Nothing is marked as read: whoever wants only what is new names the last message that they
-    /// have seen.
+    /// Messages are not marked as read: to see only new ones, name the last one that you have seen
+    /// (--after).
     #[command(after_help = "\
 Examples:
   cofferdam inbox --format text

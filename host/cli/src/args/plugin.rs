@@ -173,7 +173,7 @@ pub struct Update {
     pub granting: Granting,
 }
 
-/// What a person accepts of where a plugin comes from.
+/// The options about a plugin's origin and signer.
 #[derive(Debug, Args)]
 pub struct Accepted {
     /// The minisign key that has to have signed it, or the file of one; from then on no other
@@ -189,7 +189,7 @@ pub struct Accepted {
     pub accept_source: bool,
 }
 
-/// What a person grants a plugin.
+/// The options that grant a plugin its capabilities.
 #[derive(Debug, Args)]
 pub struct Granting {
     /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,

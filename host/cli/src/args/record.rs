@@ -54,7 +54,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// The word.
+    /// The value on the command line and in file names.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

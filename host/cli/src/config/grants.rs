@@ -186,7 +186,7 @@ pub fn line(text: &str, keys: &[&str]) -> Option<usize> {
 ///
 /// # Errors
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
-pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
+pub fn granted_to(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
     let settings = read(path)?;
     Ok(settings.grants.get(plugin).map_or(Capabilities::NONE, GrantSettings::capabilities))
 }
@@ -195,7 +195,7 @@ pub fn of(path: &Path, plugin: &str) -> Result<Capabilities, ConfigError> {
 ///
 /// # Errors
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
-pub fn has(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
+pub fn has_entry(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
     Ok(read(path)?.grants.contains_key(plugin))
 }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_are_set_where_they_stand() {
+    fn grants_are_edited_in_place() {
         let kept = "# mine\n[limits]\ncall-ms = 100 # short\n";
         for before in [
             "",
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_an_entry_outlives_what_is_taken_back() {
+    fn revoked_fields_of_an_entry_are_removed() {
         let full = entry(FULL).unwrap();
         let GrantSettings { files, scan, process, environment, backends, cache, agents, http } =
             &full;
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn another_plugin_of_the_name_has_nothing_of_the_entry() {
+    fn another_plugin_of_the_same_name_inherits_nothing() {
         let full = entry(FULL).unwrap().capabilities();
         for granted in [set(&["process=git", "http=https://a.example"]), set(&["cache"]), full] {
             for before in [FULL.to_owned(), FULL.replace("grants.a", "grants.'a'")] {
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the user's settings are named by a path")]
-    fn the_file_is_replaced_with_its_permissions_and_through_a_link() {
+    fn the_file_keeps_its_permissions_and_links_are_followed() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let (link, real) =

@@ -28,7 +28,7 @@ pub struct Session {
     pub workspace: Arc<Workspace>,
     pub store: Store,
     pub directories: Directories,
-    pub timers: Runtime,
+    pub runtime: Runtime,
     distribution: Distribution,
     built_in: BTreeSet<String>,
 }
@@ -40,7 +40,7 @@ impl Session {
             workspace: Arc::new(setup::workspace(global)?),
             store: Store::open(&directories.plugins)?,
             directories,
-            timers: setup::waiting()?,
+            runtime: setup::current_thread_runtime()?,
             distribution: setup::distribution()?,
             built_in: built_in()?,
         })
@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Installs a planned plugin with the user's grants, and returns the document to print.
-    pub fn take_in(
+    pub fn install_planned(
         &self,
         plan: &Plan,
         granting: &Granting,
@@ -79,8 +79,8 @@ impl Session {
         }
         let granted = ask::grants(candidate, &plan.ask, granting, again)?;
         let settings = &self.directories.settings;
-        let had_entry = !plan.is_known && grants::has(settings, name)?;
-        let locked = self.installer().take_in(plan, &granted, settings)?;
+        let had_entry = !plan.is_known && grants::has_entry(settings, name)?;
+        let locked = self.installer().install(plan, &granted, settings)?;
         if had_entry {
             tracing::warn!(
                 "what your settings said under [grants.{name}] was not said of this plugin: the \
@@ -160,11 +160,11 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     let lock = install::lock(&session.workspace)?;
     let wish = Wish { digest: args.digest, ..wish(&args.accepted)? };
     let Some(name) = &args.source else {
-        return everything(&session, &lock, args, &wish, output);
+        return install_locked(&session, &lock, args, &wish, output);
     };
     let again = format!("cofferdam plugin install {name}");
     let plan = if let Some(locked) = lock.plugins.get(name) {
-        match session.timers.block_on(session.installer().restore(name, locked, &wish))? {
+        match session.runtime.block_on(session.installer().restore(name, locked, &wish))? {
             Some(plan) => plan,
             None => {
                 output.document(&json!({ "plugins": [unchanged(name, locked)] }))?;
@@ -173,19 +173,19 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
         }
     } else {
         let source = source(&session, name)?;
-        let mut plan = session.timers.block_on(session.installer().consider(&source, &wish))?;
+        let mut plan = session.runtime.block_on(session.installer().consider(&source, &wish))?;
         // If the options name the grants, they replace the existing ones.
         plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
         plan
     };
-    let document = session.take_in(&plan, &args.granting, &again)?;
-    warn_of_others(global, &session, &plan.candidate.manifest.name)?;
+    let document = session.install_planned(&plan, &args.granting, &again)?;
+    warn_of_overrides(global, &session, &plan.candidate.manifest.name)?;
     output.document(&json!({ "plugins": [document] }))?;
     Ok(exit::OK)
 }
 
 /// Refuses the options that are about a single plugin if the command is for all of them.
-pub fn of_no_single_plugin(
+pub fn refuse_single_plugin_options(
     accepted: &Accepted,
     granting: &Granting,
     command: &str,
@@ -199,25 +199,25 @@ pub fn of_no_single_plugin(
 }
 
 /// Installs what the lock file names and is not installed yet.
-fn everything(
+fn install_locked(
     session: &Session,
     lock: &Lock,
     args: &Install,
     wish: &Wish,
     output: &Output,
 ) -> Result<u8, CliError> {
-    of_no_single_plugin(&args.accepted, &args.granting, "install")?;
+    refuse_single_plugin_options(&args.accepted, &args.granting, "install")?;
     if lock.plugins.is_empty() {
         tracing::warn!("{FILE} names no plugin; `cofferdam plugin install FILE` installs one");
     }
     let mut documents = Vec::new();
     for (name, locked) in &lock.plugins {
-        let plan = session.timers.block_on(session.installer().restore(name, locked, wish))?;
+        let plan = session.runtime.block_on(session.installer().restore(name, locked, wish))?;
         documents.push(match plan {
             None => unchanged(name, locked),
             Some(plan) => {
                 let again = format!("cofferdam plugin install {name}");
-                session.take_in(&plan, &args.granting, &again)?
+                session.install_planned(&plan, &args.granting, &again)?
             }
         });
     }
@@ -251,7 +251,7 @@ fn source(session: &Session, name: &str) -> Result<Source, CliError> {
 }
 
 /// Warns if settings of the workspace override what the user grants the plugin.
-pub fn warn_of_others(global: &Global, session: &Session, name: &str) -> Result<(), CliError> {
+pub fn warn_of_overrides(global: &Global, session: &Session, name: &str) -> Result<(), CliError> {
     let layers = setup::layers(global, &session.workspace)?;
     for (settings, file) in layers.settings.iter().zip(&layers.files) {
         if file.path != session.directories.settings && settings.grants.contains_key(name) {
@@ -283,7 +283,7 @@ pub fn remove(
     } else if everywhere && locked.is_none() {
         return Err(CliError::usage(format!("no plugin '{name}' is installed")));
     } else {
-        let granted = grants::of(&session.directories.settings, name)?;
+        let granted = grants::granted_to(&session.directories.settings, name)?;
         if granted != Capabilities::NONE {
             tracing::warn!(
                 "your settings still grant {name} {granted}; `cofferdam policy revoke {name}` takes that back"

@@ -47,7 +47,7 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
 }
 
 fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
+    let (host, _runtime) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     let lock = crate::install::lock(host.workspace())?;
     // A plugin that was given with --plugin is not the one in the lock file.
@@ -104,7 +104,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     let (file, called) = if Path::new(name).is_file() {
         (PathBuf::from(name), pack::called(Path::new(name)))
     } else {
-        let (host, _timers) = setup::host(global, Some(1))?;
+        let (host, _runtime) = setup::host(global, Some(1))?;
         let plugin = host
             .registry()
             .plugins()

@@ -82,7 +82,7 @@ fn files(template: &'static str, name: &str) -> Result<BTreeMap<PathBuf, Vec<u8>
         let directory = TEMPLATES.get_dir(folder).ok_or(format!("no template {folder}"))?;
         for file in files_below(directory) {
             let path = file.path().strip_prefix(folder).map_err(|error| error.to_string())?;
-            files.insert(named(path), filled(file.contents(), name));
+            files.insert(project_path(path), fill(file.contents(), name));
         }
     }
     for file in files_below(&INTERFACES) {
@@ -97,7 +97,7 @@ fn files_below<'a>(directory: &'a Dir<'a>) -> Vec<&'a include_dir::File<'a>> {
 }
 
 /// The path that a template's file has in the project.
-fn named(path: &Path) -> PathBuf {
+fn project_path(path: &Path) -> PathBuf {
     match path.file_name().and_then(|name| name.to_str()) {
         Some("gitignore.template") => path.with_file_name(".gitignore"),
         Some(name) => path.with_file_name(name.strip_suffix(SUFFIX).unwrap_or(name)),
@@ -106,7 +106,7 @@ fn named(path: &Path) -> PathBuf {
 }
 
 /// Replaces `{{name}}` and `{{crate}}` in a file. A file that is not UTF-8 is not changed.
-fn filled(contents: &[u8], name: &str) -> Vec<u8> {
+fn fill(contents: &[u8], name: &str) -> Vec<u8> {
     match std::str::from_utf8(contents) {
         Ok(text) => {
             text.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_")).into()
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_project_is_filled_in_whole_and_its_manifest_is_right() {
+    fn every_template_gives_a_valid_project() {
         for template in templates() {
             let place = tempfile::tempdir().unwrap();
             let folder = place.path().join("x");

@@ -39,8 +39,8 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         license: manifest.license.as_deref(),
         imports: &imports,
     };
-    let timers = setup::waiting()?;
-    let digest = timers
+    let runtime = setup::current_thread_runtime()?;
+    let digest = runtime
         .block_on(setup::distribution()?.push(&reference, &artifact))
         .map_err(InstallError::from)?;
     let fixed = Reference { version: Version::Digest(digest), ..reference.clone() };

@@ -22,8 +22,8 @@ pub fn execute(
     output: &Output,
 ) -> Result<u8, CliError> {
     let layers = setup::layers(global, &setup::workspace(global)?)?;
-    let timers = setup::waiting()?;
-    let _timers = timers.enter();
+    let runtime = setup::current_thread_runtime()?;
+    let _runtime = runtime.enter();
     let file = packed(Path::new(name))?;
     let (manifest, settings) =
         manifest(global, name, file.as_deref(), grant_requests, layers.settings)?;
@@ -58,7 +58,7 @@ pub fn execute(
             tried.push((&backend.name, language, outcome.map_err(CliError::host)?));
         }
     }
-    let examples = timers.block_on(conformance::run_examples(&open, &manifest));
+    let examples = runtime.block_on(conformance::run_examples(&open, &manifest));
     let examples = examples.map_err(CliError::host)?;
     if tried.is_empty() && examples.is_empty() {
         tracing::warn!("{}: there is nothing to try: no example calls, no linters", manifest.name);
@@ -129,7 +129,7 @@ fn manifest(
     mut settings: Vec<Settings>,
 ) -> Result<(Manifest, Vec<Settings>), CliError> {
     let Some(file) = file else {
-        let (host, _timers) = setup::host(global, Some(1))?;
+        let (host, _runtime) = setup::host(global, Some(1))?;
         let plugin = host.registry().plugins().iter().find(|plugin| plugin.manifest.name == name);
         let plugin = plugin.ok_or_else(|| {
             CliError::usage(format!(

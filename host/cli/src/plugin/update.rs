@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::install::{Session, of_no_single_plugin, unchanged, wish};
+use super::install::{Session, refuse_single_plugin_options, unchanged, wish};
 use crate::args::{Global, Update};
 use crate::install::{self, InstallError, Wish};
 use crate::output::Output;
@@ -18,7 +18,7 @@ pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, Cl
             return Err(InstallError::Unknown(name.clone()).into());
         }
     } else {
-        of_no_single_plugin(&args.accepted, &args.granting, "update")?;
+        refuse_single_plugin_options(&args.accepted, &args.granting, "update")?;
     }
     let wish = wish(&args.accepted)?;
     let (mut documents, mut status) = (Vec::new(), exit::OK);
@@ -53,7 +53,7 @@ fn one(
         return Ok(unchanged(name, locked));
     }
     let installer = session.installer();
-    let plan = session.timers.block_on(installer.consider(&locked.source, wish))?;
+    let plan = session.runtime.block_on(installer.consider(&locked.source, wish))?;
     let candidate = &plan.candidate;
     if candidate.manifest.name != *name {
         let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
@@ -70,5 +70,5 @@ fn one(
             "changes": plan.changes,
         }));
     }
-    session.take_in(&plan, &args.granting, &format!("cofferdam plugin update {name}"))
+    session.install_planned(&plan, &args.granting, &format!("cofferdam plugin update {name}"))
 }

@@ -15,7 +15,7 @@ pub fn execute(
     role: Option<&str>,
     output: &Output,
 ) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
+    let (host, _runtime) = setup::host(global, Some(1))?;
     let layers = setup::layers(global, host.workspace())?;
     let role = host.role(role)?;
     let plugins = host.registry().plugins();
@@ -76,7 +76,7 @@ fn decision(
 }
 
 /// The settings file whose entry for a plugin takes effect, and its text.
-fn says<'a>(
+fn effective_entry<'a>(
     layers: &'a Layers,
     plugin: &str,
 ) -> Option<(&'a crate::config::SettingsFile, &'a cofferdam_core::policy::GrantSettings)> {
@@ -86,7 +86,7 @@ fn says<'a>(
 
 fn entry_of(layers: &Layers, plugin: &Plugin) -> Option<String> {
     let name = &plugin.manifest.name;
-    says(layers, name).map(|(file, _)| place(file, &["grants", name]))
+    effective_entry(layers, name).map(|(file, _)| place(file, &["grants", name]))
 }
 
 fn place(file: &crate::config::SettingsFile, keys: &[&str]) -> String {
@@ -98,7 +98,7 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
     let name = &plugin.manifest.name;
     let requests = &plugin.manifest.requests;
     let granted = policy.capabilities(name, plugin.built_in, requests);
-    let said = says(layers, name);
+    let said = effective_entry(layers, name);
     let at = |capability: &Capability| {
         said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
     };

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::args::{Global, Granted};
 use crate::config::grants::{self, Owner};
 use crate::output::Output;
-use crate::plugin::install::{Session, warn_of_others};
+use crate::plugin::install::{Session, warn_of_overrides};
 use crate::{CliError, ask, exit, setup};
 use cofferdam_core::policy::{Capabilities, Capability, Policy};
 use cofferdam_engine::journal::Event;
@@ -17,13 +17,13 @@ pub fn grant(
     named: &[Granted],
     output: &Output,
 ) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
+    let (host, _runtime) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     let plugin = plugins.iter().find(|plugin| plugin.manifest.name == name).ok_or_else(|| {
         CliError::usage(format!("there is no plugin '{name}' (`cofferdam plugin list`)"))
     })?;
     let requests = &plugin.manifest.requests;
-    let granted = ask::chosen(name, requests, named)?;
+    let granted = ask::select(name, requests, named)?;
     let session = Session::open(global)?;
     let before = before(&session, name, plugin.built_in, requests)?;
     change(global, &session, name, &before.join(&granted), output)
@@ -39,7 +39,7 @@ pub fn revoke(
     let built_in = session.installer().built_in.contains(name);
     // An installed plugin may no longer load; its grants can be revoked nevertheless.
     let requests = if built_in {
-        let (host, _timers) = setup::host(global, Some(1))?;
+        let (host, _runtime) = setup::host(global, Some(1))?;
         let plugins = host.registry().plugins();
         plugins
             .iter()
@@ -65,7 +65,7 @@ pub fn revoke(
         return Err(CliError::usage(error).with_hint(hint));
     }
     // An entry that grants nothing can still have fields that a later grant would activate.
-    let has_entry = grants::has(&session.directories.settings, name)?;
+    let has_entry = grants::has_entry(&session.directories.settings, name)?;
     if !built_in && before == Capabilities::NONE && !has_entry {
         return Err(CliError::usage(format!("your settings grant '{name}' nothing")));
     }
@@ -81,11 +81,11 @@ fn before(
     requests: &Capabilities,
 ) -> Result<Capabilities, CliError> {
     let path = &session.directories.settings;
-    if built_in && !grants::has(path, name)? {
+    if built_in && !grants::has_entry(path, name)? {
         let nothing_said = Policy::new(&[]).map_err(CliError::host)?;
         return Ok(nothing_said.capabilities(name, true, requests));
     }
-    Ok(grants::of(path, name)?)
+    Ok(grants::granted_to(path, name)?)
 }
 
 fn change(
@@ -102,7 +102,7 @@ fn change(
     grants::set_grant(path, name, granted, owner)?;
     drop(lock);
     session.record(Event::GRANTED, format!("{name} is granted {granted}"));
-    warn_of_others(global, session, name)?;
+    warn_of_overrides(global, session, name)?;
     output.document(&json!({"plugin": name, "granted": granted, "settings": path}))?;
     Ok(exit::OK)
 }

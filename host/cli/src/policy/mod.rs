@@ -27,7 +27,7 @@ pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Res
 }
 
 fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
-    let (host, _timers) = setup::host(global, Some(1))?;
+    let (host, _runtime) = setup::host(global, Some(1))?;
     let policy = host.policy();
     let grants: Vec<Value> = host
         .registry()
@@ -89,7 +89,7 @@ fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
     let accepted = config::accept(&workspace, &directories.accepted)?;
     // Opening a host with the settings shows what is wrong with them.
     let warnings = match setup::host(global, Some(1)) {
-        Ok((host, _timers)) => host.unknown().to_vec(),
+        Ok((host, _runtime)) => host.unknown().to_vec(),
         Err(error) => vec![error.to_string()],
     };
     output.document(&json!({

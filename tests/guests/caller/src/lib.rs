@@ -1,5 +1,5 @@
-//! A guest that sends the requests that it is told to, and says what came of them. What no
-//! honest plugin does with the interface is in [`misuse`].
+//! A guest that sends the requests in its arguments and returns the results. [`misuse`] uses the
+//! interface in ways that no honest plugin does.
 
 #[cfg(target_family = "wasm")]
 mod misuse;

@@ -1,4 +1,4 @@
-//! The bare interface, used as nobody should.
+//! Misuses the bare `wasi:http` interface.
 
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
@@ -23,10 +23,10 @@ fn status(answer: &FutureIncomingResponse) -> String {
     }
 }
 
-/// What came of it, in a few words.
+/// Runs one kind of misuse and describes the result in a few words.
 pub fn run(how: &str, url: &str) -> String {
     match how {
-        // Headers that a request must not have, or that would be two.
+        // Headers that a request must not have, or that would contain a second header.
         "headers" => {
             let mut got = Vec::new();
             for (name, value) in [
@@ -51,7 +51,7 @@ pub fn run(how: &str, url: &str) -> String {
             }
             got.join(", ")
         }
-        // Paths that would be something else to whoever reads them.
+        // Paths that parsers may interpret differently.
         "paths" => {
             let mut got = Vec::new();
             for path in [
@@ -70,7 +70,7 @@ pub fn run(how: &str, url: &str) -> String {
             }
             got.join(", ")
         }
-        // Hosts that would be something else to whoever reads them.
+        // Hosts that parsers may interpret differently.
         "hosts" => {
             let mut got = Vec::new();
             for host in [
@@ -99,7 +99,7 @@ pub fn run(how: &str, url: &str) -> String {
             }
             got.join("; ")
         }
-        // A body that is written, of a request that is never sent: nobody ever takes it.
+        // Writes a body of a request that is never sent.
         "unsent" => {
             let request = request(url);
             let Ok(body) = request.body() else { return "no body".to_owned() };
@@ -110,7 +110,7 @@ pub fn run(how: &str, url: &str) -> String {
                 }
             }
         }
-        // The same, waiting for room.
+        // Waits for capacity in such a body.
         "unsent poll" => {
             let request = request(url);
             let Ok(body) = request.body() else { return "no body".to_owned() };
@@ -121,7 +121,7 @@ pub fn run(how: &str, url: &str) -> String {
             stream.subscribe().block();
             "there is room".to_owned()
         }
-        // More and more body.
+        // Writes a body without end.
         "endless" => {
             let request = request(url);
             let _ = request.set_method(&wasip2::http::types::Method::Post);
@@ -137,7 +137,7 @@ pub fn run(how: &str, url: &str) -> String {
             drop(answer);
             format!("{}", written >> 20)
         }
-        // Many requests at a time, whose answers nobody reads.
+        // Sends many requests without reading their responses.
         "many" => {
             let answers: Vec<_> = (0..20).filter_map(|_| handle(request(url), None).ok()).collect();
             let got: Vec<String> = answers.iter().map(status).collect();
@@ -145,7 +145,7 @@ pub fn run(how: &str, url: &str) -> String {
             let limited = got.iter().filter(|got| got.contains("ConnectionLimitReached")).count();
             format!("{fine} answered, {limited} refused")
         }
-        // An answer without end.
+        // Reads a response without end.
         "drink" => {
             let Ok(answer) = handle(request(url), None) else { return "not handled".to_owned() };
             answer.subscribe().block();

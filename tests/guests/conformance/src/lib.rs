@@ -1,7 +1,7 @@
-//! The tools that the MCP conformance suite calls by name, as far as a tool can be so here: it
-//! answers with JSON, fails, reports progress, logs. Whether a person is asked first is the
-//! operator's decision, and no tool's. Two more: one never ends, for calls that are cancelled, and
-//! one ends when a file is there.
+//! The tools that the MCP conformance suite calls by name, as far as this host can have them: they
+//! return JSON, fail, report progress, log. Asking the user first is the operator's setting and not
+//! a tool's. Two more tools: one never ends, for calls that are cancelled, and one ends when a file
+//! exists.
 
 use std::path::Path;
 use std::time::Duration;

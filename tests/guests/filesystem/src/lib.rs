@@ -1,6 +1,6 @@
-//! A plugin that does with files what it is told, and says what came of it: [`step`] is the
-//! language, [`play`] speaks it through the bare interface. [`refactor`] uses the standard
-//! library and nothing else.
+//! A plugin that runs scripts of file operations and returns their results: [`step`] is the
+//! language, [`play`] runs it through the bare interface. [`refactor`] uses only the standard
+//! library.
 
 mod play;
 mod refactor;

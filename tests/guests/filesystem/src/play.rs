@@ -1,4 +1,4 @@
-//! Playing steps through the bare `wasi:filesystem` interface.
+//! Runs steps through the bare `wasi:filesystem` interface.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use wasip2::io::streams::StreamError;
 
 use crate::step::{Flags, Place, Step, Time};
 
-/// What a step came to: what it answers, or what the host said.
+/// The result of a step, or the host's error.
 type Played = Result<String, ErrorCode>;
 
-/// The call's directories and what is open.
+/// The call's directories and the open handles.
 pub struct Player {
     roots: HashMap<String, Descriptor>,
     handles: HashMap<String, Descriptor>,
     listings: HashMap<String, DirectoryEntryStream>,
 }
 
-/// The directory beneath which paths are taken where nothing else is said.
+/// The directory beneath which paths are by default.
 const ROOT: &str = "/workspace";
 
 impl Player {
@@ -31,7 +31,7 @@ impl Player {
         Self { roots: roots.collect(), handles: HashMap::new(), listings: HashMap::new() }
     }
 
-    /// Plays one step.
+    /// Runs one step.
     pub fn play(&mut self, step: &Step) -> String {
         let done = |()| "ok".to_owned();
         let played = match step {
@@ -162,7 +162,8 @@ impl Player {
         rest(&directory.read_directory()?)
     }
 
-    /// Asks for the hash of each entry right after its name, as C libraries do, and once more.
+    /// Asks for the hash of each entry right after its name, as C libraries do, and again at the
+    /// end.
     fn inodes(&self, place: &Place) -> Result<usize, ErrorCode> {
         let flags = (OpenFlags::DIRECTORY, DescriptorFlags::READ);
         let directory =
@@ -216,7 +217,7 @@ fn following(follow: bool) -> PathFlags {
     if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() }
 }
 
-/// What is left of a listing, sorted. The host's own directory is not the script's business.
+/// The remaining names of a listing, sorted, without the host's own directory.
 fn rest(listing: &DirectoryEntryStream) -> Result<Vec<String>, ErrorCode> {
     let mut names = Vec::new();
     while let Some(entry) = listing.read_directory_entry()? {
@@ -247,7 +248,7 @@ fn kind(kind: DescriptorType) -> &'static str {
     }
 }
 
-/// The size of a directory is the file system's own affair.
+/// The size of a directory depends on the file system, so it is left out.
 fn describe(stat: &DescriptorStat) -> String {
     match stat.type_ {
         DescriptorType::Directory => "directory".to_owned(),

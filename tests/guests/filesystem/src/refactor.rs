@@ -1,12 +1,12 @@
-//! What a program does that knows nothing of this host: it walks, reads, writes and renames with
-//! the standard library, and gives up in the middle where something is not as it should be.
+//! An ordinary program: it walks, reads, writes and renames with the standard library, and stops in
+//! the middle if there is an error.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Replaces a word in every file below `directory`, and in the files' names. A file that is no
-/// text ends it.
+/// Replaces a word in every file below `directory`, and in the files' names. Fails at a file that
+/// is not text.
 pub fn refactor(directory: &Path, from: &str, to: &str) -> io::Result<u32> {
     let mut changed = 0;
     let entries: io::Result<Vec<_>> = fs::read_dir(directory)?.collect();

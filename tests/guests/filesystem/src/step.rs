@@ -18,14 +18,14 @@
 //! A path is beneath the root, or beneath an open directory: `H>path`. In all words `\0` stands
 //! for a NUL, `\_` for a space and `\e` for nothing.
 
-/// A path and the open directory beneath which it is taken.
+/// A path, and the open directory beneath which it is.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub base: Option<String>,
     pub path: String,
 }
 
-/// How something is opened.
+/// The flags with which a file is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flags {
     pub read: bool,
@@ -37,7 +37,7 @@ pub struct Flags {
     pub no_follow: bool,
 }
 
-/// A new time.
+/// A new time of a file.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
     Same,
@@ -76,10 +76,10 @@ pub enum Step {
 }
 
 impl Step {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// The line, where it is no step.
+    /// The line, if it is not a step.
     pub fn parse(line: &str) -> Result<Self, String> {
         Self::of_words(&mut line.split_whitespace()).ok_or_else(|| format!("no step: {line}"))
     }
@@ -133,7 +133,7 @@ impl Step {
     }
 }
 
-/// What the escapes in a word stand for.
+/// Replaces the escapes in a word.
 pub fn unescaped(word: &str) -> String {
     word.replace("\\0", "\0").replace("\\_", " ").replace("\\e", "")
 }

@@ -1,4 +1,5 @@
-//! Misconduct that needs no files: looking around, shouting, flooding, lying, crashing.
+//! Misconduct that needs no files: inspecting the environment, printing control characters,
+//! flooding, invalid answers, crashing.
 
 use std::time::{Instant, SystemTime};
 
@@ -15,11 +16,11 @@ pub struct Conduct {
     size: usize,
 }
 
-/// Text that would drive a terminal: colour, the clipboard (OSC 52), the title, a CSI as one
+/// Text that would control a terminal: colour, the clipboard (OSC 52), the title, a CSI as one
 /// byte, right-to-left override, a zero-width space, and a hidden tag character.
 const SHOUT: &str = "\u{1b}[31mred\u{1b}]52;c;aGk=\u{7}\u{1b}]0;title\u{7}\u{9b}2J\u{202e}desrever\u{200b}\u{e0041}\rover";
 
-/// Does it; `None` for what it does not know.
+/// Does it; returns `None` for an unknown kind.
 #[expect(
     clippy::panic,
     clippy::print_stdout,
@@ -89,7 +90,7 @@ fn flood(mut out: impl std::io::Write, size: usize) -> String {
     String::new()
 }
 
-/// The smallest steps, in nanoseconds, that the two clocks were seen to take.
+/// The smallest steps of the two clocks that were observed, in nanoseconds.
 fn smallest_steps() -> String {
     let mut monotonic = Vec::new();
     let mut wall = Vec::new();

@@ -1,4 +1,4 @@
-//! Attempts through the bare `wasi:filesystem` interface: paths reach the host as they are.
+//! Attempts through the bare `wasi:filesystem` interface, where paths reach the host unchanged.
 
 use cofferdam_sdk::bindings::cofferdam::host::files::{Error, is_executable, set_executable};
 use wasip2::filesystem::preopens::get_directories;
@@ -10,7 +10,7 @@ use wasip2::io::streams::StreamError;
 
 use crate::Tried;
 
-/// Tries one thing; `None` for what is nothing of the file system's.
+/// Makes one attempt; returns `None` for one that is not of this module.
 pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     let workspace = || workspace().ok_or(ErrorCode::NoEntry);
     let done = |()| String::new();
@@ -34,7 +34,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "truncate" => {
             open(path, OpenFlags::TRUNCATE, DescriptorFlags::WRITE).map(|_| String::new())
         }
-        // With a handle that was opened for reading.
+        // Writes through a handle that was opened for reading.
         "write-handle" => {
             handle(path).and_then(|file| file.write(b"hostile", 0)).map(|_| String::new())
         }
@@ -54,7 +54,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "symlink" => workspace().and_then(|root| root.symlink_at(path, target)).map(done),
         "link-here" => workspace().and_then(|root| root.symlink_at("inside.txt", path)).map(done),
         "append" => append(path),
-        // The first would be allowed.
+        // Writes to two paths; the first one is allowed.
         "both" => write(target, OpenFlags::CREATE).and_then(|_| write(path, OpenFlags::CREATE)),
         "is-executable" => {
             return Some(is_executable(path).map(|yes| yes.to_string()).map_err(named));
@@ -88,7 +88,7 @@ const NOW: NewTimestamp = NewTimestamp::Now;
 /// How much is read at once, in bytes.
 const READ: u64 = 1 << 20;
 
-/// The workspace's own descriptor.
+/// The descriptor of the workspace.
 pub fn workspace() -> Option<Descriptor> {
     get_directories().into_iter().next().map(|(descriptor, _)| descriptor)
 }
@@ -106,12 +106,12 @@ fn contents(file: &Descriptor) -> Result<String, ErrorCode> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The start of a file.
+/// Reads the start of a file.
 pub fn read(path: &str) -> Result<String, ErrorCode> {
     contents(&handle(path)?)
 }
 
-/// The names in a directory, a line each.
+/// Lists the names in a directory, one per line.
 pub fn list(path: &str) -> Result<String, ErrorCode> {
     let directory = open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)?;
     let entries = directory.read_directory()?;
@@ -129,7 +129,7 @@ pub fn write(path: &str, create: OpenFlags) -> Result<String, ErrorCode> {
     file.write(b"hostile", 0).map(|_| String::new())
 }
 
-/// Writes behind the end of a file.
+/// Writes at the end of a file.
 fn append(path: &str) -> Result<String, ErrorCode> {
     let file = open(path, OpenFlags::CREATE, DescriptorFlags::WRITE)?;
     let stream = file.append_via_stream()?;
@@ -137,7 +137,7 @@ fn append(path: &str) -> Result<String, ErrorCode> {
     written.map(|()| String::new()).map_err(|error| code(&error))
 }
 
-/// What a stream says of a file.
+/// The error code of a failed stream.
 pub fn code(error: &StreamError) -> ErrorCode {
     match error {
         StreamError::LastOperationFailed(error) => {
@@ -147,8 +147,8 @@ pub fn code(error: &StreamError) -> ErrorCode {
     }
 }
 
-/// Opens a directory through a link, puts another directory in the link's place, and uses the
-/// handle on `below`, which then seems to be in the new one.
+/// Opens a directory through a link, replaces the link by another directory, and uses the handle on
+/// `below`, which then seems to be in the new directory.
 fn stale_directory(link: &str, below: &str) -> Result<String, ErrorCode> {
     let root = workspace().ok_or(ErrorCode::NoEntry)?;
     let directory = root.open_at(FOLLOW, link, OpenFlags::DIRECTORY, DescriptorFlags::READ)?;

@@ -1,4 +1,4 @@
-//! Filling the disk, one way or the other.
+//! Fills the disk in several ways.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -12,46 +12,45 @@ use crate::Tried;
 #[serde(deny_unknown_fields)]
 pub struct Flood {
     how: How,
-    /// Where: an absolute path of a directory.
+    /// The absolute path of the directory to fill.
     directory: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum How {
-    /// A few bytes at a time, each time the same ones.
+    /// Writes the same few bytes of a file repeatedly.
     Over,
-    /// Many small files.
+    /// Creates many small files.
     Files,
-    /// One large file.
+    /// Writes one large file.
     Large,
-    /// A file that is said to be large.
+    /// Sets a large size of a file.
     Size,
-    /// A few bytes far behind the end.
+    /// Writes a few bytes far behind the end of a file.
     Far,
-    /// The same through a stream.
+    /// As `Far`, through a stream.
     FarStream,
     Append,
-    /// Files with nothing in them.
+    /// Creates empty files.
     Empty,
     Directories,
     Links,
-    /// One file, again and again under another name.
+    /// Links one file to many names.
     Names,
-    /// A directory in a directory in a directory, each through the handle of the one above; then
-    /// all of them get another name.
+    /// Nests directories, each through the handle of the one above; then renames all of them.
     Nested,
 }
 
-/// What one write holds, in bytes.
+/// The bytes of one write.
 const PIECE: usize = 64 << 10;
 
-/// How often something is done that ought to be stopped long before.
+/// How often an operation is repeated that the host should refuse much earlier.
 const TIMES: u32 = 1_000_000;
 
 const TEBIBYTE: u64 = 1 << 40;
 
-/// Goes on until the host says no, and answers what it said.
+/// Continues until the host returns an error, and returns that error.
 pub fn run(flood: &Flood) -> Tried {
     let directory = Path::new(&flood.directory);
     let file = directory.join("flood");
@@ -94,7 +93,7 @@ fn again(mut act: impl FnMut(u32) -> io::Result<()>) -> io::Result<()> {
     (0..TIMES).try_for_each(&mut act)
 }
 
-/// Through the bare interface, which takes an offset with each write.
+/// Writes through the bare interface, which takes an offset with each write.
 fn write_far(directory: &Path) -> io::Result<()> {
     use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
     let root = directory_handle(directory)?;
@@ -110,7 +109,7 @@ fn link(directory: &Path, number: u32) -> io::Result<()> {
         .map_err(|error| io::Error::other(error.name()))
 }
 
-/// Answers how deep it came, what the host said then, and what to the new name.
+/// Returns the depth, the error of the host at that depth, and the result of the renaming.
 fn nest(directory: &Path) -> io::Result<String> {
     use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
     let top = directory_handle(directory)?;
@@ -130,7 +129,7 @@ fn nest(directory: &Path) -> io::Result<String> {
     Ok(format!("{depth} {ended} {renamed:?}"))
 }
 
-/// The bare interface's handle of one of the directories that the call was given.
+/// The bare interface's handle of one of the call's directories.
 fn directory_handle(directory: &Path) -> io::Result<wasip2::filesystem::types::Descriptor> {
     let given = wasip2::filesystem::preopens::get_directories();
     given

@@ -1,10 +1,9 @@
-//! A plugin that tries what no plugin may do, and reports what it got.
+//! A plugin that tries what no plugin may do, and reports the results.
 //!
-//! [`files`] goes through the bare `wasi:filesystem` interface, [`ordinary`] through the standard
-//! library, [`scan`] through the host's own interface, [`race`] through all of them while the
-//! tree changes under it. [`spoil`] writes and then ends badly, [`flood`] writes without end, and
-//! [`conduct`] needs no files at all. Neither the SDK nor the C library looks at a path before
-//! the host does.
+//! [`files`] uses the bare `wasi:filesystem` interface, [`ordinary`] the standard library, [`scan`]
+//! the host's own interface, [`race`] all of them while the tree is changed. [`spoil`] writes and
+//! then ends badly, [`flood`] writes without end, and [`conduct`] needs no files at all. Neither
+//! the SDK nor the C library checks a path before the host does.
 
 mod conduct;
 mod files;
@@ -21,7 +20,7 @@ use serde_json::Value;
 
 struct Hostile;
 
-/// What to try with a path.
+/// An attempt on a path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attempt {
@@ -31,7 +30,7 @@ struct Attempt {
     target: String,
 }
 
-/// How an attempt went. That the host refused is an answer, not a failure.
+/// The result of an attempt. A refusal by the host is a result, not a failure of the call.
 #[derive(Default, Serialize)]
 struct Output {
     ok: bool,
@@ -39,12 +38,12 @@ struct Output {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
-    /// Why the host refused it.
+    /// The host's reason for a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-/// What was got, or what the host said.
+/// What was read, or the host's error.
 type Tried = Result<String, String>;
 
 impl From<Tried> for Output {

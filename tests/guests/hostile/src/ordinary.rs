@@ -1,5 +1,4 @@
-//! Attempts through the standard library, with absolute paths: what a program in any language
-//! does that knows nothing of this host.
+//! Attempts through the standard library, with absolute paths: what an ordinary program does.
 
 use std::fs;
 use std::io;
@@ -10,7 +9,7 @@ use wasip2::filesystem::types::{DescriptorFlags, OpenFlags, PathFlags};
 
 use crate::Tried;
 
-/// Tries one thing; `None` for what is none of these.
+/// Makes one attempt; returns `None` for one that is not of this module.
 pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     let done = |()| String::new();
     let tried = match what {
@@ -21,7 +20,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
         "plain-copy" => fs::copy(path, target).map(|size| size.to_string()),
         "plain-mkdir" => fs::create_dir_all(path).map(done),
         "plain-unlink" => fs::remove_file(path).map(done),
-        // Writes, and looks again.
+        // Writes a file and reads it back.
         "plain-keep" => fs::write(path, target).and_then(|()| fs::read_to_string(path)),
         "plain-then-bare" => fs::write("/tmp/x", path).and_then(|()| bare(target)),
         "file-to-directory" => file_to_directory(Path::new(path)).map(done),
@@ -31,7 +30,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     Some(tried.map_err(|error| error.kind().to_string()))
 }
 
-/// The names in a directory, a line each.
+/// Lists the names in a directory, one per line.
 fn list(directory: &Path) -> io::Result<String> {
     let names = fs::read_dir(directory)?;
     let names: io::Result<Vec<String>> =

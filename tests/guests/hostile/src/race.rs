@@ -1,4 +1,4 @@
-//! Uses one path again and again while somebody else swaps what it goes through.
+//! Uses one path repeatedly while another process replaces a directory on that path.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,16 +9,17 @@ use wasip2::filesystem::types::{ErrorCode, NewTimestamp, OpenFlags, PathFlags};
 
 use crate::{Tried, files, scan};
 
-/// What a race leaves for its last round and its answer, in milliseconds: a machine may be busy.
+/// The time that a race leaves for its last round and its answer on a busy machine, in
+/// milliseconds.
 const REST: u32 = 20_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Race {
     how: How,
-    /// A directory that holds the files `file.txt`, `0`, `1`, ... and is swapped.
+    /// A directory with the files `file.txt`, `0`, `1`, ... that is replaced repeatedly.
     directory: String,
-    /// How many numbered files there are.
+    /// The number of numbered files.
     #[serde(default)]
     files: u32,
 }
@@ -31,9 +32,9 @@ enum How {
     Scan,
 }
 
-/// Everything that was got, each thing once; the first line says how often it went well and how
-/// often the host refused. What was written makes the call fail, so that what it got is told
-/// whatever would have become of its commit.
+/// Returns each distinct result once; the first line has the numbers of successes and refusals. If
+/// something was written, the call fails, so that its results are reported independently of whether
+/// its commit succeeds.
 pub fn run(race: &Race, context: &Context) -> Result<Tried, ToolError> {
     let time = Duration::from_millis(context.deadline_ms.saturating_sub(REST).into());
     let started = Instant::now();
@@ -81,8 +82,8 @@ fn once(race: &Race, round: u32) -> Vec<Tried> {
     }
 }
 
-/// Each round takes files that were not changed before: those are staged, and what is outside
-/// does not matter to them any more.
+/// Each round changes other files: a file that was changed before is staged, and the directory
+/// outside no longer matters to it.
 fn write(directory: &str, round: u32, files: u32) -> Vec<Tried> {
     let now = NewTimestamp::Now;
     let old = |turn: u32| format!("{directory}/{}", (4 * round + turn) % files.max(1));
@@ -90,7 +91,7 @@ fn write(directory: &str, round: u32, files: u32) -> Vec<Tried> {
     let Some(root) = files::workspace() else { return Vec::new() };
     let done = |()| String::new();
     vec![
-        // Without truncating: the host copies what it finds.
+        // Opened without truncating, so that the host copies the existing file.
         said(files::write(&old(0), OpenFlags::empty())),
         said(files::read(&old(0))),
         said(files::write(&old(1), OpenFlags::TRUNCATE)),

@@ -1,10 +1,10 @@
-//! Attempts through the host's own `scan`.
+//! Attempts through the host's own interface `scan`.
 
 use cofferdam_sdk::bindings::cofferdam::host::scan::{Query, Scanner};
 
 use crate::Tried;
 
-/// Tries one thing; `None` for what is no scan.
+/// Makes one attempt; returns `None` for one that is not of this module.
 pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     Some(match what {
         "scan" => scan(&query(path, false)),
@@ -24,7 +24,7 @@ pub fn attempt(what: &str, path: &str, target: &str) -> Option<Tried> {
     })
 }
 
-/// A query for everything.
+/// A query for all files.
 pub fn query(root: &str, follow_links: bool) -> Query {
     Query {
         root: root.to_owned(),
@@ -38,7 +38,7 @@ pub fn query(root: &str, follow_links: bool) -> Query {
     }
 }
 
-/// Everything that a scan tells: `path size` of each file, then all contents.
+/// Everything that a scan returns: `path size` of each file, then all contents.
 pub fn scan(query: &Query) -> Tried {
     let scanner = Scanner::open(query).map_err(|error| format!("{error:?}"))?;
     let mut told = String::new();
@@ -59,13 +59,13 @@ pub fn scan(query: &Query) -> Tried {
     }
 }
 
-/// A glob with alternatives in alternatives, `depth` deep.
+/// A glob with alternatives that are nested `depth` deep.
 fn deep_glob(depth: &str) -> String {
     let depth = depth.parse().unwrap_or(0);
     format!("{}x{}", "{".repeat(depth), "}".repeat(depth))
 }
 
-/// Makes `count` scanners read ahead, and takes nothing further from them.
+/// Starts `count` scanners, which read ahead, and reads nothing further from them.
 fn ahead(root: &str, count: usize) -> Tried {
     let mut scanners = Vec::new();
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Files written by a call that does not end well.
+//! Calls that write files and then end badly.
 
 use std::fs;
 
@@ -12,12 +12,12 @@ use crate::files;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spoil {
-    /// What is written, relative to the workspace, in this order.
+    /// The files to write, relative to the workspace, in this order.
     paths: Vec<String>,
     then: Then,
 }
 
-/// How the call goes on once everything is written.
+/// What the call does after everything is written.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Then {
@@ -26,19 +26,19 @@ enum Then {
     Crash,
     Exit,
     Loop,
-    /// Writes on and on, each time another file.
+    /// Writes one file after another, without end.
     Write,
-    /// Reads on and on.
+    /// Makes host calls without end.
     Call,
-    /// Takes all memory.
+    /// Allocates memory without end.
     Grow,
-    /// Answers what its schema does not know.
+    /// Returns an answer that does not fit the output schema.
     Lie,
-    /// Answers more than an answer may be.
+    /// Returns an answer that is too large.
     Shout,
 }
 
-/// Writes, then ends as it is told. What the host refuses ends it at once.
+/// Writes, then ends as requested. The first error of a write ends the call.
 #[expect(clippy::panic, clippy::disallowed_methods, reason = "this is what must do no harm")]
 pub fn run(spoil: &Spoil) -> Result<Value, ToolError> {
     for path in &spoil.paths {
@@ -55,7 +55,7 @@ pub fn run(spoil: &Spoil) -> Result<Value, ToolError> {
         },
         Then::Write => write_on(),
         Then::Call => loop {
-            // Whatever it says, the next one is a call as well.
+            // The result is ignored, since each attempt counts as a host call.
             let _ = fs::metadata("/workspace");
         },
         Then::Grow => {
@@ -73,7 +73,7 @@ pub fn run(spoil: &Spoil) -> Result<Value, ToolError> {
 fn write_on() -> ! {
     let mut number = 0_u64;
     loop {
-        // A limit that is reached is no reason to stop.
+        // Errors at a limit are ignored.
         let _ = fs::write(format!("/workspace/more-{}", number % 1000), "hostile");
         number += 1;
     }

@@ -1,4 +1,4 @@
-//! A guest that runs the programs that it is told to, and says what came of it.
+//! A guest that runs the programs in its arguments and returns the results.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ struct Args {
     timeout_ms: u32,
     #[serde(default)]
     changes: Kept,
-    /// Path and content of a file that is written first.
+    /// Path and content of a file that is written before.
     write: Option<(String, String)>,
-    /// Fail in the end, whatever came of the program.
+    /// Whether the call fails at the end, even if the program succeeded.
     #[serde(default)]
     fail: bool,
 }
@@ -91,8 +91,8 @@ impl Runner {
     }
 }
 
-/// Of a program that was stopped, only the beginning: it may have printed more than an answer can
-/// hold.
+/// The output; only its beginning if the program was stopped, since it may be longer than an answer
+/// may be.
 fn shown(end: &End, text: String) -> String {
     match end {
         End::Exited(_) => text,

@@ -1,5 +1,5 @@
-//! A component as people write it for other hosts: it exports functions with types of their own,
-//! and reads files through its language's ordinary functions.
+//! A component as people write it for other hosts: it exports functions with their own types, and
+//! reads files with its language's ordinary functions.
 #![cfg(target_family = "wasm")]
 #![expect(clippy::disallowed_methods, reason = "what is below /workspace is the host's decision")]
 

@@ -1,4 +1,4 @@
-// The tool `greet`. Knows neither the host nor the bindings, so that it is tested anywhere.
+// The tool `greet`. Does not depend on the host or the bindings, so its tests run anywhere.
 
 #ifndef GREET_H
 #define GREET_H

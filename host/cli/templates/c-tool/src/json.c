@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/// Where text is read.
+/// A position in the text that is parsed.
 struct reader {
     const char *at;
     const char *end;
@@ -60,7 +60,7 @@ static size_t write_utf8(char *out, uint32_t point) {
     return 4;
 }
 
-/// Reads what follows `\u`: one unit of UTF-16, or two.
+/// Reads the digits after `\u`: one UTF-16 unit, or a surrogate pair.
 static bool read_point(struct reader *reader, uint32_t *point) {
     if (!read_hex(reader, point)) {
         return false;
@@ -86,7 +86,7 @@ static bool read_string(struct reader *reader, char **value, size_t *length) {
     if (!take(reader, '"')) {
         return false;
     }
-    // No escape is shorter than what it stands for.
+    // An escape is never shorter than the character that it stands for.
     char *out = malloc((size_t)(reader->end - reader->at) + 1);
     if (!out) {
         return false;
@@ -187,7 +187,7 @@ bool json_get_string(const char *text, size_t text_length, const char *name, cha
 }
 
 char *json_quote(const char *value, size_t length) {
-    // `\u0000` is the longest that a byte becomes.
+    // A byte becomes at most six characters, as in `\u0000`.
     char *quoted = malloc(length * 6 + 3);
     if (!quoted) {
         return NULL;

@@ -1,4 +1,4 @@
-// The little of JSON that one string in and one string out take. For more, add a JSON library.
+// Just enough JSON for one string in and one string out. For more, add a JSON library.
 
 #ifndef JSON_H
 #define JSON_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /// Reads the string that an object has under `name` into `*value`, which the caller frees; a zero
-/// stands behind its `*length` bytes. False where there is none. The host has checked that the
+/// byte follows its `*length` bytes. Returns false if there is none. The host has checked that the
 /// text is JSON and fits the input schema, so this looks for nothing else that could be wrong.
 bool json_get_string(const char *text, size_t text_length, const char *name, char **value,
                      size_t *length);

@@ -54,7 +54,7 @@ static bool call_greet(const plugin_string_t *args, plugin_string_t *answer,
 }
 
 /// `cofferdam:tool/tools.call`. The host has checked `args` against the tool's input schema.
-/// What it passes is this function's to free.
+/// This function frees the arguments.
 bool exports_cofferdam_tool_tools_call(plugin_string_t *name,
                                        exports_cofferdam_tool_tools_json_t *args,
                                        exports_cofferdam_tool_tools_call_context_t *context,

@@ -1,11 +1,11 @@
-// The tool `greet`. Knows neither the host nor the bindings, so that it is tested anywhere.
+// The tool `greet`. Does not depend on the host or the bindings, so its tests run anywhere.
 
 export class BlankName extends Error {}
 
 export function greet({ name }) {
-    const somebody = name.trim();
-    if (!somebody) {
+    const trimmed = name.trim();
+    if (!trimmed) {
         throw new BlankName('the name is blank; say whom to greet');
     }
-    return { text: `Hello, ${somebody}!` };
+    return { text: `Hello, ${trimmed}!` };
 }

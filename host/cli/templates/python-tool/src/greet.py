@@ -1,8 +1,8 @@
-"""The tool `greet`. Knows neither the host nor the bindings, so that it is tested anywhere."""
+"""The tool `greet`. Does not depend on the host or the bindings, so its tests run anywhere."""
 
 
 class BlankName(Exception):
-    """There is nobody to greet."""
+    """The name is blank."""
 
 
 def greet(name: str) -> str:

@@ -42,7 +42,7 @@ impl exports::cofferdam::backend::linter::Guest for Plugin {
         let mut report =
             Report { findings: Vec::new(), files_checked: 0, exit_code: None, raw: String::new() };
         for path in files {
-            // What is no text is not this linter's.
+            // Files that are not text are not linted.
             let Ok(text) = fs::read_to_string(Path::new(WORKSPACE).join(&path)) else { continue };
             report.files_checked += 1;
             if is_selected {
@@ -72,7 +72,7 @@ fn finding(path: &str, marker: &markers::Marker) -> Finding {
     }
 }
 
-/// A file, or the files below a directory; names that start with a dot are left out there.
+/// Lists a file, or the files below a directory except hidden ones.
 fn collect(path: &str, files: &mut Vec<String>) -> std::io::Result<()> {
     let place = Path::new(WORKSPACE).join(path);
     if !fs::metadata(&place)?.is_dir() {

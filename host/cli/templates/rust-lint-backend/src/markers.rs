@@ -1,18 +1,18 @@
-//! The rule: no line is a marker of an unfinished merge. Knows neither files nor the host.
+//! The rule: no line is a marker of an unfinished merge. Does not depend on files or the host.
 
 /// A marker that git leaves in a file with a conflict.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     pub line: u32,
-    /// How many characters it has.
+    /// Its length in characters.
     pub length: u32,
     pub text: &'static str,
 }
 
 const MARKERS: [&str; 3] = ["<<<<<<<", "=======", ">>>>>>>"];
 
-/// The markers of a text, where it has the first of them.
+/// Finds the markers in a text; none if the first of them is missing.
 pub fn find(text: &str) -> Vec<Marker> {
     let markers: Vec<Marker> = (1..).zip(text.lines()).filter_map(marker).collect();
     // Seven equals signs alone are a heading.

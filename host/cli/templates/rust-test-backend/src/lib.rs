@@ -30,7 +30,7 @@ impl exports::cofferdam::backend::test_runner::Guest for Plugin {
         Ok(said.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// Tests that fail are no error, nor is a timeout; `wit/deps/backend` says what a report
+    /// Failed tests and timeouts are not errors; `wit/deps/backend` says what a report
     /// promises.
     fn run(_: String, request: Request) -> Result<Report, Error> {
         if request.pattern.is_some() {
@@ -62,7 +62,7 @@ fn make(root: &str, arguments: &[&str], timeout_ms: u32) -> Result<process::Outp
         environment: Vec::new(),
         stdin: Vec::new(),
         timeout_ms,
-        // Tests may write, and nothing of it stays.
+        // Tests may write files; the changes are discarded.
         changes: Changes::Discard,
     };
     process::run(&command).map_err(|error| match error {

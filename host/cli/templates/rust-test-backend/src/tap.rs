@@ -1,5 +1,5 @@
 //! Reads the Test Anything Protocol (<https://testanything.org>): a line for each test, such as
-//! `ok 1 - adds` or `not ok 2 - divides # SKIP no numbers`. Knows neither programs nor the host.
+//! `ok 1 - adds` or `not ok 2 - divides # SKIP no numbers`. Does not depend on programs or the host.
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Status {
@@ -12,11 +12,11 @@ pub enum Status {
 pub struct Test {
     pub name: String,
     pub status: Status,
-    /// What follows `#` in its line.
+    /// The text after `#`.
     pub directive: Option<String>,
 }
 
-/// The tests of an output; lines of another form are no tests.
+/// Finds the tests in an output; other lines are skipped.
 pub fn parse(output: &str) -> Vec<Test> {
     output.lines().filter_map(test).collect()
 }

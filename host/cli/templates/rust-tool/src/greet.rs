@@ -1,4 +1,4 @@
-//! The tool `greet`. Knows neither the host nor the bindings, so that it is tested anywhere.
+//! The tool `greet`. Does not depend on the host or the bindings, so its tests run anywhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Greeting {
     pub text: String,
 }
 
-/// There is nobody to greet.
+/// The name is blank.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BlankName;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_is_greeted_and_nobody_is_not() {
+    fn a_name_is_greeted_and_a_blank_name_is_an_error() {
         let greet = |name: &str| greet(&Greet { name: name.to_owned() });
         assert_eq!(greet("Ada"), Ok(Greeting { text: "Hello, Ada!".to_owned() }));
         assert_eq!(greet(" "), Err(BlankName));

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { BlankName, greet } from '../src/greet.js';
 
-test('somebody is greeted, and nobody is not', () => {
+test('a name is greeted and a blank name is an error', () => {
     assert.deepEqual(greet({ name: 'Ada' }), { text: 'Hello, Ada!' });
     assert.throws(() => greet({ name: ' ' }), BlankName);
 });
