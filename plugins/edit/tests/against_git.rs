@@ -297,8 +297,8 @@ const OPTIONS: [&[&str]; 10] = [
     &["format-patch", "--stdout", "-M", "HEAD~1"],
 ];
 
-/// Whether git itself would apply a patch. The patch is kept in the repository meanwhile.
-fn git_takes(repository: &Path, tree: &TempDir, patch: &str) -> bool {
+/// Whether git itself would apply a patch. The patch is written into the repository for this.
+fn git_accepts(repository: &Path, tree: &TempDir, patch: &str) -> bool {
     let file = repository.join(".git/patch");
     fs::write(&file, patch).unwrap();
     git(tree.path(), &["apply", "--check", file.to_str().unwrap()]).is_ok()
@@ -313,79 +313,89 @@ fn renames_take_names(patch: &str) -> bool {
     names("rename to ").iter().any(|name| given_up.contains(name))
 }
 
+/// Adds to `seen` which of the unusual parts of patches this one has.
+fn count_unusual_parts(patch: &str, seen: &mut BTreeMap<&str, usize>) {
+    for kind in [
+        "new file mode 100755",
+        "deleted file",
+        "new file mode 120000",
+        "deleted file mode 120000",
+        " 120000\n--- ",
+        "rename from",
+        "copy from",
+        "\nold mode",
+        "\n\\ No",
+        "\r\n",
+        "\"a/",
+    ] {
+        *seen.entry(kind).or_insert(0) += usize::from(patch.contains(kind));
+    }
+    *seen.entry("a renamed file's name is taken").or_insert(0) +=
+        usize::from(renames_take_names(patch));
+}
+
+/// Makes a repository whose commit is `before` and whose index is `after`.
+fn repository(before: &Tree, after: &Tree) -> TempDir {
+    let repository = tempfile::tempdir().unwrap();
+    let root = repository.path();
+    git(root, &["init", "--quiet"]).unwrap();
+    write(root, before);
+    git(root, &["add", "--all"]).unwrap();
+    git(root, &["commit", "--quiet", "--allow-empty", "--message=before"]).unwrap();
+    clear(root);
+    write(root, after);
+    git(root, &["add", "--all"]).unwrap();
+    repository
+}
+
+/// Runs git with one of [`OPTIONS`]; returns the patch. `format-patch` needs a commit first.
+fn patch_from(root: &Path, arguments: &[&str]) -> String {
+    if arguments[0] == "format-patch" {
+        let message = "--message=after\n\n- one\n+ two\n @@ three";
+        git(root, &["commit", "--quiet", "--allow-empty", message]).unwrap();
+    }
+    git(root, arguments).unwrap()
+}
+
+/// Applies a patch to `before` and checks that the result is `after`. With `--break-rewrites`
+/// the patch may be refused if git refuses it too.
+fn check_applied(root: &Path, [before, after]: [&Tree; 2], arguments: &[&str], patch: &str) {
+    let copy = tempfile::tempdir().unwrap();
+    write(copy.path(), before);
+    let context = Context::for_directory(copy.path());
+    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned() }, &context) {
+        Ok(answer) => answer,
+        Err(error) if arguments == BREAKING && !git_accepts(root, &copy, patch) => {
+            assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");
+            return;
+        }
+        Err(error) => unreachable!("git {arguments:?}: {error}\n{patch}"),
+    };
+    assert!(!answer.output.contains("recounted"), "{patch}");
+    let mut result = Tree::new();
+    read(copy.path(), copy.path(), &mut result);
+    let differing: Vec<&String> = result
+        .keys()
+        .chain(after.keys())
+        .filter(|name| result.get(*name) != after.get(*name))
+        .collect();
+    assert!(differing.is_empty(), "git {arguments:?}: {differing:?}\n{patch}");
+}
+
 #[test]
 fn patches_of_git_apply() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut seen = BTreeMap::new();
-    for round in 0..30 {
-        let (before, repository) = (random.tree(), tempfile::tempdir().unwrap());
+    for _ in 0..30 {
+        let before = random.tree();
         let after = random.change(&before);
-        let root = repository.path();
-        git(root, &["init", "--quiet"]).unwrap();
-        write(root, &before);
-        git(root, &["add", "--all"]).unwrap();
-        git(root, &["commit", "--quiet", "--allow-empty", "--message=before"]).unwrap();
-        clear(root);
-        write(root, &after);
-        git(root, &["add", "--all"]).unwrap();
+        let repository = repository(&before, &after);
         for arguments in OPTIONS {
-            if arguments[0] == "format-patch" {
-                git(
-                    root,
-                    &[
-                        "commit",
-                        "--quiet",
-                        "--allow-empty",
-                        "--message=after\n\n- one\n+ two\n @@ three",
-                    ],
-                )
-                .unwrap();
+            let patch = patch_from(repository.path(), arguments);
+            if before != after {
+                count_unusual_parts(&patch, &mut seen);
+                check_applied(repository.path(), [&before, &after], arguments, &patch);
             }
-            let patch = git(root, arguments).unwrap();
-            if before == after {
-                continue;
-            }
-            for kind in [
-                "new file mode 100755",
-                "deleted file",
-                "new file mode 120000",
-                "deleted file mode 120000",
-                " 120000\n--- ",
-                "rename from",
-                "copy from",
-                "\nold mode",
-                "\n\\ No",
-                "\r\n",
-                "\"a/",
-            ] {
-                *seen.entry(kind).or_insert(0) += usize::from(patch.contains(kind));
-            }
-            *seen.entry("a renamed file's name is taken").or_insert(0) +=
-                usize::from(renames_take_names(&patch));
-            let copy = tempfile::tempdir().unwrap();
-            write(copy.path(), &before);
-            let context = Context::for_directory(copy.path());
-            let answer = match apply_patch(&ApplyPatch { patch: patch.clone() }, &context) {
-                Ok(answer) => answer,
-                // Where git breaks rewrites, not all that it writes is what it takes.
-                Err(error) if arguments == BREAKING && !git_takes(root, &copy, &patch) => {
-                    assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");
-                    continue;
-                }
-                Err(error) => unreachable!("round {round}, git {arguments:?}: {error}\n{patch}"),
-            };
-            assert!(!answer.output.contains("recounted"), "{patch}");
-            let mut result = Tree::new();
-            read(copy.path(), copy.path(), &mut result);
-            let differing: Vec<&String> = result
-                .keys()
-                .chain(after.keys())
-                .filter(|name| result.get(*name) != after.get(*name))
-                .collect();
-            assert!(
-                differing.is_empty(),
-                "round {round}, git {arguments:?}: {differing:?}\n{patch}"
-            );
         }
     }
     assert!(seen.values().all(|count| *count > 5), "the random changes are too tame: {seen:?}");

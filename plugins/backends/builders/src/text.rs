@@ -140,8 +140,8 @@ impl Forms {
         })
     }
 
-    /// The message that a line completes. `Some(None)` for a line that belongs to one, or is one
-    /// that nobody needs.
+    /// Returns the message that `line` completes; `rest` are the lines after it. `Some(None)`: the
+    /// line is part of a message, or is a note or remark. `None`: it is not part of a message.
     fn message(
         &self,
         line: &str,
@@ -149,47 +149,11 @@ impl Forms {
         columns: Columns,
         context: &mut Context,
     ) -> Option<Option<Found>> {
-        if let Some(captures) = self.arrow.captures(line) {
-            let message = context.unplaced.take();
-            return Some(message.map(|(severity, message)| {
-                found(&captures, [1, 2, 3], Columns::Characters, message, Some(severity))
-            }));
+        if let Some(message) = self.headline_or_its_place(line, context) {
+            return Some(message);
         }
-        if let Some(captures) = self.esbuild_place.captures(line) {
-            return Some(context.unplaced.take().map(|(severity, message)| {
-                let mut found =
-                    found(&captures, [1, 2, 3], Columns::Bytes, message, Some(severity));
-                // Alone of all, it counts columns from 0.
-                found.column += 1;
-                found
-            }));
-        }
-        if let Some(captures) = self.headline.captures(line).or_else(|| self.esbuild.captures(line))
-        {
-            context.unplaced =
-                severity(text(&captures, 1)).zip(Some(text(&captures, 2).to_owned()));
-            return Some(None);
-        }
-        if let Some(captures) = self.maven.captures(line) {
-            let message = self.with_symbol(text(&captures, 5), rest);
-            let severity = severity(text(&captures, 1));
-            return Some(Some(found(&captures, [2, 3, 4], Columns::Utf16Tabs, message, severity)));
-        }
-        for form in [&self.brackets, &self.dash] {
-            if let Some(captures) = form.captures(line) {
-                let (severity, message) = (severity(text(&captures, 4)), text(&captures, 5));
-                let message = message.to_owned();
-                return Some(Some(found(&captures, [1, 2, 3], Columns::Utf16, message, severity)));
-            }
-        }
-        if let Some(captures) = self.kotlin.captures(line) {
-            let (severity, message) = (severity(text(&captures, 1)), text(&captures, 5).to_owned());
-            return Some(Some(found(&captures, [2, 3, 4], Columns::Utf16, message, severity)));
-        }
-        if let Some(captures) = self.linker.captures(line) {
-            let message = text(&captures, 2).to_owned();
-            let error = Some(Severity::Error);
-            return Some(Some(found(&captures, [1, 0, 0], columns, message, error)));
+        if let Some(message) = self.one_line_message(line, rest, columns) {
+            return Some(Some(message));
         }
         if let Some(captures) = self.node.captures(line) {
             return self.node_message(&captures, rest).map(Some);
@@ -207,6 +171,63 @@ impl Forms {
             // Its last line about a file is followed by an empty one.
             _ => None,
         };
+        self.colons_message(line, rest, columns, context)
+    }
+
+    /// Reads the forms of two lines, the message and its place: rustc's and esbuild's.
+    fn headline_or_its_place(&self, line: &str, context: &mut Context) -> Option<Option<Found>> {
+        if let Some(captures) = self.arrow.captures(line) {
+            let message = context.unplaced.take();
+            return Some(message.map(|(severity, message)| {
+                found(&captures, [1, 2, 3], Columns::Characters, message, Some(severity))
+            }));
+        }
+        if let Some(captures) = self.esbuild_place.captures(line) {
+            return Some(context.unplaced.take().map(|(severity, message)| {
+                let mut found =
+                    found(&captures, [1, 2, 3], Columns::Bytes, message, Some(severity));
+                // esbuild counts columns from 0, all other programs from 1.
+                found.column += 1;
+                found
+            }));
+        }
+        let captures = self.headline.captures(line).or_else(|| self.esbuild.captures(line))?;
+        context.unplaced = severity(text(&captures, 1)).zip(Some(text(&captures, 2).to_owned()));
+        Some(None)
+    }
+
+    /// Reads the forms that have message and place in one line, except those with colons alone:
+    /// maven's, tsc's, kotlinc's and the linker's.
+    fn one_line_message(&self, line: &str, rest: &[&str], columns: Columns) -> Option<Found> {
+        if let Some(captures) = self.maven.captures(line) {
+            let message = self.with_symbol(text(&captures, 5), rest);
+            let severity = severity(text(&captures, 1));
+            return Some(found(&captures, [2, 3, 4], Columns::Utf16Tabs, message, severity));
+        }
+        for form in [&self.brackets, &self.dash] {
+            if let Some(captures) = form.captures(line) {
+                let (severity, message) = (severity(text(&captures, 4)), text(&captures, 5));
+                let message = message.to_owned();
+                return Some(found(&captures, [1, 2, 3], Columns::Utf16, message, severity));
+            }
+        }
+        if let Some(captures) = self.kotlin.captures(line) {
+            let (severity, message) = (severity(text(&captures, 1)), text(&captures, 5).to_owned());
+            return Some(found(&captures, [2, 3, 4], Columns::Utf16, message, severity));
+        }
+        let captures = self.linker.captures(line)?;
+        let message = text(&captures, 2).to_owned();
+        Some(found(&captures, [1, 0, 0], columns, message, Some(Severity::Error)))
+    }
+
+    /// Reads the form `FILE:LINE:COLUMN: error: ...`.
+    fn colons_message(
+        &self,
+        line: &str,
+        rest: &[&str],
+        columns: Columns,
+        context: &mut Context,
+    ) -> Option<Option<Found>> {
         let captures = self.colons.captures(line).filter(|captures| is_file(text(captures, 1)))?;
         let words = text(&captures, 4);
         if matches!(words, "note" | "remark") {

@@ -115,71 +115,97 @@ struct Line {
 }
 
 fn read(events: &str, stderr: &str) -> Outcome {
-    let mut said = String::new();
-    // In the order in which they started.
-    let mut order = Vec::new();
-    let mut tests: HashMap<(String, String), Progress> = HashMap::new();
     let plain: String =
         events.split_inclusive('\n').filter(|line| !line.starts_with('{')).collect();
-    let (mut packages, mut builds) = failed_packages(&format!("{stderr}\n{plain}"));
+    let (packages, builds) = failed_packages(&format!("{stderr}\n{plain}"));
+    let mut run = Run { packages, builds, ..Run::default() };
     for event in json_lines::<Event>(events) {
-        said.push_str(&event.output);
+        run.add(event);
+    }
+    let said = std::mem::take(&mut run.said) + &plain;
+    Outcome { tests: run.into_tests(), said }
+}
+
+/// A run of `go test` while its events are read.
+#[derive(Default)]
+struct Run {
+    /// The output of all events.
+    said: String,
+    /// Packages and names of the tests, in the order in which they started.
+    order: Vec<(String, String)>,
+    /// By package and name.
+    tests: HashMap<(String, String), Progress>,
+    packages: Packages,
+    /// What the compiler printed, by import path.
+    builds: BTreeMap<String, String>,
+}
+
+impl Run {
+    fn add(&mut self, event: Event) {
+        self.said.push_str(&event.output);
         if event.action == "build-output" {
             // Its first line names the package.
             if !event.output.starts_with("# ") {
-                builds.entry(event.import_path).or_default().push_str(&event.output);
+                self.builds.entry(event.import_path).or_default().push_str(&event.output);
             }
-            continue;
+            return;
         }
         if event.package.is_empty() {
-            continue;
+            return;
         }
         let progress = match event.test {
             Some(name) => {
                 let key = (event.package, name);
-                tests.entry(key).or_insert_with_key(|key| {
-                    order.push(key.clone());
+                self.tests.entry(key).or_insert_with_key(|key| {
+                    self.order.push(key.clone());
                     Progress::default()
                 })
             }
             None => {
-                let (progress, build) = packages.entry(event.package).or_default();
+                let (progress, build) = self.packages.entry(event.package).or_default();
                 *build = event.failed_build.or(build.take());
                 progress
             }
         };
         match (event.action.as_str(), status(&event.action)) {
             (_, Some(status)) => progress.ended = Some((status, event.elapsed)),
-            ("output", None) => {
-                let kind = event.output_type.as_deref();
-                if is_frame(kind, &event.output) {
-                    progress.summary.push_str(&event.output);
-                } else {
-                    let error = kind.map(|kind| kind.starts_with("error"));
-                    progress.lines.push(Line { text: event.output, error });
-                }
-            }
+            ("output", None) => progress.add_output(event.output, event.output_type.as_deref()),
             _ => {}
         }
     }
-    let mut found: Vec<Test> = Vec::with_capacity(order.len());
-    for key in order {
-        let progress = tests.remove(&key).unwrap_or_default();
-        found.push(describe(&key.0, &key.1, &progress));
+
+    /// The tests in order, then an error for each package that failed without a failed test.
+    fn into_tests(mut self) -> Vec<Test> {
+        let mut found: Vec<Test> = Vec::with_capacity(self.order.len());
+        for key in self.order {
+            let progress = self.tests.remove(&key).unwrap_or_default();
+            found.push(describe(&key.0, &key.1, &progress));
+        }
+        let failing: Vec<String> = found
+            .iter()
+            .filter(|test| matches!(test.status, Status::Fail | Status::Error))
+            .map(|test| test.suite.clone())
+            .collect();
+        for (package, (progress, build)) in &self.packages {
+            let failed = matches!(progress.ended, Some((Status::Fail, _)));
+            if failed && !failing.contains(package) {
+                found.push(package_error(package, progress, build.as_deref(), &self.builds));
+            }
+        }
+        found
     }
-    let failing: Vec<String> = found
-        .iter()
-        .filter(|test| matches!(test.status, Status::Fail | Status::Error))
-        .map(|test| test.suite.clone())
-        .collect();
-    for (package, (progress, build)) in &packages {
-        let failed = matches!(progress.ended, Some((Status::Fail, _)));
-        if failed && !failing.contains(package) {
-            found.push(package_error(package, progress, build.as_deref(), &builds));
+}
+
+impl Progress {
+    /// Adds a line to the summary if the runner itself printed it, otherwise to the lines.
+    fn add_output(&mut self, text: String, kind: Option<&str>) {
+        if is_frame(kind, &text) {
+            self.summary.push_str(&text);
+        } else {
+            let error = kind.map(|kind| kind.starts_with("error"));
+            self.lines.push(Line { text, error });
         }
     }
-    said.push_str(&plain);
-    Outcome { tests: found, said }
 }
 
 fn status(action: &str) -> Option<Status> {

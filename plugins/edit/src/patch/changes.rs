@@ -28,7 +28,7 @@ impl Changes {
     ///
     /// # Errors
     /// Those of [`ToolError::io`], for the first change that fails; those before it are made.
-    pub(super) fn carry_out(self, context: &Context) -> Result<(), ToolError> {
+    pub(super) fn apply(self, context: &Context) -> Result<(), ToolError> {
         for path in &self.removals {
             context.remove(path)?;
         }

@@ -301,8 +301,13 @@ mod tests {
         }
     }
 
+    fn assert_malformed(text: &str, line: usize, problem: &str) {
+        let wanted = PatchError::Malformed { line, problem: problem.to_owned() };
+        assert_eq!(read(text).unwrap_err(), wanted, "{text}");
+    }
+
     #[test]
-    fn what_is_malformed_is_named() {
+    fn malformed_hunk_headers_are_reported() {
         for (text, line, problem) in [
             (
                 "@@ def f():\n a",
@@ -324,6 +329,24 @@ mod tests {
                 1,
                 "expected a hunk with two sides, found one of a combined diff (of a merge)",
             ),
+            (
+                "@@ -0,1 +1 @@\n-a\n+b\n",
+                1,
+                "expected an old line number of at least 1: the hunk has lines of the original file",
+            ),
+            (
+                "@@ -5,2 +5 @@\n-a\n-b\n+c\n@@ -6 +6 @@\n-b\n",
+                5,
+                "expected a hunk after line 6 of the file, where the hunk before ends, found one that begins at line 6",
+            ),
+        ] {
+            assert_malformed(text, line, problem);
+        }
+    }
+
+    #[test]
+    fn malformed_hunk_lines_are_reported() {
+        for (text, line, problem) in [
             (
                 "@@ -1 +1 @@\n",
                 2,
@@ -349,22 +372,8 @@ mod tests {
                 4,
                 "expected no more lines of a side that ended without a newline, found \"-b\"",
             ),
-            (
-                "@@ -0,1 +1 @@\n-a\n+b\n",
-                1,
-                "expected an old line number of at least 1: the hunk has lines of the original file",
-            ),
-            (
-                "@@ -5,2 +5 @@\n-a\n-b\n+c\n@@ -6 +6 @@\n-b\n",
-                5,
-                "expected a hunk after line 6 of the file, where the hunk before ends, found one that begins at line 6",
-            ),
         ] {
-            assert_eq!(
-                read(text).unwrap_err(),
-                PatchError::Malformed { line, problem: problem.to_owned() },
-                "{text}"
-            );
+            assert_malformed(text, line, problem);
         }
     }
 }

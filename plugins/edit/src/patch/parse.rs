@@ -362,16 +362,32 @@ mod tests {
         Operation::Modify(name.to_owned())
     }
 
+    fn create(name: &str) -> Operation {
+        Operation::Create(name.to_owned())
+    }
+
+    fn delete(name: &str) -> Operation {
+        Operation::Delete(name.to_owned())
+    }
+
+    fn rename(from: &str, to: &str) -> Operation {
+        Operation::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    fn copy(from: &str, to: &str) -> Operation {
+        Operation::Copy { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    /// Checks how a header with one hunk after it is read, with LF and with CRLF.
+    fn check_with_hunk(header: &str, operation: &Operation, executable: Option<bool>) {
+        let text = format!("{header}{HUNK}");
+        for text in [text.replace('\n', "\r\n"), text] {
+            assert_eq!(read(&text), [(operation.clone(), executable, 1)], "{text}");
+        }
+    }
+
     #[test]
-    fn file_headers() {
-        let (create, delete) = (
-            |name: &str| Operation::Create(name.to_owned()),
-            |name: &str| Operation::Delete(name.to_owned()),
-        );
-        let rename =
-            |from: &str, to: &str| Operation::Rename { from: from.to_owned(), to: to.to_owned() };
-        let copy =
-            |from: &str, to: &str| Operation::Copy { from: from.to_owned(), to: to.to_owned() };
+    fn headers_with_or_without_git_give_the_operation() {
         for (header, operation, executable) in [
             ("", Operation::Unnamed, None),
             ("--- a/x y\n+++ b/x y\n", modify("x y"), None),
@@ -403,6 +419,14 @@ mod tests {
                 delete("x"),
                 None,
             ),
+        ] {
+            check_with_hunk(header, &operation, executable);
+        }
+    }
+
+    #[test]
+    fn names_are_unquoted_and_headers_rename_and_copy() {
+        for (header, operation, executable) in [
             (
                 "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n--- \"a/\\303\\244\"\n+++ \"b/\\303\\244\"\n",
                 modify("ä"),
@@ -424,11 +448,12 @@ mod tests {
                 Some(true),
             ),
         ] {
-            for text in [format!("{header}{HUNK}"), format!("{header}{HUNK}").replace('\n', "\r\n")]
-            {
-                assert_eq!(read(&text), [(operation.clone(), executable, 1)], "{text}");
-            }
+            check_with_hunk(header, &operation, executable);
         }
+    }
+
+    #[test]
+    fn git_headers_need_no_hunk() {
         for (text, operation, executable) in [
             ("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", modify("x"), Some(true)),
             (
@@ -496,9 +521,14 @@ mod tests {
         assert_eq!(read(sample), [(modify("src/main.go"), None, 1)]);
     }
 
+    const GIT: &str = "diff --git a/x b/x\n";
+
+    fn assert_error(text: &str, wanted: &str) {
+        assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), wanted, "{text}");
+    }
+
     #[test]
-    fn what_is_malformed_or_unsupported_is_named() {
-        let git = "diff --git a/x b/x\n";
+    fn malformed_patches_are_reported() {
         for (text, wanted) in [
             (
                 String::new(),
@@ -528,6 +558,15 @@ mod tests {
                 format!("--- a/x\n+++ b/x\n{HUNK}text\n+lost\n"),
                 "line 7 of the patch: expected a file header or a hunk header before more changed lines, found \"+lost\"",
             ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn malformed_git_headers_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
             (
                 git.to_owned(),
                 "line 1 of the patch: expected a change of the file's content, name or mode",
@@ -553,6 +592,15 @@ mod tests {
                 format!("{git}deleted file mode 100644\n--- /dev/null\n+++ b/x\n{HUNK}"),
                 "line 1 of the patch: expected /dev/null beside the name of a deleted file",
             ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn malformed_modes_renames_and_names_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
             (
                 format!("{git}new file mode 100600\n"),
                 "line 2 of the patch: expected mode 100644, 100755 or 120000, found \"new file mode 100600\"",
@@ -578,6 +626,19 @@ mod tests {
                 "line 2 of the patch: the file name \"\\\"a/x\" has no closing quote",
             ),
             (
+                format!("{git}old mode 100644\nnew mode 120000\n"),
+                "line 3 of the patch: expected the mode of the same kind of file; git deletes a file and creates a link, found \"new mode 120000\"",
+            ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn unsupported_patches_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
+            (
                 format!("{git}index 1..2\nGIT binary patch\nliteral 1\n"),
                 "line 3 of the patch: x: a binary file; only changes of text are applied",
             ),
@@ -588,10 +649,6 @@ mod tests {
             (
                 "Binary files x and y differ\n".to_owned(),
                 "line 1 of the patch: Binary files x and y differ: a binary file; only changes of text are applied",
-            ),
-            (
-                format!("{git}old mode 100644\nnew mode 120000\n"),
-                "line 3 of the patch: expected the mode of the same kind of file; git deletes a file and creates a link, found \"new mode 120000\"",
             ),
             (
                 format!("{git}deleted file mode 160000\n"),
@@ -610,7 +667,7 @@ mod tests {
                 "line 3 of the patch: ***************: a context diff; only unified diffs are applied",
             ),
         ] {
-            assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), wanted, "{text}");
+            assert_error(&text, wanted);
         }
     }
 }

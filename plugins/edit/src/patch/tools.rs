@@ -62,7 +62,7 @@ pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError
             return mismatch(format!("the patch copies {from:?} to {to:?}; use apply_patch"));
         }
     }
-    carry_out(patch.files, context)
+    apply_files(patch.files, context)
 }
 
 /// Checks a patch, then changes its files.
@@ -72,12 +72,12 @@ pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError
 /// change; `PatchFailed` with everything that does not fit the workspace; the errors of
 /// reading and changing the files.
 pub fn apply_patch(args: &ApplyPatch, context: &Context) -> Result<Output, ToolError> {
-    carry_out(parse(args.patch.as_bytes())?.files, context)
+    apply_files(parse(args.patch.as_bytes())?.files, context)
 }
 
-fn carry_out(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
+fn apply_files(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
     let (changes, output) = plan(files, context)?;
-    changes.carry_out(context)?;
+    changes.apply(context)?;
     Ok(Output { output })
 }
 
@@ -183,9 +183,17 @@ mod tests {
         );
     }
 
+    /// Applies a patch to a workspace with some files; checks the changes and the answer.
+    fn check(patch: &str, changes: &[&str], output: &str) {
+        let files =
+            [("x", "a\n"), ("dir/y", "1\n2\n"), ("empty", ""), ("crlf", "a\r\n"), ("link ->", "x")];
+        let (found, answer) = applied(&files, patch);
+        assert_eq!(answer.unwrap(), output, "{patch}");
+        assert_eq!(found, changes, "{patch}");
+    }
+
     #[test]
-    fn every_kind_of_entry() {
-        let files = [("x", "a\n"), ("dir/y", "1\n2\n"), ("empty", ""), ("crlf", "a\r\n")];
+    fn files_are_changed_created_and_deleted() {
         for (patch, changes, output) in [
             (EDIT_X, &["x: b\n"][..], "patching file x\nhunk 1: line 1, -1 +1"),
             (
@@ -229,9 +237,18 @@ mod tests {
                 &["rm empty"],
                 "deleting file empty",
             ),
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
+        ] {
+            check(patch, changes, output);
+        }
+    }
+
+    #[test]
+    fn files_are_renamed_and_copied() {
+        for (patch, changes, output) in [
             (
                 "diff --git a/x b/z\nrename from x\nrename to z\n",
-                &["rm x", "z: a\n"],
+                &["rm x", "z: a\n"][..],
                 "renaming file x to z",
             ),
             (
@@ -246,13 +263,20 @@ mod tests {
                 &["x: b\n", "z: a\n"],
                 "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z",
             ),
-            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
+        ] {
+            check(patch, changes, output);
+        }
+    }
+
+    #[test]
+    fn line_ends_of_the_file_are_kept() {
+        for (patch, changes, output) in [
             (
                 "--- a/crlf\n+++ b/crlf\n@@ -1 +1 @@\n-a\r\n+b\r\n",
                 &["crlf: b\r\n"],
                 "patching file crlf\nhunk 1: line 1, -1 +1",
             ),
-            // The whole patch has CRLF line ends; whose they are is up to the file.
+            // The whole patch has CRLF line ends; the file decides which ones are written.
             (
                 "--- a/crlf\r\n+++ b/crlf\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
                 &["crlf: b\r\n"],
@@ -264,16 +288,16 @@ mod tests {
                 "patching file x\nthe patch has CRLF line ends, the file has not: read as LF\nhunk 1: line 1, -1 +1",
             ),
         ] {
-            let (found, answer) = applied(&files, patch);
-            assert_eq!(found, changes, "{patch}");
-            assert_eq!(answer.unwrap(), output, "{patch}");
+            check(patch, changes, output);
         }
     }
 
+    /// The end of a patch of a link, whose target has no newline.
+    const NO_NEWLINE: &str = "\n\\ No newline at end of file\n";
+
     #[test]
     fn links_are_created_changed_and_deleted() {
-        let files = [("x", "a\n"), ("link ->", "x")];
-        let end = "\n\\ No newline at end of file\n";
+        let end = NO_NEWLINE;
         for (patch, changes, output) in [
             (
                 format!(
@@ -315,13 +339,22 @@ mod tests {
                 &["rm link", "to -> y"],
                 "renaming link link to to\nhunk 1: line 1, -1 +1",
             ),
-            // What git writes where a file becomes a link, and the other way round.
+        ] {
+            check(&patch, changes, output);
+        }
+    }
+
+    /// git writes such a change as a deletion and a creation.
+    #[test]
+    fn a_file_becomes_a_link_and_a_link_a_file() {
+        let end = NO_NEWLINE;
+        for (patch, changes, output) in [
             (
                 format!(
                     "diff --git a/x b/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
                      diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+y{end}"
                 ),
-                &["x -> y"],
+                &["x -> y"][..],
                 "deleting file x\nhunk 1: line 1, -1 +0\ncreating link x\nhunk 1: line 1, -0 +1",
             ),
             (
@@ -333,10 +366,13 @@ mod tests {
                 "deleting link link\nhunk 1: line 1, -1 +0\ncreating file link\nhunk 1: line 1, -0 +1\nmode: executable",
             ),
         ] {
-            let (found, answer) = applied(&files, &patch);
-            assert_eq!(answer.unwrap(), output, "{patch}");
-            assert_eq!(found, changes, "{patch}");
+            check(&patch, changes, output);
         }
+    }
+
+    #[test]
+    fn a_mode_that_does_not_fit_or_an_empty_target_is_refused() {
+        let files = [("x", "a\n")];
         for (patch, message) in [
             (
                 "diff --git a/x b/x\nindex 1..2 120000\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
@@ -530,11 +566,21 @@ rename to y
         assert!(error.message.ends_with("\nand 10 more"), "{}", error.message);
     }
 
+    /// Checks with which code and message a patch is refused.
+    fn check_refused(patch: &str, code: &str, message: &str) {
+        let files = [
+            ("x", "a\n"),
+            ("y", "1\n2\n"),
+            (".git/config", "a\n"),
+            ("link ->", "x"),
+            ("loop ->", "."),
+        ];
+        let error = apply(&workspace(&files), patch).unwrap_err();
+        assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{patch}");
+    }
+
     #[test]
-    fn refusals() {
-        let directory = workspace(&[("x", "a\n"), ("y", "1\n2\n"), (".git/config", "a\n")]);
-        symlink("x", directory.path().join("link")).unwrap();
-        symlink(".", directory.path().join("loop")).unwrap();
+    fn paths_that_a_patch_may_not_change_are_refused() {
         let of = |name: &str| EDIT_X.replace('x', name);
         for (patch, code, message) in [
             (of("../x"), "PathNotAllowed", "'../x' leaves the workspace"),
@@ -560,6 +606,14 @@ rename to y
             ),
             (create("link"), "PatchFailed", "patch failed: link: it exists already"),
             (of("none"), "FileNotFoundError", "file not found: none"),
+        ] {
+            check_refused(&patch, code, message);
+        }
+    }
+
+    #[test]
+    fn patches_that_do_not_fit_the_files_are_refused() {
+        for (patch, code, message) in [
             (
                 "@@ -1 +1 @@\n-a\n+b\n".to_owned(),
                 "MalformedPatch",
@@ -596,8 +650,7 @@ rename to y
                 "patch failed: x: the patch names it more than once",
             ),
         ] {
-            let error = apply(&directory, &patch).unwrap_err();
-            assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{patch}");
+            check_refused(&patch, code, message);
         }
     }
 
