@@ -1,15 +1,14 @@
-//! A build command, as a person would write it for a shell, as words for a program.
+//! Splits a build command, written as for a shell, into words.
 //!
-//! Quotes and backslashes mean what they mean in a shell. Whatever else a shell would do with the
-//! text is refused rather than passed on as it is: the program would get something else than the
-//! one who wrote it had in mind.
+//! Quotes and backslashes have the meaning that they have in a shell. Everything else that only a
+//! shell can interpret is an error, since the program would get other arguments than intended.
 
 use cofferdam_sdk::ToolError;
 
 /// Splits a command into the program and its arguments.
 ///
 /// # Errors
-/// `InvalidCommand` for what only a shell can do, a quote without its end, or nothing at all.
+/// `InvalidCommand` for an empty command, a missing closing quote, or syntax that needs a shell.
 pub fn words(command: &str) -> Result<Vec<String>, ToolError> {
     let invalid = |message: String| Err(ToolError::invalid_args("InvalidCommand", message));
     if let Some((column, meaning)) = needs_shell(command) {
@@ -31,7 +30,7 @@ pub fn words(command: &str) -> Result<Vec<String>, ToolError> {
     }
 }
 
-/// The first character, counted from 1, that means something to a shell only, and what.
+/// The position (from 1) and the name of the first character that needs a shell.
 fn needs_shell(command: &str) -> Option<(usize, &'static str)> {
     let mut quote: Option<char> = None;
     let mut is_start = true;

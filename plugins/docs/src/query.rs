@@ -1,4 +1,4 @@
-//! `context7_query_docs`: code and explanations from a library's documentation.
+//! `context7_query_docs`: code examples and explanations from a library's documentation.
 
 use cofferdam_sdk::ToolError;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use crate::library::LibraryId;
 use crate::service::{Reply, Service, ask, target};
 use crate::{question, sensitive};
 
-/// How often a library may say that it is called something else.
-const MOVES: usize = 1;
+/// The maximum number of redirections to another library id.
+const MAX_REDIRECTIONS: usize = 1;
 
-/// Arguments.
+/// The arguments of `context7_query_docs`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Args {
@@ -18,7 +18,7 @@ pub struct Args {
     query: String,
 }
 
-/// The answer.
+/// The result of `context7_query_docs`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
     library_id: String,
@@ -51,7 +51,7 @@ struct Explanation {
     text: String,
 }
 
-/// What Context7 answers.
+/// The response of Context7 to a query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Found {
@@ -106,7 +106,7 @@ impl From<InfoSnippet> for Explanation {
     }
 }
 
-/// Asks a library's documentation.
+/// Queries a library's documentation.
 ///
 /// # Errors
 /// `InvalidLibraryId`, `VagueQuery`, `NoResults`, `SensitiveData`, and those of [`ask`].
@@ -119,7 +119,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
         let query = [("libraryId", id.as_str()), ("query", args.query.as_str()), ("type", "json")];
         match ask(service, &target("/api/v2/context", &query))? {
             Reply::Found(found) => break found,
-            Reply::Moved(to) if moves < MOVES => {
+            Reply::Moved(to) if moves < MAX_REDIRECTIONS => {
                 moves += 1;
                 id = moved(&id, &to)?;
             }
@@ -144,7 +144,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
     Ok(output)
 }
 
-/// The new id of a library: an id, or the library's page.
+/// Parses the new id of a library: an id, or the URL of the library's page.
 fn moved(id: &LibraryId, to: &str) -> Result<LibraryId, ToolError> {
     to.strip_prefix("https://context7.com").unwrap_or(to).parse().map_err(|_| unknown(id))
 }
@@ -173,7 +173,7 @@ mod tests {
         Args { library_id: id.to_owned(), query: query.to_owned() }
     }
 
-    /// An answer in the form of Context7's own example.
+    /// A response in the form of the example in Context7's documentation.
     fn found() -> Value {
         json!({
             "codeSnippets": [

@@ -1,4 +1,4 @@
-//! The schemas say what the tools take and give.
+//! The arguments and results of the tools fit their schemas.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use cofferdam_edit::{move_text, patch, replace};

@@ -1,8 +1,8 @@
-//! `lint_backend`: what is wrong with Python code, by code.
+//! `lint_backend`: lints Python code and groups the findings by code.
 //!
-//! The section `ruff` is what the operator's linters for style find, whichever they are; mypy and
-//! import-linter are always those two. What could not be checked stands in its section as
-//! `not-checked`, as long as any linter could work.
+//! The section `ruff` has the findings of the operator's style linters, even if these are not ruff;
+//! mypy and import-linter are always those two programs. If a linter can't run but others can, its
+//! section has the code `not-checked`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,59 +20,60 @@ use crate::language::Language;
 use crate::run_linter::NOT_CHECKED;
 use crate::world::World;
 
-/// The package that is linted where no path is given, if the workspace has it.
+/// The package that is linted if no path is given, if it exists.
 const DEFAULT_PACKAGE: &str = "nomarr";
 
 const MYPY: &str = "mypy";
 const IMPORT_LINTER: &str = "import-linter";
 
-/// What stands for the linters of style where there are none.
-const STYLE: &str = "ruff";
+/// The name used in messages if no style linter is installed.
+const DEFAULT_STYLE_LINTER: &str = "ruff";
 
-/// Where contracts between modules are written down, and what is in each of these files then.
+/// Files that may contain contracts for import-linter, each with the text to look for.
 const CONTRACT_FILES: [&str; 3] = [".importlinter", "setup.cfg", "pyproject.toml"];
 const CONTRACT_MARK: &str = "importlinter";
 
-/// Arguments of `lint_backend`.
+/// The arguments of `lint_backend`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// A file or a directory; `nomarr/`, or where there is none the workspace, if it is missing.
+    /// A file or a directory; the default is `nomarr/`, or the workspace if that does not exist.
     pub path: Option<String>,
-    /// All files and import-linter, rather than only what has changed since the last commit.
+    /// Whether to check all files and run import-linter, instead of only files changed since the
+    /// last commit.
     #[serde(default)]
     pub check_all: bool,
 }
 
-/// Answer of `lint_backend`.
+/// The result of `lint_backend`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// What the linters for style found.
+    /// The findings of the style linters.
     pub ruff: Section,
-    /// What mypy found.
+    /// The findings of mypy.
     pub mypy: Section,
-    /// What import-linter found, if it ran.
+    /// The findings of import-linter, if it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import_linter: Option<Section>,
-    /// The whole in figures.
+    /// The totals of all sections.
     pub summary: Summary,
 }
 
-/// Findings by their codes.
+/// Findings grouped by code.
 pub type Section = BTreeMap<String, Group>;
 
-/// The findings of one code.
+/// The findings with the same code.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The first one's message, without what is said of its place in parentheses.
+    /// The first finding's message, without details in parentheses at its end.
     pub description: String,
-    /// Whether one of them has a fix.
+    /// Whether any of them has a fix.
     pub fix_available: bool,
-    /// Where they are.
+    /// The places of the findings.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// Where a finding is.
+/// The place of a finding.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Occurrence {
     /// Relative to the workspace.
@@ -81,23 +82,23 @@ pub struct Occurrence {
     pub line: u32,
 }
 
-/// The whole in figures.
+/// The totals of a result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Occurrences in all sections.
+    /// The number of occurrences in all sections.
     pub total_errors: usize,
-    /// Whether there are none.
+    /// Whether there are no occurrences.
     pub clean: bool,
-    /// How many files were looked at.
+    /// The number of files checked.
     pub files_checked: u32,
 }
 
-/// Lints.
+/// Lints Python code.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for a
-/// file that is no Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
-/// `LinterFailed` if none of the linters has a report.
+/// Those of [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for
+/// a file that is not Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
+/// `LinterFailed` if no linter has a report.
 pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
     let started = Instant::now();
     let path = place(args.path.as_deref(), context)?;
@@ -137,7 +138,7 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
     Ok(answer(&path, &reports, &failures, args.check_all))
 }
 
-/// What to lint.
+/// The path to lint: the argument, or the default.
 fn place(name: Option<&str>, context: &Context) -> Result<WorkspacePath, ToolError> {
     let is_default = |name: &&str| name.is_empty() || name.trim_end_matches('/') == DEFAULT_PACKAGE;
     let named = name.filter(|name| !is_default(name));
@@ -166,7 +167,7 @@ fn python_files(path: &WorkspacePath, world: &impl World) -> Result<Vec<String>,
     Ok(files)
 }
 
-/// The changed Python files at or beneath `path`.
+/// The changed Python files at or below `path`.
 fn changed(
     path: &WorkspacePath,
     context: &Context,
@@ -188,7 +189,7 @@ fn changed(
     Ok(files)
 }
 
-/// Whether there is anything that import-linter could check. What can't be read may hold it.
+/// Whether import-linter may have contracts to check; `true` if a file can't be read.
 fn has_contracts(context: &Context) -> bool {
     CONTRACT_FILES.iter().any(|name| {
         match context.resolve(name).and_then(|path| context.read(&path)) {
@@ -198,7 +199,7 @@ fn has_contracts(context: &Context) -> bool {
     })
 }
 
-/// What runs, and what should and can't.
+/// The linters to run, and those that should run but can't.
 struct Chosen {
     linters: Vec<String>,
     failures: Vec<(String, Error)>,
@@ -213,7 +214,7 @@ fn chosen(available: &[Backend], with_contracts: bool) -> Chosen {
         .collect();
     if linters.is_empty() && failures.is_empty() {
         let message = "linter not configured: the operator has chosen none for the style of python";
-        failures.push((STYLE.to_owned(), Error::Unavailable(message.to_owned())));
+        failures.push((DEFAULT_STYLE_LINTER.to_owned(), Error::Unavailable(message.to_owned())));
     }
     for wanted in [Some(MYPY), with_contracts.then_some(IMPORT_LINTER)].into_iter().flatten() {
         let is_wanted = |backend: &Backend| backend.name == wanted && !backend.languages.is_empty();
@@ -236,7 +237,7 @@ fn answer(
     let section = |holds: &dyn Fn(&str) -> bool| {
         let reports = reports.iter().filter(|(name, _)| holds(name));
         let mut section = group(reports.flat_map(|(name, report)| {
-            // mypy's notes explain its errors; they are none.
+            // mypy's notes explain its errors and do not count as findings.
             let is_note = move |found: &&Finding| name == MYPY && found.severity == Severity::Info;
             report.findings.iter().filter(move |found| !is_note(found))
         }));
@@ -265,8 +266,8 @@ fn answer(
     }
 }
 
-/// What stands for linters that have no report: an occurrence for each, where they should have
-/// looked, so that nothing is clean that was not checked.
+/// The group for linters without a report: one occurrence each at the path to check, so that the
+/// result is not clean.
 fn not_checked(path: &WorkspacePath, failures: &[&(String, Error)]) -> Group {
     let why = failures.iter().map(|(name, error)| format!("{name}: {}", failure::reason(error)));
     let file = if path.as_str().is_empty() { "." } else { path.as_str() };
@@ -297,8 +298,7 @@ fn group<'a>(findings: impl Iterator<Item = &'a Finding>) -> Section {
     section
 }
 
-/// The first line of a message, without the figures of its own that follow in parentheses, as in
-/// `Line too long (92 > 88)`.
+/// The first line of a message, without details in parentheses, as in `Line too long (92 > 88)`.
 fn description(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default().trim();
     let own = line.strip_suffix(')').and_then(|line| line.rsplit_once(" ("));
@@ -331,7 +331,7 @@ mod tests {
         Ok(answer)
     }
 
-    /// A workspace with ruff, mypy and import-linter, which find nothing.
+    /// A workspace with ruff, mypy and import-linter, which report no findings.
     fn nomarr() -> Fake {
         let mut fake = Fake::new(&[
             ("nomarr/helpers/x.py", ""),

@@ -1,4 +1,4 @@
-//! What is to be linted.
+//! Finds the files and directories to lint.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use crate::language::{Language, TYPES, of_directory};
 use crate::world::World;
 
-/// Other people's code, which no linter is meant to look at.
+/// The directory of third-party code, which is not linted.
 const VENDORED: &str = "node_modules";
 
-/// A file or a directory that is to be linted.
+/// A file or a directory to lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A source file.
+    /// A single source file.
     File {
         /// Relative to the workspace.
         path: String,
-        /// What it is written in.
+        /// The language of the file.
         language: Language,
     },
-    /// A directory with everything beneath it.
+    /// A directory with everything below it.
     Directory {
-        /// Relative to the workspace, which itself is `.`.
+        /// Relative to the workspace; the workspace itself is `.`.
         path: String,
-        /// What is written in it.
+        /// The languages of the files in it.
         languages: BTreeSet<Language>,
-        /// The source files.
+        /// The source files in it.
         files: Vec<String>,
     },
 }
 
 impl Target {
-    /// The languages of the target.
+    /// The languages in the target.
     pub fn languages(&self) -> BTreeSet<Language> {
         match self {
             Self::File { language, .. } => [*language].into(),
@@ -41,8 +41,8 @@ impl Target {
         }
     }
 
-    /// What a linter has to be given so that it checks exactly what of the target is written in
-    /// `wanted`: it looks at all of its `own` languages in a directory.
+    /// The paths to give a linter so that it checks exactly the files in the languages `wanted`. In
+    /// a directory it would check all of its languages, `own`.
     pub fn paths(&self, wanted: &BTreeSet<Language>, own: &BTreeSet<Language>) -> Vec<String> {
         match self {
             Self::File { path, language } if wanted.contains(language) => vec![path.clone()],
@@ -61,7 +61,7 @@ impl Target {
     }
 }
 
-/// The targets of a call that names none: all that it may touch.
+/// The targets of a call that names none: everything in its scope.
 ///
 /// # Errors
 /// As [`World::find`].
@@ -81,12 +81,12 @@ pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, 
     Ok(targets)
 }
 
-/// The targets that a caller named: files, directories (also as Go writes them, `cmd/...`) and
-/// globs, in which a name without `/` is looked for at any depth.
+/// The targets that a caller named: files, directories (also in Go's form, `cmd/...`) and globs. A
+/// glob without `/` matches names at any depth.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`World::find`]; `FileNotFoundError` for a path or a glob that
-/// stands for nothing, `UnsupportedFile` for a file in none of the languages.
+/// Those of [`Context::resolve`] and [`World::find`]; `FileNotFoundError` for a path or a glob
+/// without files; `UnsupportedFile` for a file in none of the languages.
 pub fn named(
     names: &[String],
     context: &Context,
@@ -121,7 +121,7 @@ fn directory(
     Ok(Target::Directory { path: path.to_string(), languages, files })
 }
 
-/// The source files beneath a directory, and every `Cargo.toml`.
+/// The source files and every `Cargo.toml` below a directory.
 ///
 /// # Errors
 /// As [`World::find`].
@@ -131,7 +131,7 @@ pub fn sources(directory: &WorkspacePath, world: &impl World) -> Result<Vec<Stri
     world.find(&Query { types, exclude_globs, ..query(directory) })
 }
 
-/// The source files that a glob stands for.
+/// The source files that match a glob.
 fn matching(glob: &WorkspacePath, world: &impl World) -> Result<Vec<Target>, ToolError> {
     let is_glob = glob.as_str().contains(['*', '?', '[', '{']);
     let found = if is_glob { world.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };

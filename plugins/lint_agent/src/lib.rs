@@ -1,16 +1,28 @@
 //! The `lint_agent` plugin: the tools of an agent that lints and fixes one Python file.
 //!
-//! The file is the first path of the call's scope, so the operator's role says which it is. No
-//! tool ever raises: whatever goes wrong is the answer `{"error": "..."}`.
+//! The file is the first path of the call's scope, so the operator's role determines it. No tool
+//! returns an error: a failure is the result `{"error": "..."}`.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`linting`] | `run_linter`; the operator's linters on the target |
-//! | [`fix`] | `apply_fix`; edits to bytes |
-//! | [`target`] | `read_file`; which file it is |
+//!
+//!  [`linting`]
+//!  `run_linter`; running the operator's linters on the target
+//!
+//!
+//!  [`fix`]
+//!  `apply_fix`; edits of bytes
+//!
+//!
+//!  [`target`]
+//!  `read_file`; finding the target
+//!
 //! | [`config`] | `ruff_config` |
 //! | [`submit`] | `submit` |
-//! | [`answer`] | answers that may be an error |
+//!
+//!  [`answer`]
+//!  results that may be a failure
+//!
 
 pub mod answer;
 pub mod config;

@@ -1,63 +1,63 @@
-//! `task`.
+//! `task`: gives a task to one of the operator's agents.
 
 use cofferdam_sdk::agents::{Action, Answer, Broken, Kept, Report, Task};
 use cofferdam_sdk::{ToolError, agents};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Arguments of `task`.
+/// The arguments of `task`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The agent, by its name in the operator's settings.
     pub subagent_type: String,
-    /// What it is to do.
+    /// The task for the agent.
     pub prompt: String,
-    /// What it has to know for that.
+    /// Further information for the agent.
     pub context: Option<String>,
 }
 
-/// Answer of `task`.
+/// The result of `task`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// The agent.
+    /// The agent's name.
     pub agent: String,
-    /// The role that its own calls were made under.
+    /// The role under which the agent's own calls were made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// How often it was asked.
+    /// The number of attempts.
     pub tries: u32,
-    /// What came of it.
+    /// The agent's response.
     #[serde(flatten)]
     pub answer: Answered,
 }
 
-/// What an agent answered.
+/// The response of an agent.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Answered {
-    /// By its contract.
+    /// A record that fits the agent's output contract.
     Record {
-        /// The contract, by its agent.
+        /// The name of the contract.
         contract: String,
-        /// The fields of its block.
+        /// The fields of the record.
         record: Map<String, Value>,
-        /// What is done next.
+        /// The next step according to the contract.
         next: &'static str,
-        /// Why.
+        /// Why that is the next step.
         reason: String,
-        /// What is wrong with it all the same.
+        /// Violations of the contract that do not prevent the use of the record.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         problems: Vec<String>,
     },
-    /// All that it said: it has no contract.
+    /// The whole response of an agent without a contract.
     Text {
-        /// Its words.
+        /// The text of the response.
         response: String,
     },
 }
 
-/// The failure document of an answer that broke its contract to the end.
+/// The failure document if the last attempt broke the contract too.
 #[derive(Debug, Serialize)]
 struct Blocked {
     agent: String,
@@ -71,7 +71,7 @@ struct Blocked {
     response: String,
 }
 
-/// Has an agent do a task.
+/// Gives a task to an agent and waits for its response.
 ///
 /// # Errors
 /// `ContractBroken` with its failure document; `AgentNotGranted`, `AgentNotFound`,
@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Result<Output, ToolError> {
     output(agents::run(&task)?)
 }
 
-/// A task in the words that the agent reads.
+/// The prompt for the agent.
 fn worded(prompt: String, context: Option<&str>) -> String {
     match context {
         Some(context) => format!("{}\n\nContext:\n\n{context}", prompt.trim_end()),
@@ -117,7 +117,7 @@ fn output(Report { agent, role, tries, answer }: Report) -> Result<Output, ToolE
     Ok(Output { agent, role, tries, answer })
 }
 
-/// An action as it stands in documents.
+/// The name of an action in documents.
 fn word(action: Action) -> &'static str {
     match action {
         Action::Proceed => "proceed",

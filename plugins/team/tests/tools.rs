@@ -1,4 +1,4 @@
-//! What `send_message` leaves in a workspace, and that its schemas say what it takes and gives.
+//! What `send_message` changes in a workspace, and that its arguments and results fit the schemas.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// S4's example.
+/// The example from the tool schemas.
 fn example() -> Value {
     json!({
         "type": "message",
@@ -123,7 +123,7 @@ fn messages_are_added_in_order_and_never_replaced() {
     for (number, id) in ids.iter().enumerate() {
         assert_eq!(place.message(*id).content, number.to_string());
     }
-    // Somebody's clock was fast; and what is no message is left alone.
+    // A message from a machine whose clock was fast; other files are ignored.
     fs::write(place.directory().join("msg-29990101T000000.000Z.yaml"), "x").unwrap();
     fs::write(place.directory().join("msg-notes.yaml"), "x").unwrap();
     assert_eq!(place.send(&example()).unwrap().to_string(), "msg-29990101T000000.001Z");

@@ -1,5 +1,4 @@
-//! All files of a patch against the workspace: what it makes of them, and everything that does
-//! not fit.
+//! Checks all files of a patch against the workspace and plans the changes.
 
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
@@ -12,12 +11,12 @@ use super::failure::Failures;
 use super::{FilePatch, Hunk, Kind, Operation, PatchError, Side, apply};
 use crate::paths::editable;
 
-/// Checks a patch against the workspace. Gives what is to be changed, and a line for each file
-/// and hunk that says so.
+/// Checks a patch against the workspace. Returns the changes, and the output with one line for each
+/// file and hunk.
 ///
 /// # Errors
-/// `PathNotAllowed` for a file that a patch may not change; `PatchFailed` with everything that
-/// does not fit the workspace; the errors of reading the files.
+/// `PathNotAllowed` for a file that a patch may not change; `PatchFailed` with all reasons why the
+/// patch does not fit; the errors of reading files.
 pub(super) fn plan(
     files: Vec<FilePatch>,
     context: &Context,
@@ -41,9 +40,9 @@ pub(super) fn plan(
 struct Planner<'a> {
     context: &'a Context,
     before: Before<'a>,
-    /// Files that the patch changes, removes or renames. Those it only copies are not.
+    /// Files that the patch changes, removes or renames, but not the sources of copies.
     taken: BTreeSet<WorkspacePath>,
-    /// Files that the patch changes or makes.
+    /// Files that the patch changes or creates.
     made: BTreeSet<WorkspacePath>,
     failures: Failures,
     changes: Changes,
@@ -51,7 +50,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Adds one file. What does not fit is collected; what may not be done at all ends it.
+    /// Plans the changes of one file. Reasons why it does not fit are collected; a path that is not
+    /// allowed is an error at once.
     fn file(&mut self, mut patch: FilePatch) -> Result<(), ToolError> {
         match std::mem::replace(&mut patch.operation, Operation::Unnamed) {
             Operation::Unnamed => {
@@ -94,14 +94,14 @@ impl Planner<'_> {
         }
     }
 
-    /// A file that this part of the patch starts from; nothing where another one does.
+    /// Registers a source file; `None` if another part of the patch has it already.
     fn take(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.taken.insert(path.clone());
         Ok(self.is_once(&path, is_first).then_some(path))
     }
 
-    /// A file that this part of the patch makes; nothing where another one does.
+    /// Registers a file to create; `None` if another part of the patch has it already.
     fn make(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.made.insert(path.clone());
@@ -162,7 +162,7 @@ impl Planner<'_> {
         let (kind, is_free) = (self.kind(&source, &patch)?, self.clear(&target)?);
         let (Some(kind), Some(is_free)) = (kind, is_free) else { return Ok(()) };
         self.say(format_args!("renaming {kind} {source} to {target}"));
-        // Where another file has to go first, or a link gets another target, it is made anew.
+        // If the target is not free yet, or a link gets another target, the file is created anew.
         if !is_free || (kind == Kind::Link && !patch.hunks.is_empty()) {
             self.copied(&source, target, kind, patch)?;
             self.changes.removals.push(source);
@@ -188,7 +188,7 @@ impl Planner<'_> {
         self.copied(source, target, kind, patch)
     }
 
-    /// Makes a file at `target` of one that stays or is removed.
+    /// Creates a file at `target` from one that stays or is removed.
     fn copied(
         &mut self,
         source: &WorkspacePath,
@@ -207,7 +207,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Gives what is at `path` by then its new content and mode.
+    /// Changes content and mode of the file that is at `path`.
     fn keep(
         &mut self,
         path: WorkspacePath,
@@ -228,7 +228,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Puts something where nothing is by then.
+    /// Creates an entry where nothing will exist.
     fn place(&mut self, path: WorkspacePath, kind: Kind, contents: Vec<u8>, executable: bool) {
         match kind {
             Kind::File => {
@@ -244,7 +244,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a part of the patch starts from; nothing where it expects something else.
+    /// The kind of the source file; `None` if the patch expects another kind.
     fn kind(&mut self, path: &WorkspacePath, patch: &FilePatch) -> Result<Option<Kind>, ToolError> {
         let keeps_content = patch.kind.is_none() && patch.hunks.is_empty();
         match self.before.source(path)? {
@@ -264,8 +264,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Sees to it that nothing is at `path` when the patch makes something there; nothing where
-    /// that can't be. Otherwise whether nothing is there to begin with.
+    /// Removes directories so that `path` is free. `None` if it can't be free; otherwise whether it
+    /// was free from the beginning.
     fn clear(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
         Ok(match self.before.target(path)? {
             Place::Free => Some(true),
@@ -280,7 +280,7 @@ impl Planner<'_> {
         })
     }
 
-    /// An existing file before and after the patch; nothing where the patch does not apply.
+    /// The content of a file before and after the patch; `None` if the patch does not apply.
     fn changed(
         &mut self,
         path: &WorkspacePath,
@@ -331,7 +331,7 @@ impl Planner<'_> {
     }
 
     fn say(&mut self, line: Arguments) {
-        // A name may hold line feeds and worse; nothing else here does.
+        // Only names can contain line feeds and control characters.
         let line = line.to_string();
         for character in line.chars() {
             if character.is_control() {
@@ -348,13 +348,13 @@ impl Planner<'_> {
     }
 }
 
-/// The content of a file.
+/// The content of a file before and after the patch.
 struct Versions {
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-/// Whether the hunks are those of a new file, though no header says that it is new.
+/// Whether the hunks create a file, though no header says so.
 fn adds_a_whole_file(hunks: &[Hunk]) -> bool {
     matches!(hunks, [hunk] if hunk.start == 0 && hunk.old_count == 0)
 }

@@ -1,4 +1,4 @@
-//! The tools: their arguments, their answer, and the way from one to the other.
+//! The tools: arguments, results, and the functions that run them.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use super::plan::plan;
 use super::{FilePatch, Operation, parse};
 use crate::paths::editable;
 
-/// What `edit_code` is given.
+/// The arguments of `edit_code`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditCode {
-    /// The file that the patch is for.
+    /// The file to change.
     pub path: String,
-    /// A unified diff of that file, or its hunks alone.
+    /// A unified diff of that file, or only its hunks.
     pub patch: String,
 }
 
-/// What `apply_patch` is given.
+/// The arguments of `apply_patch`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPatch {
@@ -25,17 +25,17 @@ pub struct ApplyPatch {
     pub patch: String,
 }
 
-/// What both tools answer.
+/// The result of both tools.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// What was done, a line each for files and hunks.
+    /// What was done: one line for each file and hunk.
     pub output: String,
 }
 
-/// Checks a patch of one file, then changes the file.
+/// Checks a patch of one file, then applies it.
 ///
 /// # Errors
-/// As [`apply_patch`], and `PatchPathMismatch` for a patch of another file or of several.
+/// Those of [`apply_patch`]; `PatchPathMismatch` for a patch of another file or of several.
 pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError> {
     let mismatch = |problem: String| {
         Err(ToolError::invalid_args("PatchPathMismatch", format!("patch failed: {problem}")))
@@ -65,12 +65,12 @@ pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError
     apply_files(patch.files, context)
 }
 
-/// Checks a patch, then changes its files.
+/// Checks a patch of any number of files, then applies it.
 ///
 /// # Errors
-/// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not
-/// change; `PatchFailed` with everything that does not fit the workspace; the errors of
-/// reading and changing the files.
+/// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not change;
+/// `PatchFailed` with all reasons why it does not fit the workspace; the errors of reading and
+/// writing the files.
 pub fn apply_patch(args: &ApplyPatch, context: &Context) -> Result<Output, ToolError> {
     apply_files(parse(args.patch.as_bytes())?.files, context)
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A workspace with these files; `path ->` and a target is a link.
+    /// A workspace with these files; a name that ends in ` ->` is a link, its content the target.
     fn workspace(files: &[(&str, &str)]) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, contents) in files {
@@ -122,8 +122,8 @@ mod tests {
         edit_code(&args, &Context::for_directory(directory.path()))
     }
 
-    /// Everything in a directory: a file with its content, an executable one with a star, a
-    /// link with its target.
+    /// All files below a directory: with their contents, a `*` if executable, or the target of a
+    /// link.
     fn tree(directory: &Path, prefix: &str) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -146,7 +146,7 @@ mod tests {
         found
     }
 
-    /// What became of a workspace: what is gone, then what is new or another.
+    /// The changes of a workspace: removed files, then created and changed ones.
     fn changes(directory: &TempDir, before: &BTreeMap<String, String>) -> Vec<String> {
         let after = tree(directory.path(), "");
         let gone = before.keys().filter(|name| !after.contains_key(*name));
@@ -156,7 +156,7 @@ mod tests {
             .collect()
     }
 
-    /// Applies a patch to a workspace with these files. Gives what became of it, and the answer.
+    /// Applies a patch to a workspace with these files. Returns the changes and the result.
     fn applied(files: &[(&str, &str)], patch: &str) -> (Vec<String>, Result<String, ToolError>) {
         let directory = workspace(files);
         let before = tree(directory.path(), "");
@@ -216,7 +216,7 @@ mod tests {
                 &["new: a\n"],
                 "creating file new\nhunk 1: line 1, -0 +1",
             ),
-            // No header says that the file is new, but it can be nothing else.
+            // No header says that the file is new, but its hunk adds a whole file.
             (
                 "--- a/new\n+++ b/new\n@@ -0,0 +1 @@\n+a\n",
                 &["new: a\n"],
@@ -257,7 +257,7 @@ mod tests {
                 "renaming file x to z\nhunk 1: line 1, -1 +1\nmode: not executable",
             ),
             ("diff --git a/x b/z\ncopy from x\ncopy to z\n", &["z: a\n"], "copying file x to z"),
-            // What is copied is the file as it was.
+            // The copy is of the file as it was before the patch.
             (
                 "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/x b/z\ncopy from x\ncopy to z\n",
                 &["x: b\n", "z: a\n"],
@@ -421,11 +421,11 @@ mod tests {
             (delete("a", "A") + &create("a"), &["a: new\n"]),
             (create("a") + &delete("a", "A"), &["a: new\n"]),
             (delete("b", "B") + &rename("a", "b"), &["rm a", "b: A\n"]),
-            // A file becomes a directory, ...
+            // A file is replaced by a directory, ...
             (create("a/x") + &delete("a", "A"), &["rm a", "a/x: new\n"]),
             (rename("a", "a/x"), &["rm a", "a/x: A\n"]),
             (rename("a", "c") + &create("a/x/y"), &["rm a", "a/x/y: new\n", "c: A\n"]),
-            // ... and a directory a file.
+            // ... and a directory by a file.
             (
                 create("d") + &delete("d/g", "G") + &delete("d/e/f", "F"),
                 &["rm d/e/f", "rm d/g", "d: new\n"],
@@ -482,7 +482,7 @@ mod tests {
         let not =
             "diff --git a/x b/y\nold mode 100755\nnew mode 100644\nrename from x\nrename to y\n";
         let all = 0o777;
-        // What is made anew is executable or not, and otherwise as any new file.
+        // A new file is executable or not; otherwise it has default permissions.
         let executable = 0o100;
         for (patch, before, (name, mask, wanted)) in [
             (EDIT_X.to_owned(), 0o750, ("x", all, 0o750)),

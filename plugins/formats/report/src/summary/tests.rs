@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The examples of S4, as the tool's schema has them: Wave1 with times, and without a wave.
+/// The examples of the tool schemas, as in the tool's schema: Wave1 with times, and without a wave.
 fn examples() -> Vec<Value> {
     let schema = include_str!("../../../../../schemas/tools/report.save_agent_report.input.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
@@ -34,8 +34,8 @@ fn overview(files: Vec<File>) -> Overview {
     Overview::new(files, &Filter::default())
 }
 
-fn problems(troubles: &[Trouble]) -> Vec<String> {
-    troubles.iter().map(|trouble| format!("{}: {}", trouble.report, trouble.problem)).collect()
+fn problems(problems: &[ReportProblem]) -> Vec<String> {
+    problems.iter().map(|problem| format!("{}: {}", problem.report, problem.problem)).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn the_examples_of_the_source_add_up() {
     assert_eq!(ids, ["SEC001", "BP001", "BP002"]);
     let [phase] = &overview.phases[..] else { panic!("{overview:?}") };
     let [first, second] = &phase.waves[..] else { panic!("{phase:?}") };
-    // The second example names no wave: its agent's is the first.
+    // The second example names no wave; its agent belongs to the first.
     assert_eq!((first.totals.total, first.agents.len(), first.timed_agents), (3, 2, 1));
     assert_eq!(first.missing, [Agent::HallucinationDetector]);
     assert_eq!(second.missing, [Agent::CodeReviewer, Agent::TestGenerator]);
@@ -60,7 +60,7 @@ fn the_examples_of_the_source_add_up() {
 
 #[test]
 fn a_wave_takes_as_long_as_its_agents_side_by_side() {
-    // Wave 1 takes 7 minutes, wave 2 another 5, as S4 says; one agent starts late.
+    // Wave 1 takes 7 minutes, wave 2 another 5, as in the tool schemas; one agent starts late.
     let overview = overview(vec![
         file("reports/phase-3/wave-1/a", &report("best-practices-enforcer", "Wave1", Some((0, 4)))),
         file("reports/phase-3/wave-1/b", &report("security-auditor", "Wave1", Some((1, 7)))),
@@ -130,7 +130,7 @@ fn what_contradicts_itself_is_named() {
             format!("{generator}: it is kept in no wave and names Wave1"),
         ]
     );
-    // What is counted are the findings; times that can't be are not used.
+    // Counts come from the findings; times that are invalid are ignored.
     assert_eq!(overview.totals.critical, 1);
     assert_eq!(overview.phases[0].elapsed_seconds, None);
 }
