@@ -1,7 +1,7 @@
-//! Errors and warnings in what compilers and build programs print.
+//! Finds errors and warnings in the output of compilers and build programs.
 //!
-//! A build may run any compiler (make and npm do), so that every form is looked for in every
-//! framework:
+//! A build may run any compiler (make and npm do), so all forms are recognised in the output of all
+//! frameworks:
 //!
 //! | form | printed by |
 //! |---|---|
@@ -18,47 +18,47 @@
 use cofferdam_sdk::backend::building::Severity;
 use regex_lite::{Captures, Regex};
 
-/// Longer lines, in bytes, are no messages: they are code that was made shorter.
-const LONGEST: usize = 10_000;
+/// The maximum length of a line, in bytes; longer lines are minified code instead of messages.
+const MAX_LINE_BYTES: usize = 10_000;
 
-/// How a program counts columns.
+/// The unit in which a program counts columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Columns {
-    /// Unicode scalar values, or nobody knows.
+    /// Unicode scalar values, or unknown.
     Characters,
-    /// Bytes of UTF-8.
+    /// Bytes of UTF-8 text.
     Bytes,
     /// UTF-16 code units, as JavaScript and Java count.
     Utf16,
-    /// The same, but that a tab leads to the next multiple of eight.
+    /// UTF-16 code units, where a tab advances to the next multiple of eight.
     Utf16Tabs,
 }
 
-/// A message, with the place as the program wrote it.
+/// A message, with its place as the program wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Empty where no file is named.
+    /// Empty if the message names no file.
     pub path: String,
     /// Counted from 1; 0: unknown.
     pub line: u32,
     /// Counted from 1; 0: unknown.
     pub column: u32,
-    /// What the column counts.
+    /// The unit of the column.
     pub columns: Columns,
-    /// What is wrong.
+    /// The message without place and severity.
     pub message: String,
-    /// None where the program does not say: an error if the build failed.
+    /// `None` if the program does not name it: an error if the build failed.
     pub severity: Option<Severity>,
 }
 
-/// Finds the messages in what was printed, [without escapes](without_escapes). Those of the form `FILE:LINE:COLUMN:` count columns as
-/// `columns` says.
+/// Finds the messages in output [without escapes](without_escapes). In those of the form
+/// `FILE:LINE:COLUMN:`, `columns` is the unit of the column.
 pub fn parse(printed: &str, columns: Columns) -> Vec<Found> {
     let Some(forms) = Forms::new() else { return Vec::new() };
     let lines: Vec<&str> = printed.lines().collect();
     let mut found: Vec<Found> = Vec::new();
     let mut context = Context::default();
-    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.len() <= LONGEST) {
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.len() <= MAX_LINE_BYTES) {
         let rest = &lines[index + 1..];
         if let Some(message) = forms.message(line, rest, columns, &mut context) {
             found.extend(message);
@@ -73,19 +73,19 @@ pub fn parse(printed: &str, columns: Columns) -> Vec<Found> {
     found
 }
 
-/// What earlier lines mean for later ones.
+/// The state that earlier lines leave for later ones.
 #[derive(Default)]
 struct Context {
-    /// The last message may go on: go's does, in lines that begin with a tab.
+    /// Whether the last message may continue: Go's does, in lines that begin with a tab.
     is_open: bool,
-    /// A message whose place is still to come.
+    /// A message whose place is on a later line.
     unplaced: Option<(Severity, String)>,
-    /// The file that eslint's lines are about.
+    /// The file of eslint's lines that follow.
     file: Option<String>,
 }
 
-/// A form that a line may have, and a part of all lines that have it: looking for that is cheap,
-/// and most lines have no form.
+/// The pattern of a line, and a string that all such lines contain. Searching for the string is
+/// fast, and most lines do not contain it.
 struct Form {
     sign: &'static str,
     pattern: Regex,
@@ -97,7 +97,7 @@ impl Form {
     }
 }
 
-/// The forms that lines of messages have.
+/// The patterns of lines with messages.
 struct Forms {
     colons: Form,
     brackets: Form,
@@ -168,7 +168,7 @@ impl Forms {
         }
         context.file = match line {
             line if line.starts_with('/') && !line.contains(':') => Some((*line).to_owned()),
-            // Its last line about a file is followed by an empty one.
+            // ESLint prints an empty line after the last line about a file.
             _ => None,
         };
         self.colons_message(line, rest, columns, context)
@@ -245,7 +245,7 @@ impl Forms {
         Some(Some(found))
     }
 
-    /// javac's message does not say what can't be found; a later line does.
+    /// Appends the symbol that javac names on a later line: its message has none.
     fn with_symbol(&self, message: &str, rest: &[&str]) -> String {
         let symbol = rest.iter().take(4).find_map(|line| self.symbol.captures(line));
         match symbol {
@@ -256,7 +256,7 @@ impl Forms {
         }
     }
 
-    /// A file with a line is only a message if an error follows.
+    /// A file and line as node prints them; a message only if an error follows.
     fn node_message(&self, place: &Captures, rest: &[&str]) -> Option<Found> {
         let column = rest.get(1).and_then(|line| caret(line))?;
         let message = rest.iter().skip(2).take(2).find(|line| line.contains("Error: "))?;
@@ -267,7 +267,7 @@ impl Forms {
     }
 }
 
-/// A message with its path, line and column from these groups; 0: it has none.
+/// Makes a message from the capture groups of path, line and column; 0 is no group.
 fn found(
     captures: &Captures,
     [path, line, column]: [usize; 3],
@@ -298,7 +298,7 @@ fn severity(word: &str) -> Option<Severity> {
     }
 }
 
-/// Whether what stands before a line number can be a file, rather than a time or a program.
+/// Whether the text before a line number can be a file, and not a time or a program.
 fn is_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -308,14 +308,14 @@ fn is_file(path: &str) -> bool {
             && extension.chars().all(is_word)
 }
 
-/// The column of the first caret of a line that has nothing else; tabs are as in the source.
+/// The column of the first caret in a line that has nothing else; tabs are as in the source.
 fn caret(line: &str) -> Option<u32> {
     let before = line.find('^')?;
     let is_marks = line.trim().chars().all(|c| matches!(c, '^' | '~'));
     (is_marks && line[..before].trim().is_empty()).then(|| u32::try_from(before + 1).ok())?
 }
 
-/// The text without the sequences that colour it.
+/// Removes the escape sequences for colours.
 pub fn without_escapes(text: &str) -> String {
     if !text.contains('\u{1b}') {
         return text.to_owned();
@@ -324,7 +324,7 @@ pub fn without_escapes(text: &str) -> String {
     escapes.replace_all(text, "").into_owned()
 }
 
-/// The directories that make says it enters, in order.
+/// The directories that make enters, according to its output, in order.
 pub fn entered_directories(printed: &str) -> Vec<String> {
     let Ok(entering) = Regex::new(r"(?m)^\S*make(?:\[\d+\])?: Entering directory '(.+)'$") else {
         return Vec::new();
@@ -339,8 +339,8 @@ pub fn entered_directories(printed: &str) -> Vec<String> {
     directories
 }
 
-/// What a failed build says where no error is found: the first line by which build programs say
-/// that they failed.
+/// The message for a failed build without errors in its output: the first line in which a build
+/// program reports the failure.
 pub fn last_resort(printed: &str) -> Option<String> {
     let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
     let wrong = lines.iter().position(|line| *line == "* What went wrong:");
@@ -352,10 +352,10 @@ pub fn last_resort(printed: &str) -> Option<String> {
     );
     let failed = failed.ok()?;
     let message = |line: &&str| failed.captures(line).map(|captures| text(&captures, 1).to_owned());
-    // What npm says of the script that failed is less than what the script said itself.
+    // npm's message about a failed script says less than the script's own.
     let (npm, others): (Vec<&str>, Vec<&str>) =
         lines.iter().partition(|line| line.starts_with("npm "));
-    // What comes first of it is a code: `npm error code EJSONPARSE`.
+    // npm's first line is only a code: `npm error code EJSONPARSE`.
     let said = npm.iter().filter(|line| line.split(' ').nth(2) != Some("code"));
     others
         .iter()
@@ -364,15 +364,14 @@ pub fn last_resort(printed: &str) -> Option<String> {
         .or_else(|| npm.iter().find_map(message))
 }
 
-/// What a program said last, in one line: not where in its own code it was, as Java and Python say
-/// with an indentation.
+/// The last line that is not indented: Java and Python indent stack traces.
 pub fn last_words(printed: &str) -> Option<String> {
     let printed = without_escapes(printed);
     let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']);
     printed.lines().rev().find(is_said).map(|line| line.trim_end().to_owned())
 }
 
-/// The first thing that looks like a version.
+/// The first word that looks like a version.
 pub(crate) fn version(printed: &str) -> Option<String> {
     let version = Regex::new(r"\d+\.\d+(?:\.\d+)*(?:[-+][\w.]+)?").ok()?;
     version.find(&without_escapes(printed)).map(|version| version.as_str().to_owned())

@@ -1,4 +1,4 @@
-"""`python -m unittest discover tests`, with requirements.txt installed."""
+"""Tests: `python -m unittest discover tests`, with requirements.txt installed."""
 
 import sys
 import unittest

@@ -1,9 +1,8 @@
-//! cargo: `cargo nextest run` where nextest is installed, else `cargo test`.
+//! cargo: `cargo nextest run` if nextest is installed, otherwise `cargo test`.
 //!
-//! nextest writes events for each test ([`nextest`]). `cargo test` has none on a stable
-//! toolchain, so its text is read ([`libtest`]). nextest leaves out documentation tests. Both
-//! write what the compiler says as JSON; a target that does not compile is a test with the status
-//! `error`.
+//! nextest prints an event for each test ([`nextest`]). `cargo test` prints only text on a stable
+//! toolchain ([`libtest`]). nextest does not run documentation tests. Both print compiler messages
+//! as JSON; a target that does not compile is reported as a test with the status `error`.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Test};
@@ -18,7 +17,7 @@ use crate::{libtest, nextest};
 
 pub const RUNNER: Runner = Runner { name: "cargo", detect, version, run };
 
-/// nextest's exit status where no test was chosen.
+/// nextest's exit code if no test was selected.
 const NO_TESTS: i32 = 4;
 
 fn detect(project: &Project) -> u8 {
@@ -39,7 +38,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let output = project.run(&command)?;
     if is_missing(&output) {
         let mut command = self::command(project, TEST, pattern);
-        // 0 would be as long as the call may take.
+        // 0 would mean the deadline of the call.
         command.timeout_ms = match request.timeout_ms {
             0 => 0,
             timeout => timeout.saturating_sub(output.duration_ms).max(1),
@@ -68,7 +67,7 @@ fn command(project: &Project, first: &[&str], pattern: Option<&str>) -> Command 
     command
 }
 
-/// A pattern as both take it: a part of a test's name, which can stand anywhere in it.
+/// Converts a pattern to a substring of test names, which both programs accept.
 fn part_of_name(pattern: &str) -> Result<&str, Error> {
     let part = pattern::as_argument(pattern.trim_matches('*'))?;
     if part.contains('*') {
@@ -79,7 +78,7 @@ fn part_of_name(pattern: &str) -> Result<&str, Error> {
     Ok(part)
 }
 
-/// Whether cargo has no nextest, or one that is too old to write what the compiler says.
+/// Whether nextest is missing, or too old to print compiler messages.
 fn is_missing(output: &Output) -> bool {
     let stderr = output.stderr_text();
     match output.exit_code() {
@@ -132,14 +131,14 @@ struct Target {
 struct Diagnostic {
     level: String,
     rendered: Option<String>,
-    /// Empty where the compiler only sums up.
+    /// Empty for messages that only summarize.
     spans: Vec<serde::de::IgnoredAny>,
 }
 
-/// What the compiler said.
+/// The compiler errors of a run.
 struct Compiled {
     said: String,
-    /// Targets with their errors, in the order of the first ones.
+    /// Targets with their errors, in the order of the first error.
     failed: Vec<(Target, String)>,
 }
 

@@ -1,13 +1,11 @@
-//! pytest, run by a small program of ours (`reporter.py`) that prints what comes of each test at
-//! once.
+//! pytest, run by the script `reporter.py`, which prints the result of each test immediately.
 //!
-//! pytest's own machine-readable output, JUnit XML, is a file that is written when everything is
-//! over. A sandboxed run hands no file back, and one that is stopped has none; so the same hooks
-//! that make the XML are used here to print lines of JSON. Everything else that is printed goes to
-//! standard error, where it is what a person would see.
+//! pytest's own machine-readable output, JUnit XML, is a file written at the end. A sandboxed run
+//! returns no files, and a stopped run has written none; so the script uses the same hooks to print
+//! lines of JSON. All other output goes to standard error, for users.
 //!
-//! The project's environment (`.venv` or `venv`) comes first, then that of `python3`, then that of
-//! the program `pytest`.
+//! The project's environment (`.venv` or `venv`) is used first, then that of `python3`, then that
+//! of the program `pytest`.
 
 use std::collections::HashMap;
 
@@ -25,10 +23,10 @@ pub const RUNNER: Runner = Runner { name: "pytest", detect, version, run };
 
 const REPORTER: &str = include_str!("reporter.py");
 
-/// The reporter is an argument, so that it can hand itself on to another interpreter.
+/// The script is passed as an argument, so that it can start itself with another interpreter.
 const START: [&str; 3] = ["-c", "import sys; exec(sys.argv[1])", REPORTER];
 
-/// pytest's exit statuses: the arguments or the configuration are wrong; there are no tests.
+/// pytest's exit codes for invalid arguments or configuration, and for a run without tests.
 const USAGE_ERROR: i32 = 4;
 const NO_TESTS: i32 = 5;
 
@@ -87,16 +85,16 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     Ok(output::report("pytest", tests, &output, &said, &[NO_TESTS]))
 }
 
-/// What pytest says is wrong with its arguments or its configuration.
+/// pytest's message about invalid arguments or configuration.
 fn usage_error(said: &str) -> &str {
     let line = said.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
-    // `usage: ...` goes on below.
+    // The line `usage: ...` continues below.
     line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_words(said))
 }
 
-/// A pattern as one of pytest's arguments: a file, a directory or a test in a file by its path;
-/// anything else is an expression of names, as `-k` takes it. The stars of a glob stand for
-/// whatever is around its parts, as names in an expression fit anywhere.
+/// Converts a pattern to an argument of pytest: a path of a file, a directory or a test in a file;
+/// otherwise an expression for `-k`. In an expression, names match anywhere, so the stars of a glob
+/// are dropped.
 fn chosen(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
     let file = pattern.split("::").next().unwrap_or(pattern);
     if pattern.contains("::") || project.exists(file) {
@@ -109,16 +107,16 @@ fn chosen(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
     Ok((!parts.is_empty()).then(|| format!("-k{}", parts.join(" and "))))
 }
 
-/// A line of `reporter.py`.
+/// A line that `reporter.py` printed.
 #[derive(Deserialize)]
 struct Event {
     event: Kind,
-    /// A test's or a file's node id; an interpreter for `missing`.
+    /// The node id of a test or file; the path of the interpreter for `missing`.
     id: String,
-    /// `setup`, `call` or `teardown`.
+    /// The phase: `setup`, `call` or `teardown`.
     #[serde(default)]
     when: String,
-    /// `passed`, `failed` or `skipped`.
+    /// The result: `passed`, `failed` or `skipped`.
     #[serde(default)]
     outcome: String,
     duration: Option<f64>,
@@ -162,8 +160,8 @@ fn read(events: &str) -> Result<Vec<Test>, Error> {
     Ok(tests)
 }
 
-/// What comes of one of a test's phases. A failure before or after the test itself is an error,
-/// as pytest counts it.
+/// Updates a test with the result of a phase. A failure in `setup` or `teardown` is an error, as
+/// pytest counts it.
 fn report(test: &mut Test, event: Event) {
     let status = match (event.outcome.as_str(), event.when.as_str()) {
         ("passed", _) => Status::Pass,
@@ -171,7 +169,7 @@ fn report(test: &mut Test, event: Event) {
         (_, "call") => Status::Fail,
         _ => Status::Error,
     };
-    // A test that failed and can't be cleaned up either has failed.
+    // A failed test stays failed if its teardown fails too.
     if event.when == "teardown" && matches!(test.status, Status::Fail) {
         return;
     }
