@@ -1,4 +1,4 @@
-//! `trace_calls`: what a function calls, and what that calls.
+//! `trace_calls`: follows the calls of a function, and the calls of the called functions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,29 +14,29 @@ use crate::python::facts::shown;
 use crate::python::resolve::{Modules, Place, Value};
 use crate::search::{Search, qualified};
 
-/// How deep calls are followed unless the caller says otherwise.
-pub const DEPTH: usize = 3;
+/// The default maximum depth of calls.
+pub const DEFAULT_DEPTH: usize = 3;
 
-/// How many calls are shown unless the caller says otherwise.
-const LIMIT: usize = 200;
+/// The default maximum number of calls.
+const DEFAULT_LIMIT: usize = 200;
 
-/// How many names of other kinds are shown.
+/// The maximum number of external names, and of unresolved calls.
 const MAX_NAMES: usize = 100;
 
-/// How many symbols a message names.
+/// The maximum number of symbols named in a message.
 const MAX_NAMED: usize = 10;
 
-/// The answer of `trace_calls`.
+/// The result of `trace_calls`.
 #[derive(Debug, Serialize)]
 pub struct CallTree {
-    /// Where the calls start.
+    /// The symbol that the calls start from.
     pub root: Root,
-    /// The calls.
+    /// The calls, in order.
     #[serde(flatten)]
     pub traced: Traced,
 }
 
-/// A symbol from which calls start.
+/// A symbol from which calls are followed.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Root {
@@ -48,81 +48,81 @@ pub struct Root {
     pub signature: String,
 }
 
-/// What was followed.
+/// The calls of a symbol.
 #[derive(Debug, Default, Serialize)]
 pub struct Traced {
-    /// The calls, each followed by what it calls in turn.
+    /// The calls in depth-first order.
     pub calls: Vec<Called>,
-    /// How many there are.
+    /// The number of calls, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was reached.
     pub truncated: bool,
-    /// Calls of what is not in the workspace: libraries and what the language has built in.
+    /// Calls of names that are not in the workspace: libraries and builtins.
     pub external: Vec<External>,
-    /// How many such names there are.
+    /// The number of such names.
     pub external_total: usize,
-    /// Calls of which the text does not say what they call.
+    /// Calls whose callee can't be determined from the text.
     pub unresolved: Vec<Unresolved>,
-    /// How many of those there are.
+    /// The number of such calls.
     pub unresolved_total: usize,
 }
 
-/// A call of something in the workspace.
+/// A call of a symbol in the workspace.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Called {
-    /// How deep it is; 1 is called by the root.
+    /// The depth of the call; the root's calls have depth 1.
     pub depth: usize,
-    /// What is called, with its module.
+    /// The callee, with its module.
     pub symbol: String,
     pub kind: Kind,
-    /// Where it is defined.
+    /// The file in which the callee is defined.
     pub file: String,
     pub line: usize,
-    /// What calls it.
+    /// The caller, with its module.
     pub caller: String,
-    /// The lines of the calls, in the caller's file.
+    /// The lines of the calls in the caller's file.
     pub called_at: Vec<usize>,
-    /// Why what it calls does not follow.
+    /// Why the calls of the callee are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_followed: Option<NotFollowed>,
 }
 
-/// Why what something calls does not follow it.
+/// Why the calls of a callee are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotFollowed {
-    /// It is one of those by which it is called.
+    /// The callee is one of its own callers.
     Cycle,
-    /// It is above, with what it calls.
+    /// The callee is listed above, with its calls.
     Repeated,
-    /// It is as deep as asked for.
+    /// The maximum depth is reached.
     Depth,
 }
 
-/// A name that is not in the workspace.
+/// A called name that is not in the workspace.
 #[derive(Debug, Clone, Serialize)]
 pub struct External {
     /// The name with its module.
     pub name: String,
-    /// How often it is called.
+    /// The number of calls.
     pub count: usize,
 }
 
-/// A call of which the text does not say what it calls.
+/// A call whose callee can't be determined from the text.
 #[derive(Debug, Clone, Serialize)]
 pub struct Unresolved {
-    /// What is called, as it is written.
+    /// The callee, as it is written.
     pub name: String,
     /// The file of the call.
     pub file: String,
     /// The line of the call.
     pub line: usize,
-    /// What holds the call.
+    /// The function or class that contains the call.
     pub caller: String,
 }
 
-/// Follows the calls of a function or class below `root`.
+/// Follows the calls of a function or class that is defined below `root`.
 ///
 /// # Errors
 /// `InvalidSymbol`, `SymbolNotFound`, `AmbiguousSymbol`, `NotCallable`, `TimeoutError`.
@@ -159,7 +159,7 @@ pub fn trace(
             None => others.push(hit.qualified),
         }
     }
-    // The variants of an overloaded function come before the one with the body.
+    // The overloads of a function precede the definition with the body.
     if let Some((_, last)) = found.last()
         && found.iter().all(|(_, one)| one.file == last.file && one.symbol == last.symbol)
     {
@@ -192,13 +192,16 @@ pub fn trace(
             ),
         ));
     };
-    let mut tracer =
-        Tracer::new(&mut modules, args.depth.unwrap_or(DEPTH), args.limit.unwrap_or(LIMIT));
+    let mut tracer = Tracer::new(
+        &mut modules,
+        args.depth.unwrap_or(DEFAULT_DEPTH),
+        args.limit.unwrap_or(DEFAULT_LIMIT),
+    );
     tracer.follow(&place, deadline)?;
     Ok(CallTree { root, traced: tracer.finish() })
 }
 
-/// The class or function that a symbol is.
+/// The class or function of a symbol.
 fn definition(
     modules: &mut Modules<'_>,
     file: &str,
@@ -213,7 +216,7 @@ fn definition(
     Some(Place { file: file.to_owned(), definition })
 }
 
-/// Follows calls.
+/// Follows calls depth-first.
 pub struct Tracer<'a, 'b> {
     modules: &'a mut Modules<'b>,
     depth: usize,
@@ -221,12 +224,12 @@ pub struct Tracer<'a, 'b> {
     traced: Traced,
     external: BTreeMap<String, usize>,
     followed: HashSet<Place>,
-    /// What is being followed, the outermost first.
+    /// The definitions being followed, the outermost first.
     path: Vec<Place>,
 }
 
 impl<'a, 'b> Tracer<'a, 'b> {
-    /// Follows so deep, and keeps so many calls.
+    /// Follows calls to a maximum depth and number.
     pub fn new(modules: &'a mut Modules<'b>, depth: usize, limit: usize) -> Self {
         Self {
             modules,
@@ -239,7 +242,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         }
     }
 
-    /// Follows what one function, or a class that is called, calls.
+    /// Follows the calls of a function, or of a called class.
     ///
     /// # Errors
     /// `TimeoutError`.
@@ -269,7 +272,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
                         None => targets.push((target, vec![call.line])),
                     }
                 }
-                // What is called on it counts.
+                // The call of the attribute of `super()` counts instead.
                 Value::External(name) if name == "builtins.super" => {}
                 Value::External(name) => *self.external.entry(name).or_default() += 1,
                 _ => {
@@ -326,7 +329,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         body.and_then(read).unwrap_or(false)
     }
 
-    /// What runs when it is called: of a class, its constructor.
+    /// The function that runs when a definition is called: of a class, its constructor.
     fn body(&mut self, place: &Place) -> Option<Place> {
         if self.modules.definition(place, |definition| definition.is_class)? {
             return self.modules.constructor(place);
@@ -338,7 +341,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         qualified_name(self.modules, place)
     }
 
-    /// What was followed.
+    /// Returns the calls that were followed.
     pub fn finish(self) -> Traced {
         let external_total = self.external.len();
         let external = self.external.into_iter().take(MAX_NAMES);
@@ -351,7 +354,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
     }
 }
 
-/// A definition's name with its module.
+/// The name of a definition, with its module.
 pub fn qualified_name(modules: &mut Modules<'_>, place: &Place) -> Option<String> {
     let symbol = modules.symbol(place)?;
     let module = Language::Python.modules(&place.file, None);

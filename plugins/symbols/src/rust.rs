@@ -1,4 +1,4 @@
-//! Rust, by rust-analyzer's parser. It goes on after a syntax error.
+//! Outlines of Rust files, by rust-analyzer's parser. It recovers from syntax errors.
 
 use ra_ap_parser::{Edition, LexedStr, StrStep, TopEntryPoint};
 use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _};
@@ -7,10 +7,10 @@ use rowan::{GreenNodeBuilder, Language as _};
 
 use crate::outline::{Builder, Found, Kind, Outline, Problem, comment, one_line, shortened};
 
-/// The longest value of a constant that is shown, in characters.
-const MAX_VALUE: usize = 160;
+/// The maximum length of a constant's value in a signature, in characters.
+const MAX_VALUE_CHARS: usize = 160;
 
-/// What a file defines.
+/// The definitions in a file.
 pub fn outline(text: &str) -> Outline {
     let (root, error) = parse(text);
     let mut walker = Walker { builder: Builder::new(text) };
@@ -21,10 +21,10 @@ pub fn outline(text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// The tree, and the first error with its byte.
+/// Parses a text; returns the tree, and the first error with its byte offset.
 ///
-/// Not by `SourceFile::parse`: what that answers is dropped on a thread of its own, and a component
-/// has no threads.
+/// Does not use `SourceFile::parse`, which drops its result on another thread: a component has no
+/// threads.
 fn parse(text: &str) -> (SyntaxNode, Option<(usize, String)>) {
     let lexed = LexedStr::new(Edition::CURRENT, text);
     let output = TopEntryPoint::SourceFile.parse(&lexed.to_input(Edition::CURRENT));
@@ -138,7 +138,7 @@ impl Walker<'_> {
             body.as_ref().map(|body| body.syntax().clone()),
             public,
         );
-        // Items within a function.
+        // Items that are nested in the function.
         if let (Some(name), Some(list)) = (function.name(), body.and_then(|body| body.stmt_list()))
         {
             self.builder.enter(name.text(), true);
@@ -186,7 +186,8 @@ impl Walker<'_> {
         }
     }
 
-    /// The members of an implementation belong to the type. Those of a trait are as public as it.
+    /// The members of an implementation belong to the type. Members of a trait are as public as the
+    /// trait.
     fn implementation(&mut self, implementation: &ast::Impl) {
         let (Some(of), Some(list)) = (implementation.self_ty(), implementation.assoc_item_list())
         else {
@@ -244,7 +245,7 @@ impl Walker<'_> {
             text.slice(TextRange::new(own - range.start(), end - range.start())).to_string();
         let signature = signature.trim().trim_end_matches([';', ',']).trim_end();
         let signature = match body {
-            None => shortened(&one_line(signature), MAX_VALUE),
+            None => shortened(&one_line(signature), MAX_VALUE_CHARS),
             Some(_) => signature.to_owned(),
         };
         self.builder.add(Found {
@@ -264,7 +265,7 @@ fn is_public(node: &impl ast::HasVisibility) -> bool {
     node.visibility().is_some_and(|visibility| visibility.syntax().text() == "pub")
 }
 
-/// Where what documents an item, or its attributes, or the item itself starts.
+/// The start of an item with its documentation and attributes.
 fn first_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     let elements = node.children_with_tokens();
     let first = elements.into_iter().find(|element| match element.kind() {
@@ -275,7 +276,7 @@ fn first_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     first.map_or(node.text_range().start(), |first| first.text_range().start())
 }
 
-/// Where the item itself starts, after comments and attributes.
+/// The start of the item itself, after comments and attributes.
 fn own_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     let own = node.children_with_tokens().find(|element| {
         !matches!(element.kind(), SyntaxKind::WHITESPACE | SyntaxKind::COMMENT | SyntaxKind::ATTR)

@@ -1,4 +1,4 @@
-//! The tools on small workspaces in memory.
+//! Tests the tools on small workspaces in memory.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn root(arguments: &Value) -> String {
     arguments["path"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a tool answers, or its error's code and message.
+/// Calls a tool; returns its result, or its error's code and message.
 fn call(files: &Memory, tool: &str, arguments: Value) -> Result<Value, (String, String)> {
     let root = root(&arguments);
     let shown = |answer: serde_json::Result<Value>| Ok(answer.unwrap());
@@ -49,7 +49,7 @@ fn call(files: &Memory, tool: &str, arguments: Value) -> Result<Value, (String, 
     answer.map_or_else(|error| Err((error.code, error.message)), shown)
 }
 
-/// A field of each element.
+/// The values of a field in each element.
 fn each<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|one| one[field].as_str().unwrap()).collect()
 }
@@ -217,7 +217,7 @@ fn modules_show_what_they_offer() {
         );
         assert_eq!(found["submodules"], json!(["src/app/helpers/", "src/app/service.py"]));
     }
-    // Names that come with `import *`, and modules.
+    // Includes names from `import *`, and modules.
     let found = call(&files, "discover_api", json!({"module": "app.helpers"})).unwrap();
     let reexports = &found["files"][0]["reexports"];
     assert_eq!(each(reexports, "name"), ["get_file", "Cache", "file_helpers"]);
@@ -671,14 +671,14 @@ fn a_second_search_goes_by_what_the_first_one_kept() {
     assert!(!files.1.borrow().is_empty());
     assert_eq!(search(&files).unwrap(), first);
 
-    // Contents that have changed are looked at anew, those that have moved are not.
+    // Changed contents are parsed again, moved files are not.
     files.0.insert("m00.py".to_owned(), b"class Thong: ...  # Thing".to_vec());
     let moved = files.0.remove("m01.py").unwrap();
     files.0.insert("moved/m01.py".to_owned(), moved);
     let after = search(&files).unwrap();
     assert_eq!(after["total"], 100);
 
-    // What was kept is what counts: a shelf in which nothing is a Thing.
+    // The stored index is used: here, one in which nothing is called Thing.
     let kept = files.1.borrow().clone();
     for bytes in files.1.borrow_mut().values_mut() {
         while let Some(at) = memchr::memmem::find(bytes, b"Thing") {

@@ -1,4 +1,4 @@
-//! TypeScript and JavaScript, by oxc's parser.
+//! Outlines of TypeScript and JavaScript files, by oxc's parser.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
@@ -14,15 +14,15 @@ use crate::outline::{
     Builder, Found, Kind, Outline, Problem, Reexport, comment, one_line, shortened,
 };
 
-/// The longest value of a variable that is shown, in characters.
-const MAX_VALUE: usize = 100;
+/// The maximum length of a variable's value in a signature, in characters.
+const MAX_VALUE_CHARS: usize = 100;
 
-/// What a file defines. Its path says which variant of the language it is.
+/// The definitions in a file. Its path determines the variant of the language.
 pub fn outline(path: &str, text: &str) -> Outline {
     let source_type = SourceType::from_path(path).unwrap_or_default();
     let allocator = Allocator::default();
     let mut parsed = Parser::new(&allocator, text, source_type).parse();
-    // Many a `.js` holds JSX or types; what is a script may not be a module.
+    // Many `.js` files contain JSX or types; some scripts are not valid as modules.
     if parsed.diagnostics.has_errors() && path.ends_with("js") {
         let script = source_type.with_script(true).with_jsx(true);
         let other = Parser::new(&allocator, text, script).parse();
@@ -42,7 +42,7 @@ pub fn outline(path: &str, text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// The comments right before something, by where that starts.
+/// The documentation comments, by the start of what follows them.
 fn docs(program: &Program<'_>) -> Vec<(u32, Span)> {
     let blocks = program.comments.iter().filter(|comment| comment.is_jsdoc());
     blocks.map(|comment| (comment.attached_to, comment.span)).collect()
@@ -198,7 +198,7 @@ impl<'t> Walker<'t> {
             ExportDefaultDeclarationKind::TSInterfaceDeclaration(interface) => {
                 self.interface(interface, place);
             }
-            // `export default name` hands on what is defined above.
+            // `export default name` re-exports a name defined above.
             ExportDefaultDeclarationKind::Identifier(_) => {}
             other => {
                 if let Some(value) = other.as_expression() {
@@ -342,7 +342,7 @@ impl<'t> Walker<'t> {
                 }
                 pattern => {
                     let signature = self.slice(variables.span.start, variable.span.end);
-                    let signature = shortened(&one_line(signature), MAX_VALUE);
+                    let signature = shortened(&one_line(signature), MAX_VALUE_CHARS);
                     for name in pattern.get_binding_identifiers() {
                         self.add(name.name.as_str(), Kind::Variable, place, signature.clone());
                     }
@@ -351,7 +351,7 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// Something that is bound to a value: a function or class where the value is one.
+    /// Adds a name that is bound to a value: as a function or class if the value is one.
     fn value(
         &mut self,
         name: &str,
@@ -392,7 +392,7 @@ impl<'t> Walker<'t> {
                         let Some(key) = key_name(&property.key) else {
                             continue;
                         };
-                        // Only what can be called: other values are data.
+                        // Only values that can be called: others are data.
                         if matches!(
                             property.value,
                             Expression::ArrowFunctionExpression(_)
@@ -407,7 +407,7 @@ impl<'t> Walker<'t> {
             }
             _ => {
                 let span = value.span();
-                let shown = shortened(&one_line(self.slice(span.start, span.end)), MAX_VALUE);
+                let shown = shortened(&one_line(self.slice(span.start, span.end)), MAX_VALUE_CHARS);
                 let signature = format!("{}{shown}", self.slice(start, span.start));
                 self.add(name, kind, place, signature);
             }
@@ -472,7 +472,7 @@ impl<'t> Walker<'t> {
         });
     }
 
-    /// `export { name }`, `export default name`, and what CommonJS does by assigning.
+    /// Handles `export { name }`, `export default name`, and assignments to CommonJS exports.
     fn mark_exported(&mut self, program: &Program<'_>) {
         let mut names: Vec<String> = Vec::new();
         for statement in &program.body {
@@ -496,7 +496,7 @@ impl<'t> Walker<'t> {
     }
 }
 
-/// Where a definition is, and what is said of it there.
+/// The place of a definition, with its documentation.
 #[derive(Clone, Copy)]
 struct Place<'p, 'a> {
     whole: Span,
