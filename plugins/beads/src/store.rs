@@ -18,7 +18,7 @@ pub struct Store<'a> {
 /// A bead read from its file.
 #[derive(Debug)]
 pub struct Stored {
-    /// The bead's id.
+    /// The id of the bead.
     pub id: Id,
     /// The contents of its file.
     pub bead: Bead,

@@ -81,7 +81,7 @@ struct Notice {
 /// The meaning of a response.
 #[derive(Debug, PartialEq)]
 pub enum Reply<T> {
-    /// The requested data.
+    /// The data that was requested.
     Found(T),
     /// The library does not exist.
     NotFound,

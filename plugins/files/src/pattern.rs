@@ -16,7 +16,7 @@ use crate::PRIVATE;
 /// The maximum number of patterns that the `{a,b}` of a pattern expand to.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// A parsed pattern.
+/// A glob after parsing.
 #[derive(Debug)]
 pub struct Pattern {
     /// Directories that all matches are in.
@@ -30,7 +30,7 @@ pub struct Pattern {
 enum Part {
     /// `**`: any number of names without a leading dot.
     AnyDepth,
-    /// Exactly this name.
+    /// A name that is exactly this.
     Literal(String),
     /// Any name that matches the tokens.
     Shape(Vec<Token>),
@@ -39,7 +39,7 @@ enum Part {
 #[derive(Debug, Clone, PartialEq)]
 enum Token {
     Char(char),
-    /// `?`: one character.
+    /// `?`, which matches one character.
     One,
     /// `*`: any number of characters.
     Many,

@@ -48,7 +48,7 @@ pub struct GrepArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
-    /// Lines that match.
+    /// The lines that match.
     Content,
     /// Paths of files that match.
     #[default]
@@ -70,7 +70,7 @@ pub struct SearchTextArgs {
 }
 
 impl GrepArgs {
-    /// The search settings.
+    /// The settings of the search.
     ///
     /// # Errors
     /// `InvalidArguments` for context lines in an output mode without lines.
@@ -125,7 +125,7 @@ fn anchored(glob: &str) -> String {
 }
 
 impl SearchTextArgs {
-    /// The search settings.
+    /// The settings of the search.
     pub fn settings(&self) -> Settings<'_> {
         Settings {
             pattern: &self.query,

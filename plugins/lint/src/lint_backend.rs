@@ -93,7 +93,7 @@ pub struct Summary {
     pub files_checked: u32,
 }
 
-/// Lints Python code.
+/// Lints Python code and groups the findings.
 ///
 /// # Errors
 /// Those of [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for

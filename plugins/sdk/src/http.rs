@@ -22,7 +22,7 @@ use crate::ToolError;
 /// The default limit of a response body, in bytes.
 const DEFAULT_MAX_BODY_BYTES: usize = 8 << 20;
 
-/// An HTTP request.
+/// A request to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method, such as `GET`.
@@ -65,7 +65,7 @@ pub enum Error {
     TooLarge,
     /// The host's settings are incomplete, such as a missing key for an origin.
     Setup(String),
-    /// Any other failure.
+    /// The request failed for another reason.
     Failed(String),
 }
 
@@ -82,14 +82,14 @@ impl Request {
         }
     }
 
-    /// Adds a header.
+    /// Adds a header to the request.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Sets the timeout.
+    /// Sets the timeout of the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -124,7 +124,7 @@ impl Response {
 struct Parts<'a> {
     scheme: &'a str,
     authority: &'a str,
-    /// Path and query.
+    /// The path and the query.
     target: &'a str,
 }
 

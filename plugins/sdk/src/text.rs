@@ -15,7 +15,7 @@ pub enum Unit {
     Byte,
     /// UTF-16 code units, as JavaScript and the language server protocol count.
     Utf16,
-    /// Unicode scalar values.
+    /// Unicode scalar values, called characters here.
     Scalar,
 }
 
@@ -51,7 +51,7 @@ impl Text {
         Self { starts, bytes }
     }
 
-    /// The contents, unchanged.
+    /// The contents that the text was made from.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

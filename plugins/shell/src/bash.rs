@@ -24,7 +24,7 @@ pub struct Args {
 /// The result of a command that succeeded.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Always 0.
+    /// Always 0, since other codes are errors.
     pub exit_code: i32,
     /// The standard output of the command.
     pub stdout: String,

@@ -25,7 +25,7 @@ pub struct Args {
 pub struct Output {
     /// The id of the call in the journal.
     pub command_id: String,
-    /// Always 0.
+    /// Always 0, since other codes are errors.
     pub exit_code: i32,
     /// The output of the command: standard output, then standard error.
     pub output: String,

@@ -216,7 +216,7 @@ fn definition(
     Some(Place { file: file.to_owned(), definition })
 }
 
-/// Follows calls depth-first.
+/// Follows calls depth-first, and collects them.
 pub struct Tracer<'a, 'b> {
     modules: &'a mut Modules<'b>,
     depth: usize,

@@ -18,7 +18,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// All supported languages.
+    /// All languages with a parser.
     pub const ALL: [Self; 5] =
         [Self::Go, Self::JavaScript, Self::Python, Self::Rust, Self::TypeScript];
 

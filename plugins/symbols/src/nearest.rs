@@ -49,7 +49,7 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// Prepares a search.
+    /// Prepares a search for names like this.
     pub fn new(wanted: &Name) -> Self {
         Self { lower: wanted.last().to_lowercase(), words: HashMap::new() }
     }

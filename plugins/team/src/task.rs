@@ -20,14 +20,14 @@ pub struct Args {
 /// The result of `task`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// The agent's name.
+    /// The name of the agent.
     pub agent: String,
     /// The role under which the agent's own calls were made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// The number of attempts.
     pub tries: u32,
-    /// The agent's response.
+    /// The response of the agent.
     #[serde(flatten)]
     pub answer: Answered,
 }

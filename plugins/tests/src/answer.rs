@@ -157,7 +157,7 @@ fn describe(test: Test, texts: &mut usize) -> Listed {
     }
 }
 
-/// Formats seconds: `1.234s`.
+/// Formats seconds with three decimals, such as `1.234s`.
 fn seconds(seconds: f64) -> String {
     format!("{:.3}s", seconds.max(0.0))
 }

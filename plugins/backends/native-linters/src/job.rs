@@ -33,7 +33,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Validates a request.
+    /// Validates a request and resolves its paths.
     ///
     /// # Errors
     /// `Invalid` for a path that is outside of the workspace or does not exist, and for a

@@ -20,7 +20,7 @@ pub struct Program {
 
 /// How to run a program for a job.
 pub struct Run<'a> {
-    /// The working directory.
+    /// The working directory of the program.
     pub directory: &'a WorkspacePath,
     /// The arguments after the program's name.
     pub arguments: Vec<String>,

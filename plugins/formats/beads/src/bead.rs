@@ -95,7 +95,7 @@ pub enum Status {
     Approved,
     /// The latest review rejected it.
     Rejected,
-    /// Completed or answered; final.
+    /// Completed, or its question got a response; final.
     Closed,
 }
 
@@ -239,7 +239,7 @@ impl Kind {
 }
 
 impl Priority {
-    /// The default priority.
+    /// The priority of beads that are created without one.
     pub const MEDIUM: Self = Self(2);
 
     /// The priority as a number from 0 to 4.

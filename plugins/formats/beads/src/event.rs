@@ -10,9 +10,9 @@ use crate::id::Id;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Line")]
 pub struct Event {
-    /// When it happened.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What happened.
+    /// The change that the event records.
     pub change: Change,
 }
 
@@ -29,7 +29,7 @@ pub enum Change {
         /// The reason given for the rejection.
         reason: String,
     },
-    /// The bead was completed, or the question answered.
+    /// The bead was completed, or its question got a response.
     Closed {
         /// What was done, or the answer.
         reason: Option<String>,

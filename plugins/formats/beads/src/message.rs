@@ -36,7 +36,7 @@ const TIME_FORMAT: &str = "%Y%m%dT%H%M%S.%3fZ";
 pub struct Message {
     /// The name of the recipient; `None` for a broadcast.
     pub recipient: Option<String>,
-    /// The subject.
+    /// The subject of the message.
     pub summary: String,
     /// The text of the message.
     pub content: String,
@@ -48,9 +48,9 @@ pub struct Message {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageKind {
-    /// For one recipient.
+    /// The message is for one recipient.
     Message,
-    /// For all agents.
+    /// The message is for all agents.
     Broadcast,
 }
 

@@ -33,7 +33,7 @@ pub enum Action {
     Approve,
     /// Record that a review rejected the bead.
     Reject,
-    /// Close the bead.
+    /// Record that the bead is completed.
     Close {
         /// Whether the caller gives a reason.
         with_reason: bool,

@@ -43,7 +43,7 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// All verification agents.
+    /// All agents, in the order of the waves.
     pub const ALL: [Self; 5] = [
         Self::BestPracticesEnforcer,
         Self::SecurityAuditor,
@@ -200,7 +200,7 @@ pub enum Problem {
         first: usize,
         /// The index of the second one.
         second: usize,
-        /// The duplicate id.
+        /// The id that both have.
         id: String,
     },
     /// A finding has a relative path.
@@ -208,7 +208,7 @@ pub enum Problem {
     RelativePath {
         /// The index of the finding, from 0.
         at: usize,
-        /// The relative path.
+        /// The path in the finding.
         file: String,
     },
     /// A field is not a valid time.
@@ -219,7 +219,7 @@ pub enum Problem {
     InvalidTimestamp {
         /// The field's name: `start_time` or `end_time`.
         field: &'static str,
-        /// The field's value.
+        /// The value of the field.
         value: String,
         /// Why it is not a time.
         error: String,
@@ -229,7 +229,7 @@ pub enum Problem {
     InvalidTimeRange {
         /// When the agent started.
         start: Timestamp,
-        /// When it finished.
+        /// When the agent finished.
         end: Timestamp,
     },
 }

@@ -9,11 +9,11 @@ use crate::outline::Outline;
 pub enum Step {
     /// The name that the chain starts with.
     Name(String),
-    /// An attribute: `.name`.
+    /// The attribute of a value: `.name`.
     Attribute(String),
-    /// A call: `(...)`.
+    /// The call of a value: `(...)`.
     Call,
-    /// An index: `[...]`.
+    /// The index of a value: `[...]`.
     Index,
     /// A literal at the start of the chain; the name of its type.
     Literal(&'static str),
@@ -91,9 +91,9 @@ pub struct Call {
 pub struct Invocation {
     /// The chain that is called.
     pub callee: Steps,
-    /// Arguments by position.
+    /// The arguments without a name.
     pub arguments: Vec<Argument>,
-    /// Arguments by name.
+    /// The arguments with their names.
     pub keywords: Vec<(String, Argument)>,
     /// The line, from 1.
     pub line: usize,
@@ -182,7 +182,7 @@ pub struct Definition {
 /// The first parameter of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
-    /// The parameter's name.
+    /// The name of the parameter.
     pub name: String,
     /// Whether it is a class instead of an instance.
     pub is_class: bool,

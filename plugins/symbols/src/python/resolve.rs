@@ -21,7 +21,7 @@ const ROOTS: [&str; 4] = ["src", "lib", "python", "app"];
 /// The place of a class or a function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The file's path.
+    /// The path of the file.
     pub file: String,
     /// The index in [`Model::definitions`].
     pub definition: usize,

@@ -53,7 +53,7 @@ pub struct Overview {
 /// The reports about one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseOverview {
-    /// The phase's number.
+    /// The number of the phase.
     pub phase: Number,
     /// The number of findings in this phase.
     pub totals: Summary,
