@@ -74,7 +74,7 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn every_example_is_taken() {
+fn every_example_is_accepted() {
     for tool in TOOLS {
         let input = schema(tool, "input");
         let examples = input["examples"].as_array().unwrap();
@@ -96,7 +96,7 @@ fn every_example_is_taken() {
 }
 
 #[test]
-fn arguments_that_s3_does_not_allow_do_not_fit() {
+fn arguments_outside_the_actions_reference_do_not_fit() {
     let bead = |field: &str, value: Value| {
         let mut bead = json!({"title": "x", "project_id": "p"});
         bead[field] = value;
@@ -154,7 +154,7 @@ fn arguments_that_s3_does_not_allow_do_not_fit() {
 }
 
 #[test]
-fn a_bead_is_a_file_with_a_field_a_line() {
+fn a_bead_file_has_one_line_per_field() {
     let place = Place::new();
     let example = &schema("create_bead", "input")["examples"][0];
     let id = text(&place.call("create_bead", example.clone()).unwrap()["bead_id"]);
@@ -219,7 +219,7 @@ fn a_bead_is_reviewed_and_closed() {
 }
 
 #[test]
-fn what_may_not_become_of_a_bead_changes_nothing() {
+fn refused_actions_change_nothing() {
     let place = Place::new();
     let id = place.create();
     let reason = |reason: &str| json!({"bead_id": id, "reason": reason});
@@ -306,7 +306,7 @@ fn an_escalated_bead_waits_for_its_decision() {
 }
 
 #[test]
-fn a_decision_can_be_made_though_its_bead_is_gone() {
+fn a_decision_can_be_made_if_its_bead_was_deleted() {
     let place = Place::new();
     let id = place.create();
     let answer = place.call("escalate_ceo", json!({ "bead_id": id })).unwrap();
@@ -318,7 +318,7 @@ fn a_decision_can_be_made_though_its_bead_is_gone() {
 }
 
 #[test]
-fn a_question_is_a_bead_that_the_answer_closes() {
+fn a_question_is_a_bead_that_is_closed_with_the_response() {
     let place = Place::new();
     let question = "Should I use PostgreSQL or MySQL for the database?";
     let id = text(&place.call("ask_followup", json!({ "question": question })).unwrap()["bead_id"]);
@@ -342,7 +342,7 @@ fn a_question_is_a_bead_that_the_answer_closes() {
 }
 
 #[test]
-fn a_bead_is_found_by_the_beginning_of_its_id() {
+fn a_bead_is_found_by_an_abbreviated_id() {
     let place = Place::new();
     let id = place.create();
     for name in ["bead-abc-123", "bead-abc-456"] {
@@ -369,7 +369,7 @@ fn a_bead_is_found_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn a_broken_file_is_named_with_its_line_and_left_alone() {
+fn an_invalid_file_is_reported_with_its_line_and_not_changed() {
     let place = Place::new();
     let (id, other) = (place.create(), place.create());
     let good = place.file(&id);
@@ -402,7 +402,7 @@ fn a_broken_file_is_named_with_its_line_and_left_alone() {
 }
 
 #[test]
-fn where_beads_cannot_be_kept_the_bead_creator_is_not_configured() {
+fn an_unwritable_directory_is_bead_creator_not_configured() {
     let bead = json!({"bead": {"title": "x", "project_id": "p"}}).to_string();
     let error_in = |place: &Place, tool: &str, args: &str| {
         call(tool, args, &Context::for_directory(place.0.path())).unwrap_err()

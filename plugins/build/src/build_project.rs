@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_framework_or_a_command_decides() {
+    fn a_framework_or_a_command_selects_the_builder() {
         let builders = fixed(&[("go", 90), ("make", 0), ("bazel", 0)]);
         for (framework, command, wanted) in [
             (Some("make"), None, Ok("make")),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_gets_what_the_call_says() {
+    fn arguments_are_passed_to_the_builder() {
         let builders = fixed(&[("go", 90)]);
         let args = Args {
             build_target: Some("myapp".to_owned()),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_build_is_an_answer() {
+    fn a_failed_build_is_a_result_not_an_error() {
         let mut builders = fixed(&[("go", 90)]);
         let mut failed = report(1);
         failed.diagnostics = vec![
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_build_is_an_answer_too() {
+    fn a_build_timeout_is_a_result_not_an_error() {
         let mut builders = fixed(&[("go", 90)]);
         builders.answer = Ok(Report { exit_code: None, timed_out: true, ..report(0) });
         let output = run(&Args::default(), &builders, &context()).unwrap();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_builder_from_building_is_an_error() {
+    fn an_unavailable_builder_is_an_error() {
         for (error, code) in [
             (Error::Unavailable("x".to_owned()), "BuilderUnavailable"),
             (Error::Invalid("x".to_owned()), "InvalidBuild"),
@@ -399,7 +399,7 @@ mod tests {
 
     /// Agents read these fields; names and order are those of the actions reference.
     #[test]
-    fn the_answer_has_the_sources_fields() {
+    fn the_result_has_the_documented_fields() {
         let answer = serde_json::to_value(output("go".to_owned(), report(0))).unwrap();
         let fields: Vec<&String> = answer.as_object().unwrap().keys().collect();
         assert_eq!(

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_words() {
+    fn commands_are_split_into_words() {
         for (command, wanted) in [
             ("go build -o myapp ./cmd/app", &["go", "build", "-o", "myapp", "./cmd/app"][..]),
             (
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_can_do_is_refused() {
+    fn shell_syntax_is_refused() {
         for (command, wanted) in [
             ("make && make install", "several commands (&, |, ;) (character 6)"),
             ("make; ls", "several commands"),

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_source_are_answered() {
+    fn the_documented_examples_have_results() {
         for (id, query) in [
             ("/encode/httpx", QUESTION),
             (
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_has_its_name() {
+    fn each_failure_has_its_code() {
         let nothing = json!({"codeSnippets": [], "infoSnippets": []});
         for (id, query, status, body, wanted) in [
             ("httpx", QUESTION, 200, found(), "InvalidLibraryId"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_moved_is_asked_by_its_new_id() {
+    fn a_redirected_library_is_queried_by_its_new_id() {
         let moved = |to: &str| answer(301, &json!({"error": "redirected", "redirectUrl": to}));
         for to in ["/new/httpx", "https://context7.com/new/httpx"] {
             let service = Given::new([moved(to), answer(200, &found())]);

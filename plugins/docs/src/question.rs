@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_everything_are_not() {
+    fn vague_questions_are_refused() {
         let long = "word ".repeat(101);
         for query in [
             "tell me about httpx",

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_source_are_answered() {
+    fn the_documented_examples_have_results() {
         for (name, query, asked, result, wanted) in [
             (
                 "httpx",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_name_goes_before_relevance_and_that_before_size() {
+    fn an_exact_name_ranks_above_relevance_and_size() {
         let exact = library("/a/http", "http", "", 1);
         let relevant = library("/a/httpx", "httpx", "client with timeout", 5);
         let large = library("/a/httpie", "httpie", "client", 900);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_another_name_is_no_match() {
+    fn other_names_do_not_match() {
         let other = library("/encode/httpx", "HTTPX", "an http client", 5);
         for (name, results) in [
             ("leftpad", json!([])),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_matches_are_not_chosen_between() {
+    fn equal_matches_are_ambiguous() {
         let results = json!([
             library("/a/requests", "requests", "HTTP for humans", 10),
             library("/b/requests", "requests", "HTTP for humans", 10),

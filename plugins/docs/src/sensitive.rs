@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_passwords_are_seen() {
+    fn keys_and_passwords_are_detected() {
         for text in [
             "why does sk-proj-abcdef0123456789abcd not work?",
             "client = Client(api_key=\"ghp_0123456789abcdefABCDEF\")",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_them_are_not() {
+    fn questions_about_secrets_are_allowed() {
         for text in [
             "How to set timeout parameter in AsyncClient constructor?",
             "How to pass api_key=settings.api_key to the client?",

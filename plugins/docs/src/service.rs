@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_once_more() {
+    fn failures_are_retried_once() {
         let fine = || answer(200, &json!({"a": 1}));
         for (first, second, wanted) in [
             (Err(http::Error::Timeout), fine(), Ok(())),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_clearly_is_not_asked_again() {
+    fn definite_failures_are_not_retried() {
         let message = json!({"error": "e", "message": "why"});
         for (status, wanted) in [
             (429, Err("QuotaExceeded")),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_says_when_it_ends() {
+    fn the_quota_error_says_when_it_resets() {
         let headers = vec![("retry-after".to_owned(), b"120".to_vec())];
         let response = Response { status: 429, headers, body: Vec::new() };
         let error = ask::<Value>(&Given::new([Ok(response)]), "/x").unwrap_err();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_host_nothing_is_sent() {
+    fn nothing_is_sent_in_native_builds() {
         let error = ask::<Value>(&Context7::within(1_000), "/x").unwrap_err();
         assert_eq!(error.code, "HostNotSetUp");
     }

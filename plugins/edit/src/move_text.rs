@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_file() {
+    fn lines_move_within_a_file() {
         for (original, lines, wanted) in [
             ("1\n2\n3\n4\n", (1, 1, 3), "2\n1\n3\n4\n"),
             ("1\n2\n3\n4\n", (3, 4, 1), "3\n4\n1\n2\n"),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn across_files() {
+    fn lines_move_to_another_file() {
         for (a, b, lines, wanted) in [
             ("1\n2\n3\n", "x\ny\n", (2, 3, 2), ["1\n", "x\n2\n3\ny\n"]),
             ("1\n2\n3\n", "x\ny", (1, 1, 3), ["2\n3\n", "x\ny\n1"]),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_everything() {
+    fn refusals_list_all_problems() {
         for (a, b, lines, wanted) in [
             (
                 "1\n2\n",
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_documented_shape() {
+    fn results_have_the_documented_form() {
         let text = |(_, answer): (Vec<String>, Result<Output, ToolError>)| {
             serde_json::to_string(&answer.unwrap()).unwrap()
         };

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_data_is_out_of_reach() {
+    fn control_directories_are_not_editable() {
         let context = Context::for_directory(Path::new("/w"));
         for name in [
             ".git/config",

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn replacements_that_add_up_to_nothing_leave_the_file_alone() {
+    fn replacements_without_effect_do_not_write_the_file() {
         for (text, pairs) in [
             ("aab", &[("aa", "a"), ("b", "ab")][..]),
             ("- aab -", &[("b", "ab"), ("aa", "a")]),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_once() {
+    fn all_problems_are_reported_at_once() {
         let long = "x".repeat(50);
         for (text, pairs, wanted) in [
             ("text", &[][..], &["No replacements given"][..]),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_documented_shape() {
+    fn results_have_the_documented_form() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         fs::write(directory.path().join("a.py"), "def get_file(path):\n    return path\n").unwrap();

@@ -35,7 +35,7 @@ fn other_examples_fit_their_schemas() {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let context = cofferdam_sdk::Context::for_directory(directory.path());
     let lay_out = || {

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_asked_for_little() {
+    fn the_query_for_the_host_is_narrow() {
         let (_directory, context) = project();
         let query = Search::new(args("src/**/?.py", None), &context).unwrap().query();
         assert_eq!((query.root.as_str(), query.hidden), ("src", false));

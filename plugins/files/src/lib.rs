@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_fit_their_schemas() {
+    fn results_fit_their_schemas() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         let at = |name: &str| directory.path().join(name);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_beyond_the_end_says_how_long_the_file_is() {
+    fn an_offset_past_the_end_is_an_error_with_the_line_count() {
         for (text, offset) in [("", 2), ("a\nb\n", 3), ("a", u64::MAX)] {
             assert_eq!(page(text, offset, 1).unwrap_err().code, "InvalidOffset");
         }

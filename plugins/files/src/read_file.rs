@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_untouched() {
+    fn the_text_is_returned_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         fs::create_dir(directory.path().join("src")).unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_say_what_they_are() {
+    fn entries_have_a_type_and_size() {
         let (directory, context) = project();
         let _socket = UnixListener::bind(directory.path().join("socket")).unwrap();
         let output = run(&args(serde_json::json!({})), &context).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_refused() {
+    fn paths_that_are_not_directories_are_refused() {
         let (_directory, context) = project();
         for (path, code) in [
             ("a-b", "NotADirectoryError"),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_read_keeps_the_mark() {
+    fn an_exact_read_keeps_the_byte_order_mark() {
         assert_eq!(with_file(b"\xef\xbb\xbfa\r\n", read_exact).unwrap(), "\u{feff}a\r\n");
     }
 }

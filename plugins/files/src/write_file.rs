@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_written_as_it_is() {
+    fn content_is_written_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         for content in ["", "{\"key\": \"value\"}", "\u{feff}a\r\nb"] {

@@ -95,7 +95,7 @@ impl Repository {
 }
 
 #[test]
-fn status_and_diff_say_what_git_says() {
+fn status_and_diff_return_the_output_of_git() {
     let repository = Repository::new();
     assert!(repository.call("git_status").unwrap().contains("nothing to commit"));
     assert_eq!(repository.call("git_diff").unwrap(), "");
@@ -112,7 +112,7 @@ fn status_and_diff_say_what_git_says() {
 }
 
 #[test]
-fn settings_of_the_repository_do_not_change_the_form() {
+fn repository_settings_do_not_change_the_output_format() {
     let repository = Repository::new();
     for (key, value) in [
         ("color.ui", "always"),
@@ -134,7 +134,7 @@ fn settings_of_the_repository_do_not_change_the_form() {
 }
 
 #[test]
-fn only_the_workspace_is_looked_at() {
+fn only_a_repository_in_the_workspace_root_is_used() {
     let repository = Repository::new();
     repository.write("below/file", "x\n");
     let below = Context::for_directory(&repository.root().join("below"));
@@ -154,7 +154,7 @@ fn only_the_workspace_is_looked_at() {
 }
 
 #[test]
-fn what_is_broken_is_said() {
+fn errors_of_git_are_reported() {
     let repository = Repository::new();
     fs::write(repository.root().join(".git/config"), "[core\n").unwrap();
     let error = cofferdam_git::call("git_status", "{}", &repository.context()).unwrap_err();
@@ -167,7 +167,7 @@ fn what_is_broken_is_said() {
 }
 
 #[test]
-fn a_repository_of_another_user_can_be_looked_at() {
+fn a_repository_owned_by_another_user_is_readable() {
     let repository = Repository::new();
     repository.write("file", "two\n");
     let (root, git) = (repository.root(), repository.root().join(".git"));
@@ -456,7 +456,7 @@ const PLANTS: &[Plant] = &[
 ];
 
 #[test]
-fn nothing_that_is_planted_runs() {
+fn planted_programs_do_not_run() {
     for plant in PLANTS {
         let repository = Repository::new();
         (plant.plant)(&repository);
@@ -493,7 +493,7 @@ macro_rules! schema {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let repository = Repository::new();
     repository.write("file", &"0123456789\n".repeat(200_000));
     for (tool, input, output, truncated) in [

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_has_its_shape() {
+    fn each_output_mode_has_its_form() {
         for (args, answer) in [
             (
                 json!({"pattern": "foo"}),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_match_says_what_may_be_the_cause() {
+    fn the_error_without_matches_names_possible_causes() {
         for (args, part) in [
             (json!({"pattern": "FOO"}), "no match for 'FOO' in 4 file(s) below '.'."),
             (

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_read_first_and_then_after_each_batch_of_bytes() {
+    fn the_clock_is_read_at_the_start_and_after_each_batch() {
         let mut late = Deadline::new(0);
         assert!(late.passed(0));
         assert!(!late.passed(1));

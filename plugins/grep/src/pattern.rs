@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_place_and_the_remedy() {
+    fn errors_have_a_position_and_a_hint() {
         for (pattern, place, hint) in [
             ("foo{", "character 4 (at '{')", r"\{"),
             ("{foo}", "character 1 (at '{foo}')", r"\{"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_the_whole_file_hides_no_match() {
+    fn searching_whole_files_finds_every_match() {
         for (pattern, contents, may_match) in [
             ("b$", "a\r\nb\r\nc", true),
             ("^b", "a\nb\n", true),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_word_beats_the_agents() {
+    fn the_operators_choice_has_precedence() {
         let script = ["javascript", "typescript"];
         let default = [
             backend("ruff", &["python"], &["python"]),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_linter_for_its_language_is_said() {
+    fn linters_that_do_not_support_the_language_are_reported() {
         let mut available = vec![
             backend("mipy", &[], &["python"]),
             backend("ruff", &["python"], &["python"]),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_linter_answers_for_one_that_was_named() {
+    fn a_named_linter_is_not_replaced() {
         let mut available =
             vec![backend("ruff", &["python"], &["python"]), backend("mypy", &["python"], &[])];
         let error = choose(Some("mypy"), &all(), &available).unwrap_err();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_chosen_is_refused() {
+    fn invalid_choices_are_refused() {
         let available =
             [backend("ruff", &["python"], &["python"]), backend("clippy", &["rust"], &[])];
         for (framework, present, wanted) in [

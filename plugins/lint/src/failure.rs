@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_gives_the_kind_and_all_are_named() {
+    fn the_error_has_the_kind_of_the_first_failure_and_names_all() {
         for (first, kind) in [
             (Error::Unavailable("no program".into()), ErrorKind::Unavailable),
             (Error::Invalid("no program".into()), ErrorKind::InvalidArgs),

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clean_example_of_the_source() {
+    fn the_documented_example_without_findings() {
         let clean = json!({
             "ruff": {}, "mypy": {},
             "summary": {"total_errors": 0, "clean": true, "files_checked": 5}
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_example_of_the_source() {
+    fn the_documented_example_with_findings() {
         let mut fake = nomarr();
         let mut long = finding("nomarr/helpers/x.py", 42, 89, "E501", "Line too long (92 > 88)");
         long.fix = Some(Fix { description: "Split it".into(), safe: false, edits: vec![] });
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_linted_unless_all_is_asked_for() {
+    fn only_changed_files_are_linted_by_default() {
         let package = "nomarr/helpers/x.py";
         for (args, wanted) in [
             (json!({}), vec![package]),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_package_it_is_the_workspace() {
+    fn the_default_without_the_package_is_the_workspace() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = nomarr().linters.clone();
         fake.answers = nomarr().answers.clone();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_linters_for_style_are_the_section_ruff() {
+    fn style_linters_fill_the_section_ruff() {
         let mut fake = nomarr();
         fake.linters = vec![
             backend("pyflakes", &["python"], &["python"]),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_is_never_clean() {
+    fn unchecked_code_is_never_clean() {
         let without = |name: &str| {
             let mut fake = nomarr();
             fake.linters.retain(|backend| backend.name != name);
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_are_general() {
+    fn descriptions_leave_details_out() {
         for (message, wanted) in [
             ("Line too long (92 > 88)", "Line too long"),
             ("`os` imported but unused", "`os` imported but unused"),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_source_is_answered_in_its_own_shape() {
+    fn the_documented_example_has_the_documented_result() {
         let mut fake = Fake::new(&[("go.mod", ""), ("internal/foo.go", ""), ("pkg/bar.go", "")]);
         fake.linters = vec![backend("golangci-lint", &["go"], &["go"])];
         let found = finding("internal/foo.go", 10, 2, "unused", "unused variable 'x'");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn all_languages_are_linted_side_by_side() {
+    fn all_languages_are_linted_in_one_call() {
         let mut fake = Fake::new(&[("a.py", ""), ("b.js", ""), ("c.ts", "")]);
         fake.linters = vec![
             backend("ruff", &["python"], &["python"]),
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn clean_is_clean() {
+    fn no_findings_is_a_success() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
         for (exit_code, success) in [(None, true), (Some(0), true), (Some(4), false)] {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_does_not_look_clean() {
+    fn unchecked_files_are_violations() {
         let mut fake = Fake::new(&[("a.py", ""), ("b.go", "")]);
         fake.linters = vec![
             backend("ruff", &["python"], &["python"]),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_that_nobody_answers_to_is_not_checked() {
+    fn a_chosen_linter_that_is_not_installed_is_reported_as_not_checked() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![
             backend("mipy", &[], &["python"]),
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_cut_and_says_so() {
+    fn long_output_is_cut() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
         let found = (1..=10_001).map(|line| finding("a.py", line, 1, "F401", "unused"));

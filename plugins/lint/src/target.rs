@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_refused() {
+    fn targets_without_files_are_refused() {
         let fake = Fake::new(&FILES);
         for (name, code) in [
             ("none.go", "FileNotFoundError"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_names_nothing_means_all_that_it_may_touch() {
+    fn a_call_without_targets_lints_its_whole_scope() {
         let mut fake = Fake::new(&FILES);
         let targets = everything(&fake.context, &fake).unwrap();
         assert_eq!(shown(&targets), ["."]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_gets_nothing_that_another_one_was_chosen_for() {
+    fn a_linter_gets_only_files_it_was_chosen_for() {
         let fake = Fake::new(&FILES);
         let targets = everything(&fake.context, &fake).unwrap();
         for (wanted, own, paths) in [

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_configuration_counts() {
+    fn the_nearest_configuration_is_used() {
         let own = "line-length = 100\r\n";
         let project = "[tool.ruff]\nline-length = 88 # as black\n\n[tool.ruff.lint]\nselect = [\n    \"E\",\n]\n";
         for (files, wanted) in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_the_section_is_kept() {
+    fn every_form_of_the_section_is_kept() {
         for (text, wanted) in [
             (
                 "[tool]\nruff = { line-length = 88 }\nblack = {}\n",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_an_error() {
+    fn unreadable_files_are_an_error() {
         let answer = config(&[("pyproject.toml", "[tool.ruff\n")], "a.py");
         assert!(answer["error"].as_str().unwrap().starts_with("pyproject.toml: "), "{answer}");
         let fake = Fake::new("");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_is_an_error_in_the_workspace_itself() {
+    fn denied_files_in_the_workspace_root_are_an_error() {
         let mut fake = Fake::new("");
         fake.write("src/a.py", b"");
         fake.write("src/ruff.toml", b"fix = false\n");

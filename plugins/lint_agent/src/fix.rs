@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fix_changes_nothing_but_its_bytes() {
+    fn a_fix_changes_only_the_bytes_of_its_edits() {
         let text = "\u{feff}# ä😀\r\na=1\r\nb=2";
         let mut fake = Fake::new(text);
         let at = text.find("b=").unwrap() as u64 + 1;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_safe_fix_stays_as_it_is() {
+    fn issues_without_a_safe_fix_change_nothing() {
         let mut fake = Fake::new("a=1\n");
         let unsafe_fix = fixed(spaces(1, 1), false, vec![edit("target.py", 1, 2, " = ")]);
         let elsewhere = fixed(spaces(1, 1), true, vec![edit("other.py", 1, 2, " = ")]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_that_can_not_work_is_an_error_where_no_other_has_the_fix() {
+    fn an_unavailable_linter_is_an_error_if_no_other_has_the_fix() {
         let mut fake = Fake::new("a=1\n");
         let broken = || ("mypy", Err(Error::Failed("it crashed".to_owned())));
         fake.answers = vec![broken(), ("ruff", Ok(report(vec![])))];

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_target_every_answer_is_an_error() {
+    fn without_a_target_every_result_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut context = Context::for_directory(directory.path());
         for (scope, wanted) in [

@@ -174,7 +174,7 @@ mod tests {
     use crate::testing::{Fake, edit, finding, fits, fixed, report};
 
     #[test]
-    fn issues_are_those_of_the_target_by_their_place() {
+    fn issues_are_those_of_the_target_sorted_by_place() {
         let mut fake = Fake::new("a=1\nb= 2\n");
         let other = fixed(finding("E111", 2, 1), true, vec![edit("other.py", 0, 1, "")]);
         let elsewhere = Finding { path: "other.py".to_owned(), ..finding("F401", 1, 1) };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_that_can_not_work_is_an_error() {
+    fn an_unavailable_linter_is_an_error() {
         let mut fake = Fake::new("");
         assert_eq!(
             fits("run_linter", run(&fake.context, &fake)),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_result_has_the_standard_shape() {
+    fn the_result_has_the_standard_form() {
         let fake = Fake::new("");
         let workspace = fake.context.workspace();
         let absolute = format!("{workspace}/src/b.py");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn files_elsewhere_are_an_error() {
+    fn files_outside_the_workspace_are_an_error() {
         let fake = Fake::new("");
         let answer = fits("submit", run(args(&["../x.py"]), &fake.context));
         assert_eq!(answer, json!({"error": "'../x.py' leaves the workspace"}));

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_file_is_an_error() {
+    fn binary_and_missing_targets_are_an_error() {
         let mut fake = Fake::new("");
         fake.write("target.py", b"a = '\xe4'\n");
         let answer = fits("read_file", run(&fake.context));

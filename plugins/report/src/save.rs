@@ -164,7 +164,7 @@ Replace with: model_config = ConfigDict(validate_assignment=True)
     }
 
     #[test]
-    fn what_an_agent_writes_stays_text() {
+    fn text_of_agents_is_escaped() {
         let hostile = "</pre><script>alert(1)</script>\n```\n| a | b |\n\x1b[2J\u{202e}\u{e0041}<!-- \
                        ![x](http://x.test) \" onload='x'";
         let mut args = examples()[1].clone();

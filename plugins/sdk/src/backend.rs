@@ -267,7 +267,7 @@ mod tests {
     use super::surest;
 
     #[test]
-    fn the_surest_is_chosen_and_order_breaks_ties() {
+    fn the_surest_backend_is_chosen_and_order_breaks_ties() {
         let all = ["a", "b", "c"].map(str::to_owned);
         for (sure, wanted) in [
             ([90, 80, 70], Some("a")),

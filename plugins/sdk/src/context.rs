@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_kept_back_for_the_answer() {
+    fn time_is_reserved_for_the_result() {
         for (deadline_ms, wanted, elapsed, timeout) in [
             (30_000, None, 0, 29_000),
             (30_000, None, 4_000, 25_000),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_lead_to_a_path() {
+    fn parents_are_listed_from_the_outside() {
         let context = Context::for_directory(Path::new("/"));
         for (path, wanted) in [("a/b/c", &["a", "a/b"][..]), ("a", &[]), (".", &[])] {
             let parents: Vec<String> =
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_paths_are_the_callers() {
+    fn absolute_paths_are_those_of_the_caller() {
         let context = Context::for_directory(Path::new("/home/me/project/"));
         let path = context.resolve("a/b").unwrap();
         assert_eq!(context.absolute(&path), "/home/me/project/a/b");

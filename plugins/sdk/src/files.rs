@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_names_what_is_wrong() {
+    fn reading_errors_have_codes() {
         let (directory, context) = workspace();
         fs::write(directory.path().join("binary"), [0x41, 0xff]).unwrap();
         let read = |path: &str| context.read_text(&context.resolve(path).unwrap());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_stay_and_change() {
+    fn permissions_are_kept_and_set() {
         let (directory, context) = workspace();
         let path = context.resolve("text").unwrap();
         let mode =
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn files_move_and_go_away() {
+    fn files_are_renamed_and_removed() {
         let (directory, context) = workspace();
         let at = |path: &str| context.resolve(path).unwrap();
         context.rename(&at("text"), &at("deep/er/text")).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_made_and_read_but_not_followed() {
+    fn links_are_created_and_read_but_not_followed() {
         let (directory, context) = workspace();
         let at = |path: &str| context.resolve(path).unwrap();
         context.create_link(&at("deep/link"), "../text").unwrap();

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_switched_off_whatever_they_are_called() {
+    fn filters_of_any_name_are_disabled() {
         let names = b"core.bare\0filter.lfs.clean\0filter.a=b.c.process\0filter.x.required\0\
             filter.x.other\0diff.x.textconv\0";
         let wanted = [
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_files_are_those_that_are_there() {
+    fn changed_files_are_existing_files() {
         for (entry, wanted) in [
             (&b" M src/a b.rs"[..], Some("src/a b.rs")),
             (b"?? new \xc3\xa9", Some("new é")),

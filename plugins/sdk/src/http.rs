@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_split() {
         for (url, scheme, authority, target) in [
             ("https://a.example", "https", "a.example", ""),
             ("https://a.example/", "https", "a.example", "/"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_while_a_plugin_is_developed() {
+    fn native_builds_send_nothing() {
         assert!(matches!(Request::get("https://a.example").send(), Err(Error::Setup(_))));
         assert!(matches!(Request::get("a.example").send(), Err(Error::Invalid(_))));
     }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_lead_back_to_positions() {
+    fn offsets_and_positions_convert_both_ways() {
         let text = text(MIXED);
         for (offset, position) in
             [(0, (1, 1)), (3, (1, 1)), (13, (1, 7)), (16, (2, 1)), (19, (4, 1)), (99, (4, 2))]
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf8_counts_as_its_replacement() {
+    fn invalid_utf8_counts_as_replacement_characters() {
         let text = text(b"a\xff\xe2\x82b\n");
         assert_eq!(text.column(1, 4, Unit::Byte), 4);
         assert_eq!(text.column(1, 3, Unit::Utf16), 4);

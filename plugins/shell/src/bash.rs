@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_apart() {
+    fn streams_are_separate() {
         let answer = call("echo out; echo err >&2", None).unwrap();
         assert_eq!((answer.exit_code, answer.truncated), (0, false));
         assert_eq!((answer.stdout.as_str(), answer.stderr.as_str()), ("out\n", "err\n"));
     }
 
     #[test]
-    fn the_sources_failure_modes() {
+    fn the_documented_failures() {
         for (command, timeout_ms, code, kind, exit_code) in [
             ("echo so far; sleep 5", Some(300), "TimeoutError", ErrorKind::Limit, None),
             ("no-such-program-here", None, "CommandNotFoundError", ErrorKind::NotFound, Some(127)),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_the_shells() {
+    fn commands_are_run_by_a_shell() {
         for (command, working_dir, wanted) in [
             ("echo out; echo err >&2", None, "out\nerr\n"),
             ("printf out; echo err >&2", None, "out\nerr\n"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_all_that_is_known() {
+    fn failures_have_all_details() {
         for (command, exit_code, output) in [
             ("echo out; echo err >&2; exit 3", 3, "out\nerr\n"),
             ("false", 1, ""),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_run_is_refused() {
+    fn invalid_commands_are_refused() {
         for (command, working_dir, code) in [
             ("true", Some("none"), "FileNotFoundError"),
             ("true", Some("file"), "NotADirectoryError"),

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_kind_of_exit_has_a_message() {
         let run = |end: End| Run {
             end,
             stdout: String::new(),

@@ -37,7 +37,7 @@ fn other_arguments_are_refused() {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let context = Context::for_directory(directory.path());
     for (tool, output, failure) in [

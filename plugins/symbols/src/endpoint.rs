@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_answered() {
+    fn request_paths_match_templates() {
         for (template, path, wanted) in [
             ("/users/{id}", "/users/42", true),
             ("/users/{id}", "/users/{id}", true),

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn go_is_understood() {
+    fn go_symbols_are_found() {
         let text = r#"// Package files handles files.
 package files
 
@@ -398,7 +398,7 @@ func Map[T, U any](in []T, f func(T) U) []U {
     }
 
     #[test]
-    fn broken_files_have_a_line() {
+    fn syntax_errors_have_a_line() {
         let outline = outline("package a\n\nfunc good() {}\nfunc bad( {\n}\n");
         assert_eq!(outline.problem.as_ref().map(|problem| problem.line), Some(4), "{outline:?}");
     }

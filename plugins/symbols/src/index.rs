@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found() {
+    fn stored_entries_are_found() {
         let files = Memory::default();
         filled(&files, 0..100).keep();
         assert_eq!(files.1.borrow().len(), usize::from(SHARD_COUNT));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_little_is_not_kept() {
+    fn few_new_entries_are_not_stored() {
         let files = Memory::default();
         filled(&files, 0..MIN_NEW_FILES - 1).keep();
         assert!(files.1.borrow().is_empty());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_name_is_part_of_its_key() {
+    fn the_extension_is_part_of_the_key() {
         let key = |path: &str| Index::key(path, b"let a = <T>x;");
         assert_eq!(key("a/b.ts"), key("c/d.ts"));
         assert_ne!(key("a.ts"), key("a.tsx"));

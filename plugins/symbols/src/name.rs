@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart() {
+    fn names_are_split() {
         for (text, wanted) in [
             ("get_file", &["get_file"][..]),
             ("helpers.file_helpers.get_file", &["helpers", "file_helpers", "get_file"]),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_what_it_is_the_end_of() {
+    fn a_name_matches_paths_that_end_with_it() {
         let strings = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
         let modules = [strings("src.app.helpers.files")];
         for (name, path, wanted) in [

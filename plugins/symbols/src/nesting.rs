@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nested_too_deeply_is_refused() {
+    fn deeply_nested_text_is_refused() {
         use Language::{Go, JavaScript, Python, Rust, TypeScript};
         let repeated = |text: &str| text.repeat(5000);
         for (language, text) in [
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_so_is_not() {
+    fn text_that_only_looks_nested_is_accepted() {
         use Language::{Go, JavaScript, Python, Rust};
         let repeated = |text: &str| text.repeat(3000);
         for (language, text) in [

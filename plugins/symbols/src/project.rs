@@ -151,7 +151,7 @@ pub mod testing {
     }
 
     #[test]
-    fn time_runs_out() {
+    fn the_deadline_is_an_error() {
         assert!(Deadline::new(10_000).check(1).is_ok());
         assert_eq!(Deadline::new(0).check(1).unwrap_err().code, "TimeoutError");
     }

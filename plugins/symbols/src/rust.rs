@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_is_understood() {
+    fn rust_symbols_are_found() {
         let text = r##"//! About the module.
 use std::fmt;
 
@@ -410,7 +410,7 @@ fn r#match() {}
     }
 
     #[test]
-    fn broken_files_keep_what_was_understood() {
+    fn files_with_syntax_errors_keep_their_symbols() {
         let outline = outline("fn good() {}\nfn bad( {\n}\nfn after() {}\n");
         assert!(outline.problem.is_some_and(|problem| problem.line >= 2));
         assert_eq!(outline.symbols[0].qualified(), "good");

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_text() {
+    fn bytes_are_decoded() {
         let decode = |bytes| decode(Language::Python, bytes).unwrap();
         assert_eq!(decode(b"\xef\xbb\xbfa"), ("a".into(), None));
         assert_eq!(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn binary_contents_are_refused() {
         for (bytes, line, wanted) in [
             (&b"\xff\xfea\0"[..], 1, "UTF-16"),
             (b"a\nb\0", 2, "NUL"),

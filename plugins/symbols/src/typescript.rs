@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn typescript_is_understood() {
+    fn typescript_symbols_are_found() {
         let text = r#"import { a } from "./a";
 /** Loads a file.
  *
@@ -610,7 +610,7 @@ export default class { run() {} }
     }
 
     #[test]
-    fn javascript_is_understood() {
+    fn javascript_symbols_are_found() {
         let text = "'use strict';\nfunction a() {}\nvar b = function () { class Deep {} };\n\
                     module.exports = { a };\nconst api = { get() {}, url: 1, put: () => 1 };\n";
         let names: Vec<String> = listed("a.js", text).into_iter().map(|(name, ..)| name).collect();
@@ -629,7 +629,7 @@ export default class { run() {} }
     }
 
     #[test]
-    fn broken_files_have_a_line() {
+    fn syntax_errors_have_a_line() {
         let outline = outline("a.ts", "export function a() {}\nfunction (\n");
         assert_eq!(outline.problem.as_ref().map(|problem| problem.line), Some(2));
     }

@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_context_follows_its_prompt() {
+    fn the_context_is_appended_to_the_prompt() {
         assert_eq!(worded("Do it\n".into(), None), "Do it\n");
         assert_eq!(worded("Do it\n".into(), Some("here")), "Do it\n\nContext:\n\nhere");
     }
 
     #[test]
-    fn an_answer_by_a_contract_is_its_record() {
+    fn a_response_by_a_contract_is_its_record() {
         let kept = Kept {
             contract: "tdd-task-executor".into(),
             fields: r#"{"phase_complete": true}"#.into(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_contract_is_its_words() {
+    fn a_response_without_a_contract_is_its_text() {
         let answer = output(report(Answer::Text("Done.".into()))).unwrap();
         let answer = serde_json::to_value(answer).unwrap();
         fits("output", &answer);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_stays_broken_blocks() {
+    fn a_response_that_stays_broken_is_an_error() {
         let broken = Broken {
             contract: "tdd-task-executor".into(),
             reason: "still broken".into(),

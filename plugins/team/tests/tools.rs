@@ -53,7 +53,7 @@ fn example() -> Value {
 }
 
 #[test]
-fn every_example_is_sent() {
+fn every_example_is_accepted() {
     let input = schema("input");
     let examples = input["examples"].as_array().unwrap();
     assert_eq!(examples[0], example());
@@ -72,7 +72,7 @@ fn every_example_is_sent() {
 }
 
 #[test]
-fn arguments_that_s4_does_not_allow_do_not_fit() {
+fn arguments_outside_the_tool_schemas_do_not_fit() {
     let input = schema("input");
     let without = |field: &str| {
         let mut args = example();
@@ -130,7 +130,7 @@ fn messages_are_added_in_order_and_never_replaced() {
 }
 
 #[test]
-fn a_mailbox_that_cannot_be_is_said_to_be_none() {
+fn an_unusable_mailbox_is_an_error() {
     let place = Place::new();
     fs::write(place.0.path().join(TEAM), "a file").unwrap();
     assert!(place.send(&example()).is_err());

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_agree_is_found() {
+    fn disagreements_are_detected() {
         let good = schema(&json!([{"path": "a"}]), false);
         takes_examples::<Strict>(&good);
         assert!(fails(|| takes_examples::<Lax>(&good)));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_those_of_the_source() {
+    fn the_fields_are_the_documented_ones() {
         let statuses = [Status::Fail, Status::Pass, Status::Skip, Status::Error];
         let answer =
             check(&output("go".to_owned(), None, report(statuses.map(test).into(), Some(1))));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn success_needs_an_end_without_failures() {
+    fn a_run_with_failures_or_a_timeout_is_not_a_success() {
         for (status, exit_code, success) in [
             (Status::Pass, Some(0), true),
             (Status::Skip, Some(0), true),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_matches_nothing_is_no_success() {
+    fn a_pattern_without_matching_tests_is_not_a_success() {
         let said = "no test that matches the pattern 'TestNone' ran";
         for (tests, exit_code, success, wanted) in [
             (vec![], Some(0), false, Some(format!("{said}\n"))),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_tests_those_are_listed_that_failed() {
+    fn failed_tests_are_listed_first() {
         let many = (0..30_000).map(|n| test(if n % 30 == 0 { Status::Fail } else { Status::Pass }));
         let listed = output("go".to_owned(), None, report(many.collect(), Some(1)));
         check(&listed);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_stays_small() {
+    fn the_size_of_a_result_is_limited() {
         let long = || Test { stack: Some("x".repeat(30_000)), ..test(Status::Fail) };
         let long =
             output("go".to_owned(), None, report((0..2_000).map(|_| long()).collect(), Some(1)));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_framework_that_is_named_runs_without_being_asked() {
+    fn a_requested_framework_runs_without_detection() {
         let runners = fixed(&[("go", 90), ("pytest", 0)]);
         let args = |framework: &str| Args {
             test_pattern: Some("test_api".to_owned()),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_runner_from_running_is_an_error() {
+    fn an_unavailable_runner_is_an_error() {
         for (error, code, message) in [
             (
                 Error::Unavailable("there is no program 'go'".to_owned()),

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_notes_are_no_messages() {
+    fn counts_and_notes_are_not_messages() {
         for (level, message) in [
             ("failure-note", "For more information about this error, try `rustc --explain`."),
             ("warning", "2 warnings emitted"),

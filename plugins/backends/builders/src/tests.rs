@@ -156,7 +156,7 @@ fn failures_without_a_place_are_one_error() {
 }
 
 #[test]
-fn what_did_not_start_is_one_error() {
+fn a_program_that_did_not_start_is_one_error() {
     with_project(|project| {
         for (stderr, wanted) in [
             (
@@ -174,7 +174,7 @@ fn what_did_not_start_is_one_error() {
 }
 
 #[test]
-fn what_is_stopped_or_cut_is_said() {
+fn timeouts_and_truncated_output_are_reported() {
     let of = |output: &Output| with_project(|project| report(Framework::Cargo, output, project));
     let stopped = of(&printed(End::TimedOut, "", "   Compiling a v0.1.0\n")).unwrap();
     assert_eq!((stopped.exit_code, stopped.timed_out), (None, true));
@@ -188,7 +188,7 @@ fn what_is_stopped_or_cut_is_said() {
 }
 
 #[test]
-fn reports_have_an_end() {
+fn the_size_of_reports_is_limited() {
     let message = "x".repeat(100);
     let lines: String =
         (1..11_000).map(|line| format!("a.c:{line}:1: error: {message}\n")).collect();

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn go_messages_may_go_on() {
+    fn go_messages_may_span_lines() {
         check(
             "# example.com/app/internal/foo\n\
              internal/foo/foo.go:4:2: declared and not used: x\n\
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scripts_of_npm_run() {
+    fn messages_of_tools_in_npm_scripts() {
         check(
             "src/index.ts(1,24): error TS2322: Type 'string' is not assignable.\n\
              \u{1b}[96msrc/b.ts\u{1b}[0m:\u{1b}[93m3\u{1b}[0m:\u{1b}[93m10\u{1b}[0m - \
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_message() {
+    fn other_text_is_not_a_message() {
         check(
             "12:34:56: something\n\
              2026-11-22T07:05:43Z: x\n\
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_make_enters() {
+    fn entered_directories_are_found() {
         let printed = "make -C lib\nmake[1]: Entering directory '/work/lib'\ncc\n\
             make[1]: Leaving directory '/work/lib'\nmake[2]: Entering directory '/work/a b'\n\
             make[1]: Entering directory '/work/lib'\n";
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_npm_says_is_more_than_its_code() {
+    fn the_message_of_npm_is_not_only_its_code() {
         let code = "npm error code EJSONPARSE\n";
         let said = format!("{code}npm error JSON.parse Invalid package.json: x\n");
         assert_eq!(last_resort(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_no_stack() {
+    fn the_last_line_is_not_part_of_a_stack_trace() {
         let java = "java.nio.file.NoSuchFileException: /usr/share/maven/bin/m2.conf\n\
                     \tat java.base/sun.nio.fs.UnixException.rethrow(UnixException.java:92)\n";
         for (printed, wanted) in [

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_dependencys() {
+    fn the_version_is_that_of_the_dependency() {
         let dependency = format!("deno_lint = \"={VERSION}\"");
         assert!(include_str!("../Cargo.toml").contains(&dependency));
     }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_globs_count_from_the_configuration() {
+    fn paths_and_globs_are_relative_to_the_configuration() {
         let context = Context::for_directory(Path::new("/w"));
         let matches = |patterns: &[&str], directory: &str, file: &str| {
             let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.into()).collect();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         let context = Context::for_directory(Path::new("/w"));
         for (pattern, wanted) in
             [("a[", "'a['"), ("../x", "leaves the workspace"), ("", "the path is empty")]

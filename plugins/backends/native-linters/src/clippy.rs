@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_those_nearest_above() {
+    fn packages_have_the_nearest_manifest_above() {
         let workspace = workspace();
         for (paths, wanted) in [
             (&["crates/one/src/lib.rs", "crates/one"][..], &["crates/one"][..]),
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_linted_as_a_whole() {
+    fn a_cargo_workspace_is_linted_as_a_whole() {
         for (manifest, wanted) in [
             ("[workspace]\nmembers = []", true),
             ("[package]\nname = \"a\"\n\n[workspace.dependencies]\n", true),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_refuses_is_told_apart() {
+    fn errors_of_cargo_are_classified() {
         let manifest = "error: unclosed table, expected `]`\n --> Cargo.toml:1:9\n";
         let Err(Error::Invalid(message)) = lint(&["."], 101, "", manifest) else { unreachable!() };
         assert!(message.contains("unclosed table"));
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn only_clippys_own_configuration_files_will_do() {
+    fn only_clippys_configuration_files_are_accepted() {
         let workspace = Workspace::new(&[("Cargo.toml", ""), ("lints.toml", "")]);
         let mut request = request(&["."]);
         request.config = Some("lints.toml".to_owned());

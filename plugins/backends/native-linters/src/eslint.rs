@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_chosen_afterwards() {
+    fn findings_are_filtered_by_code() {
         let workspace = workspace();
         let mut request = request(&["a.js", "bad.js"]);
         request.select = vec!["no-".to_owned()];
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_can_go() {
+    fn a_fix_can_remove_the_byte_order_mark() {
         let workspace = Workspace::new(&[("a.js", "\u{feff}a();\n")]);
         let path = workspace.context.resolve("a.js").unwrap();
         let text = Text::new("\u{feff}a();\n".into());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_eslint_refuses_is_said_without_its_stack() {
+    fn errors_of_eslint_have_no_stack() {
         let workspace = workspace();
         let request = request(&["a.js"]);
         let job = Job::new(&request, &workspace.context).unwrap();

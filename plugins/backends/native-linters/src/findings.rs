@@ -118,7 +118,7 @@ mod tests {
     use crate::testing::{Workspace, places, request};
 
     #[test]
-    fn findings_are_sorted_chosen_and_reported_once() {
+    fn findings_are_sorted_filtered_and_deduplicated() {
         let workspace = Workspace::new(&[("a.py", ""), ("b/c.py", ""), ("d.py", "")]);
         let mut request = request(&["b", "a.py"]);
         request.select = vec!["F4".to_owned()];
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_overlap_are_no_fix() {
+    fn overlapping_edits_are_not_a_fix() {
         let workspace = Workspace::new(&[("a", "")]);
         let path = workspace.context.resolve("a").unwrap();
         for (edits, is_one) in [

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stand_for_their_packages() {
+    fn files_are_linted_as_packages() {
         let workspace = workspace();
         for (root, paths, wanted) in [
             ("", &["."][..], &["./..."][..]),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_apart() {
+    fn exit_codes_are_classified() {
         let none = "{\"Issues\":null,\"Report\":{}}\n";
         assert!(lint(&["."], 0, none, "").unwrap().findings.is_empty());
         assert!(

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_without_lines_is_not_lost() {
+    fn a_broken_contract_without_lines_is_reported() {
         let printed = "Contracts: 0 kept, 2 broken.\n\n\n----------------\nBroken \
                        contracts\n----------------\n\nsiblings\n--------\n\nNo cycles are allowed \
                        in far.high.\nIt could be made acyclic by removing 1 dependency:\n\n- .two -> \
@@ -364,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn contracts_that_are_kept_are_clean() {
+    fn kept_contracts_are_no_findings() {
         let kept = "Analyzed 3 files, 2 dependencies.\n---------------------------------\n\nlayers \
                     KEPT\n\nContracts: 1 kept, 0 broken.\n";
         assert!(lint(&["."], 0, kept, "").unwrap().findings.is_empty());
     }
 
     #[test]
-    fn what_import_linter_refuses_is_the_requests_fault() {
+    fn errors_of_import_linter_are_invalid_requests() {
         for (printed, wanted) in [
             ("\nCould not read any configuration.\n", "no import-linter configuration: there is"),
             ("\n \"pkg.nothing\" not present in the graph.\n", "not present in the graph"),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_can_not_be_parsed_is_a_finding() {
+    fn an_unparsable_module_is_a_finding() {
         let printed = "Syntax error in /w/pkg/mid.py, line 3: def f(:\n";
         let report = lint(&["pkg"], 1, printed, "").unwrap();
         assert_eq!(places(&report), ["pkg/mid.py:3:0 error syntax-error"]);

@@ -230,7 +230,7 @@ mod tests {
     use crate::testing::{Workspace, request};
 
     #[test]
-    fn paths_that_are_not_there_or_not_inside_are_refused() {
+    fn missing_and_outside_paths_are_refused() {
         let workspace = Workspace::new(&[("src/a.py", ""), ("-x.py", ""), ("ruff.toml", "")]);
         for (root, path, config, wanted) in [
             ("", "src/a.py", Some("ruff.toml"), Ok(())),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_relative_to_the_root_and_no_options() {
+    fn arguments_are_relative_to_the_root_and_never_options() {
         let workspace = Workspace::new(&[("a/b/c.py", ""), ("a/-d.py", ""), ("e/f.py", "")]);
         for (root, path, wanted) in [
             ("", ".", "."),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_paths_lead_back() {
+    fn printed_paths_are_resolved() {
         let workspace = Workspace::new(&[("a/b.py", "")]);
         let request = request(&["a"]);
         let job = Job::new(&request, &workspace.context).unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_covers_what_is_beneath() {
+    fn a_directory_covers_all_files_below_it() {
         let workspace = Workspace::new(&[("a/b.py", ""), ("ab.py", "")]);
         for (target, path, wanted) in [
             ("a", "a/b.py", true),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_lead_up_to_the_workspace() {
+    fn parents_end_at_the_workspace() {
         let workspace = Workspace::new(&[("a/b/c.py", "")]);
         let request = request(&["a/b/c.py"]);
         let job = Job::new(&request, &workspace.context).unwrap();

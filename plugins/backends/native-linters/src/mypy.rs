@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_can_not_be_parsed_are_findings() {
+    fn unparsable_files_are_findings() {
         let printed = r#"{"file": "bad.py", "line": 1, "column": 16, "end_line": 1, "end_column": 17, "message": "Invalid syntax", "hint": null, "code": "syntax", "severity": "error"}"#;
         let report = lint(&["bad.py"], 2, printed, "").unwrap();
         assert_eq!(places(&report), ["bad.py:1:16-1:17 error syntax-error"]);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mypy_refuses_is_the_requests_fault() {
+    fn errors_of_mypy_are_invalid_requests() {
         let duplicate = r#"{"file": "d2/m.py", "line": -1, "column": -1, "end_line": -1, "end_column": 0, "message": "Duplicate module named \"m\" (also at \"d1/m.py\")", "hint": "See https://mypy.readthedocs.io", "code": null, "severity": "error"}"#;
         let plugin = r#"{"file": "badm.ini", "line": 2, "column": 0, "end_line": 2, "end_column": 1, "message": "Error importing plugin \"nothere\": No module named 'nothere'", "hint": null, "code": "misc", "severity": "error"}"#;
         let usage = "usage: mypy [-h] [-v] [-V] [more options; see below]\n            [files ...]\n\

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exits_are_classified() {
         let ended = |end| {
             let output = Output { end, ..Workspace::output(0, "", "some\nwords\n") };
             RUFF.ended(output).map(|_| ())
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_comes_with_how_to_get_it() {
+    fn the_error_for_a_missing_program_says_how_to_install_it() {
         let error = process::Error::NotFound("there is no program 'ruff'".to_owned());
         let Error::Unavailable(message) = RUFF.not_run(error) else { unreachable!() };
         assert!(message.contains("`pip install ruff`"), "{message}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_was_cut_is_not_read() {
+    fn truncated_output_is_an_error() {
         let mut output = Workspace::output(1, "[]", "");
         assert!(RUFF.stdout(&output).is_ok());
         output.stdout.total = 9_000_000;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pylint_refuses_is_the_requests_fault() {
+    fn errors_of_pylint_are_invalid_requests() {
         let broken = format!(
             "************* Module bad.pylintrc\nbad.pylintrc:1:0: F0011: error while parsing the \
              configuration: File contains no section headers.\nfile: 'bad.pylintrc', line: \

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ruff_refuses_is_the_requests_fault() {
+    fn errors_of_ruff_are_invalid_requests() {
         let read = |code, stdout, stderr| {
             parse(&Workspace::output(code, stdout, stderr)).map(|_| ()).unwrap_err()
         };

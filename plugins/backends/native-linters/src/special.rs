@@ -83,7 +83,7 @@ mod tests {
     use crate::testing::{Workspace, request};
 
     #[test]
-    fn what_is_no_file_is_left_out() {
+    fn special_files_are_left_out() {
         let workspace = Workspace::new(&[
             ("a.py", ""),
             ("notes.txt", ""),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_what_it_leads_to() {
+    fn links_are_followed() {
         let workspace = Workspace::new(&[("a.py", "")]);
         let root = workspace.context.local(&workspace.context.resolve(".").unwrap());
         std::os::unix::fs::symlink("a.py", root.join("b.py")).unwrap();

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_fix_of_a_group_is_offered_the_safe_one_first() {
+    fn one_fix_of_a_group_is_offered_preferably_a_safe_one() {
         let fix = |is_safe, group| Some(Candidate { is_safe, group });
         for (candidates, wanted) in [
             (&[][..], &[][..]),

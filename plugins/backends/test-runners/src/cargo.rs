@@ -180,7 +180,7 @@ mod tests {
     use crate::output::recorded::{self, shown};
 
     #[test]
-    fn what_does_not_compile_is_an_error() {
+    fn compile_errors_are_errors() {
         let stdout = include_bytes!("../tests/data/nextest-error.jsonl");
         let stderr = b"error: could not compile `bad-crate` (lib test) due to 2 previous errors\n";
         let output = recorded::output(101, stdout, stderr);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_sees_no_json() {
+    fn raw_output_contains_no_json() {
         let stdout = include_bytes!("../tests/data/cargo-test.stdout");
         let stderr = include_bytes!("../tests/data/cargo-test.stderr");
         let report = of_libtest(&recorded::output(101, stdout, stderr)).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_lock_or_crate_is_explained() {
+    fn a_missing_lock_file_or_crate_is_explained() {
         let stderr =
             b"error: no matching package named `itoa` found\nlocation searched: crates.io\n";
         let report = of_libtest(&recorded::output(101, b"", stderr)).unwrap();

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_hold_what_a_test_printed() {
+    fn stacks_contain_the_output_of_a_test() {
         let tests = read_all(EVENTS, "");
         let stack = |name: &str| {
             tests.iter().find(|test| test.name == name).unwrap().stack.clone().unwrap()
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_is_an_error() {
+    fn unfinished_tests_are_errors() {
         let events: String = EVENTS
             .lines()
             .filter(|line| !line.contains("\"fail\""))
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_sees_is_what_go_prints() {
+    fn raw_output_is_that_of_go_without_json() {
         let said = read(EVENTS, "").said;
         assert!(said.starts_with("# example.com/demo/"), "{said}");
         assert!(said.contains("\n--- FAIL: TestCalculate (0.00s)\n"), "{said}");
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_read_at_once() {
+    fn a_long_run_is_parsed_in_linear_time() {
         let event = |n: u32, action: &str| {
             format!("{{\"Action\":\"{action}\",\"Package\":\"p\",\"Test\":\"Test{n}\"}}\n")
         };

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_print_is_no_result() {
+    fn output_of_tests_is_not_a_result() {
         let document = STDOUT.lines().last().unwrap();
         for stdout in [
             document.to_owned(),

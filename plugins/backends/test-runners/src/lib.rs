@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_is_no_json_says_where() {
+    fn invalid_package_json_is_reported_with_its_position() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("package.json"), "{\n  \"name\": \"a\",\n}\n").unwrap();
         let context = Context::for_directory(directory.path());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_and_places_outside_are_refused() {
+    fn unknown_names_and_outside_paths_are_refused() {
         let context = Context::for_directory(Path::new("/nowhere"));
         assert!(matches!(Runners::version("mocha", &context), Err(Error::Invalid(_))));
         assert_eq!(Runners::detect("mocha", "", &context), 0);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_results() {
+    fn other_lines_are_not_results() {
         for (stdout, wanted) in [
             ("", &[][..]),
             ("test a ... ok\n", &[]),

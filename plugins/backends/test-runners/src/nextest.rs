@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_try_counts_and_what_has_not_ended_is_an_error() {
+    fn the_last_attempt_counts_and_unfinished_tests_are_errors() {
         let events = r#"
             {"type":"test","event":"started","name":"a::a$x"}
             {"type":"test","event":"failed","name":"a::a$x","exec_time":1.5,"reason":"time limit exceeded"}

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn runners_are_asked_for_tap_and_for_tests() {
+    fn runners_get_options_for_tap_and_patterns() {
         let table: &[(&str, Option<&str>, &[&str])] = &[
             ("mocha", None, &["--reporter=tap"]),
             ("mocha", Some("handles errors"), &["--reporter=tap", "--grep=handles errors"]),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_no_test_explains_gets_one() {
+    fn a_failed_run_without_a_failed_test_gets_an_error() {
         let failing = || vec![test("s", "t", Status::Fail)];
         let passing = || vec![test("s", "t", Status::Pass)];
         let table = [
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_short() {
+    fn last_lines_are_shortened() {
         let many: String = (0..30).map(|n| format!("{n}\n")).collect();
         let words = last_words(&many);
         assert!(words.starts_with("10\n") && words.ends_with("\n29"), "{words}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_were_cut_are_refused() {
+    fn truncated_results_are_an_error() {
         let cut = Captured { bytes: b"{}".to_vec(), total: 3 };
         assert!(matches!(complete(&cut, "go"), Err(Error::Failed(_))));
         let bytes = Captured { bytes: b"a\xff".to_vec(), total: 2 };

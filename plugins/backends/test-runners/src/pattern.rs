@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_are_told_from_regular_expressions() {
+    fn globs_and_regular_expressions_are_distinguished() {
         for (pattern, glob) in [
             ("TestFoo*", true),
             ("*", true),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_no_pattern() {
+    fn a_pattern_must_not_be_an_option() {
         assert!(matches!(as_argument("--config=x"), Err(Error::Invalid(_))));
         assert_eq!(as_argument("a-b").ok(), Some("a-b"));
     }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_stopped_has_what_ended_until_then() {
+    fn a_stopped_run_reports_completed_tests() {
         let events = include_str!("../tests/data/pytest.jsonl");
         let stopped: String = events.lines().take(6).map(|line| format!("{line}\n")).collect();
         let tests = read(&format!("{stopped}{{\"event\": \"rep")).unwrap();

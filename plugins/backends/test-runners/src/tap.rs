@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_has_corners() {
+    fn unusual_tap_is_parsed() {
         for (text, wanted) in [
             ("", None),
             ("ok\n", None),

@@ -171,7 +171,7 @@ mod tests {
     use crate::patch::parse;
 
     #[test]
-    fn hunks_apply_where_they_say() {
+    fn hunks_apply_at_their_line_numbers() {
         for (file, hunks, wanted) in [
             ("a\nb\nc\n", "@@ -2 +2 @@\n-b\n+B\n", "a\nB\nc\n"),
             ("a\nb\nc\n", "@@ -1,0 +2 @@\n+x\n@@ -3 +4,0 @@\n-c\n", "a\nx\nb\n"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_reported() {
         type Wanted<'a> = (usize, usize, Option<&'a str>, Option<&'a str>, &'a str, Option<usize>);
         let tests: &[(&str, &str, &[Wanted])] = &[
             // Fuzz and offsets are not supported, but the error has a hint.

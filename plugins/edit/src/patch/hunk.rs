@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_fit_are_trusted() {
+    fn correct_counts_are_used() {
         for (text, hunks, rest) in [
             ("@@ -1 +1 @@\n-a\n+b\n", &["0: -a+b"][..], None),
             (
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_do_not_fit_are_replaced() {
+    fn wrong_counts_are_replaced() {
         for (text, hunks, rest) in [
             (
                 "@@ -10,7 +10,7 @@\n-\told code\n+\tnew code",

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn files_take_each_others_names() {
+    fn files_can_swap_names() {
         let files = [("a", "A\n"), ("b", "B\n"), ("d/e/f", "F\n"), ("d/g", "G\n")];
         let edited = "diff --git a/a b/b\nrename from a\nrename to b\n--- a/a\n+++ b/b\n@@ -1 +1 @@\n-A\n+AA\n";
         for (patch, changes) in [
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_of_the_patch() {
+    fn nothing_is_written_through_a_link_that_the_patch_creates() {
         let directory = workspace(&[("dir/x", "a\n"), ("y", "b\n")]);
         let link = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+dir\n\\ No newline at end of file\n";
         for patch in [link.to_owned() + &create("l/new"), link.to_owned() + &rename("y", "l/new")] {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_go_with_a_file() {
+    fn renames_and_copies_keep_permissions() {
         let copy = "diff --git a/x b/y\ncopy from x\ncopy to y\n";
         let edited = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n";
         let not =
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_does_not_fit_is_said_at_once() {
+    fn all_failures_are_reported_at_once() {
         let directory = workspace(&[("x", "a\nb\nc\n"), ("y", "1\n"), ("z", "")]);
         let patch = "\
 diff --git a/x b/x

@@ -356,7 +356,7 @@ history:
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_named_by_its_line() {
+    fn problems_of_a_file_have_their_line() {
         for (old, new, wanted) in [
             ("priority: 1", "priority: 5", "line 3: priority: expected a whole number from 0"),
             ("priority: 1", "priority: -1", "line 3: priority: expected a whole number from 0"),
@@ -403,7 +403,7 @@ history:
     }
 
     #[test]
-    fn the_status_is_what_the_history_comes_to() {
+    fn the_status_follows_from_the_history() {
         let (escalated, decided) =
             (r#""escalated","decision":"bead-d""#, r#""decided","decision":"bead-d""#);
         let (approved, rejected, closed) =
@@ -437,7 +437,7 @@ history:
     }
 
     #[test]
-    fn an_event_is_later_than_those_before_it() {
+    fn event_times_increase() {
         let time = |text: &str| text.parse::<Timestamp>().unwrap();
         let bead = with(&[&at(5, r#""approved""#)]);
         for (now, wanted) in [
@@ -451,7 +451,7 @@ history:
     }
 
     #[test]
-    fn names_lead_back() {
+    fn names_can_be_parsed_again() {
         for name in Kind::NAMES {
             assert_eq!(name.parse::<Kind>().unwrap().as_str(), name);
             let json = format!("\"{name}\"");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_make_no_sense_are_refused() {
+    fn invalid_events_are_refused() {
         for (rest, wanted) in [
             (r#""event": "rejected""#, "a rejection needs a `reason`"),
             (r#""event": "escalated""#, "needs a `decision`"),

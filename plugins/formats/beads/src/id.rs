@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_will_do_where_only_one_id_has_it() {
+    fn an_unambiguous_abbreviation_selects_an_id() {
         let ids = ids(&["bead-7k2m-x9qd", "bead-7k2m-0000", "bead-abc-123", "bead-abc"]);
         for (given, wanted) in [
             ("bead-7k2m-x9qd", "bead-7k2m-x9qd"),

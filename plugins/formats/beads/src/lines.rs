@@ -196,7 +196,7 @@ mod tests {
     const NAMES: [&str; 3] = ["title", "priority", "tags"];
 
     #[test]
-    fn what_was_written_is_read() {
+    fn files_are_parsed_as_they_are_written() {
         for title in [
             "plain",
             "",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_other_systems_are_taken() {
+    fn crlf_line_ends_are_accepted() {
         let lines = Lines::read("title: \"a\"\r\npriority: 2\r\nhistory:\r\n- 1\r\n", &NAMES);
         let lines = lines.unwrap();
         assert_eq!(lines.required::<String>("title").unwrap(), "a");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_of_this_form_is_a_problem_on_its_line() {
+    fn a_syntax_error_has_its_line() {
         for (text, line, wanted) in [
             ("title \"a\"", 1, "expected `name: value`, found 'title \"a\"'"),
             ("title: \"a\"\n\n", 2, "expected `name: value`, found nothing"),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_fit_is_a_problem_on_its_line() {
+    fn an_invalid_value_has_its_line() {
         for (text, line, wanted) in [
             (
                 "priority: 1\ntitle: Fix it\n",

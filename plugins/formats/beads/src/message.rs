@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_moments_of_which_each_is_later() {
+    fn ids_are_increasing_times() {
         let time = |text: &str| text.parse::<Timestamp>().unwrap();
         let first = MessageId::next(time("2026-02-07T10:30:00.1234567Z"), None);
         assert_eq!(first.to_string(), "msg-20260207T103000.123Z");

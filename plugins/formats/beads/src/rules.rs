@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds() {
+    fn the_rules_are_those_of_the_table() {
         let (approved, rejected, closed, escalated) = (
             r#""approved""#,
             r#""rejected","reason":"no""#,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_in_the_way() {
+    fn a_refusal_names_the_reason() {
         let id: Id = "bead-a".parse().unwrap();
         for (event, action, wanted) in [
             (r#""closed","reason":"done""#, CLOSE, "bead-a is closed (done); create a new bead"),

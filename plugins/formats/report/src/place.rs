@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_as_they_are_made() {
+    fn paths_are_parsed_as_they_are_made() {
         let (agent, phase) = (Agent::CodeReviewer, "3.4");
         for (path, wave, number) in [
             ("reports/phase-3.4/code-reviewer.json", None, 1),

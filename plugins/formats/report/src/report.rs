@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_comes_first() {
+    fn the_most_severe_comes_first() {
         let (report, problems) = check(&args(&[
             ("1", "LOW"),
             ("2", "CRITICAL"),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_miscounts_is_a_problem_field_by_field() {
+    fn each_wrong_count_in_the_summary_is_reported() {
         let mut wrong = args(&[("1", "LOW"), ("2", "HIGH")]);
         wrong["summary"] = json!({"total": 3, "critical": 0, "high": 0, "medium": 1, "low": 1});
         let wanted = "total is 3, expected 2; high is 0, expected 1; medium is 1, expected 0";
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_real_and_in_order() {
+    fn times_are_valid_and_in_order() {
         let with = |start: Option<&str>, end: Option<&str>| {
             let mut args = args(&[]);
             for (name, time) in [("start_time", start), ("end_time", end)] {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waves_hold_the_agents_that_their_source_says() {
+    fn the_waves_have_the_documented_agents() {
         let of = |wave| {
             let agents = Agent::ALL.into_iter().filter(move |agent| agent.wave() == wave);
             agents.map(|agent| agent.to_string()).collect::<Vec<_>>()

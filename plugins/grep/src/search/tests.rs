@@ -95,7 +95,7 @@ fn multiline_matches_span_lines() {
 }
 
 #[test]
-fn a_match_does_not_reach_into_the_next_file() {
+fn a_match_does_not_span_files() {
     let spanning = Settings { multiline: true, ..settings(r"a\s*b", LINES) };
     let found = search(&spanning, &[("1", b"a\n"), ("2", b"b\n")]).unwrap();
     assert!(found.lines.is_empty());
@@ -163,7 +163,7 @@ fn files_and_counts() {
 
 /// Each of these would take hours if the cost of a match were proportional to its line or file.
 #[test]
-fn many_matches_are_cheap() {
+fn many_matches_take_linear_time() {
     for (contents, counted) in [
         (b"ab ".repeat(300_000), 1),
         (b"a\n".repeat(300_000), 300_000),
@@ -176,7 +176,7 @@ fn many_matches_are_cheap() {
 }
 
 #[test]
-fn binary_files_are_passed_over() {
+fn binary_files_are_skipped() {
     let late = [b"foo\n".repeat(100_000).as_slice(), b"\0"].concat();
     let utf16: Vec<u8> = b"\xff\xfe"
         .iter()
@@ -210,7 +210,7 @@ fn long_lines_show_the_match() {
 }
 
 #[test]
-fn a_limit_cuts_and_says_so() {
+fn a_limit_sets_truncated() {
     let files: [(&str, &[u8]); 3] = [("a", b"1\nx\n2\nx\n3\n"), ("b", b"x\n"), ("c", b"x\n")];
     for (collect, limit, files_found, lines, truncated, searched) in [
         (Collect::Files, 2, 2, 0, true, 3),
@@ -262,7 +262,7 @@ fn without_a_limit_too_much_is_an_error() {
 }
 
 #[test]
-fn paths_are_asked_for_once_and_only_on_a_match() {
+fn paths_are_requested_once_and_only_for_matches() {
     let asked = Cell::new(0);
     let path = || {
         asked.set(asked.get() + 1);

@@ -164,7 +164,7 @@ fn odd_files_keep_their_lines() {
 }
 
 #[test]
-fn broken_files_keep_what_was_understood() {
+fn files_with_syntax_errors_keep_their_symbols() {
     let outline =
         outline("def good():\n    return 1\n\ndef bad(:\n    pass\n\nclass After:\n    pass\n");
     assert_eq!(outline.problem.as_ref().unwrap().line, 4);
@@ -203,7 +203,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn the_standard_library_is_found_as_python_itself_finds_it() {
+fn the_standard_library_has_the_symbols_that_python_finds() {
     let files = library();
     assert!(files.len() >= 500, "only {} files", files.len());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/definitions.py");
