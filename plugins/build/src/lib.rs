@@ -2,14 +2,8 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`build_project`]
-//!  the tool: chooses a builder, and converts its report to the tool's result
-//!
-//!
-//!  [`command_line`]
-//!  splits a build command into words
-//!
+//! | [`build_project`] | the tool: chooses a builder, and converts its report to the tool's result |
+//! | [`command_line`] | splits a build command into words |
 //!
 //! Only this module calls the builders, which are other components.
 //!

@@ -3,34 +3,13 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`run_linter`], [`lint_backend`]
-//!  the tools: arguments and results
-//!
-//!
-//!  [`language`]
-//!  the languages of a file or a directory
-//!
-//!
-//!  [`target`]
-//!  what to lint: paths, directories, globs
-//!
-//!
-//!  [`project`]
-//!  finds the projects in a workspace
-//!
-//!
-//!  [`choice`]
-//!  chooses the linters to run
-//!
-//!
-//!  [`failure`], [`time`]
-//!  errors of linters; timeouts
-//!
-//!
-//!  [`world`]
-//!  everything that needs the host
-//!
+//! | [`run_linter`], [`lint_backend`] | the tools: arguments and results |
+//! | [`language`] | the languages of a file or a directory |
+//! | [`target`] | what to lint: paths, directories, globs |
+//! | [`project`] | finds the projects in a workspace |
+//! | [`choice`] | chooses the linters to run |
+//! | [`failure`] | errors of linters |
+//! | [`world`] | everything that needs the host |
 //!
 //! Code that was not checked is never reported as clean: a linter that can't run is an error or, if
 //! other linters ran, a violation.

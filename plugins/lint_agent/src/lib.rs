@@ -5,24 +5,12 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`linting`]
-//!  `run_linter`; running the operator's linters on the target
-//!
-//!
-//!  [`fix`]
-//!  `apply_fix`; edits of bytes
-//!
-//!
-//!  [`target`]
-//!  `read_file`; finding the target
-//!
+//! | [`linting`] | `run_linter`; running the operator's linters on the target |
+//! | [`fix`] | `apply_fix`; edits of bytes |
+//! | [`target`] | `read_file`; finding the target |
 //! | [`config`] | `ruff_config` |
 //! | [`submit`] | `submit` |
-//!
-//!  [`answer`]
-//!  results that may be a failure
-//!
+//! | [`answer`] | results that may be a failure |
 
 pub mod answer;
 pub mod config;

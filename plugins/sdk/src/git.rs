@@ -5,19 +5,10 @@
 //! monitors, external diffs, transports and more. Each of these is disabled by the environment, by
 //! settings that override those of the repository, or by an option:
 //!
-//!
-//!  what a repository can contain
-//!  how it is disabled
-//!
+//! | what a repository can contain | how it is disabled |
 //! |---|---|
-//!
-//!  `core.fsmonitor`, hooks, `core.pager`
-//!  overridden
-//!
-//!
-//!  `filter.*.clean`, `.smudge`, `.process`
-//!  all names are listed first, then each is overridden
-//!
+//! | `core.fsmonitor`, hooks, `core.pager` | overridden |
+//! | `filter.*.clean`, `.smudge`, `.process` | all names are listed first, then each is overridden |
 //! | `diff.external`, `diff.*.command`, `diff.*.textconv` | `--no-ext-diff`, `--no-textconv` |
 //! | a missing object that a remote promises: `core.sshCommand`, `core.gitProxy`, `credential.helper`, `ext::` | nothing is fetched, no protocol is allowed |
 //! | a submodule with a configuration of its own | git does not look into submodules |

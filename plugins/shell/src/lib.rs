@@ -2,18 +2,9 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`run_command`]
-//!  the tool of that name, from the actions reference: "run_command" and "Error Handling"
-//!
-//!
-//!  [`bash`]
-//!  the tool of that name, from the tool schemas: "Bash Schema"
-//!
-//!
-//!  `shell`
-//!  runs a command and describes its end, for both tools
-//!
+//! | [`run_command`] | the tool of that name, from the actions reference: "run_command" and "Error Handling" |
+//! | [`bash`] | the tool of that name, from the tool schemas: "Bash Schema" |
+//! | `shell` | runs a command and describes its end, for both tools |
 //!
 //! A shell can run anything, so the host grants this plugin no shell unless the operator does.
 //!

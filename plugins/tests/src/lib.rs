@@ -2,14 +2,8 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`run_tests`]
-//!  the tool: chooses a runner and calls it
-//!
-//!
-//!  [`answer`]
-//!  converts a runner's report to the tool's result
-//!
+//! | [`run_tests`] | the tool: chooses a runner and calls it |
+//! | [`answer`] | converts a runner's report to the tool's result |
 //!
 //! Only this module calls the runners, which are other components.
 //!

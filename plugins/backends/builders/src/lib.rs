@@ -3,19 +3,10 @@
 //!
 //! | module | is for |
 //! |---|---|
-//!
-//!  [`framework`]
-//!  detecting frameworks, their commands and environment
-//!
+//! | [`framework`] | detecting frameworks, their commands and environment |
 //! | [`text`] | errors and warnings in what compilers and build programs print |
-//!
-//!  [`cargo`]
-//!  errors and warnings in cargo's JSON
-//!
-//!
-//!  [`places`]
-//!  converts paths and columns to those of reports
-//!
+//! | [`cargo`] | errors and warnings in cargo's JSON |
+//! | [`places`] | converts paths and columns to those of reports |
 //!
 //! The files that a build writes become part of the workspace; caches and intermediate files go to
 //! the plugin's cache directory. There is no network, so dependencies must be downloaded already.

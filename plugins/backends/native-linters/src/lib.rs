@@ -5,11 +5,7 @@
 //! | module | backend | program |
 //! |---|---|---|
 //! | [`ruff`] | `native-ruff` | `ruff` |
-//!
-//!  [`eslint`]
-//!  `native-eslint`
-//!  `node` with the workspace's own ESLint, or `eslint`
-//!
+//! | [`eslint`] | `native-eslint` | `node` with the workspace's own ESLint, or `eslint` |
 //! | [`mypy`] | `mypy` | `mypy` |
 //! | [`import_linter`] | `import-linter` | `lint-imports` |
 //! | [`pylint`] | `pylint` | `pylint` |

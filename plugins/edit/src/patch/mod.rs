@@ -6,26 +6,11 @@
 //! | `parse` | files and their headers |
 //! | `name` | file names: prefixes, quotes |
 //! | `hunk` | hunks, with counts that may be wrong |
-//!
-//!  `apply`
-//!  applies hunks to the content of a file
-//!
-//!
-//!  `before`
-//!  the state of the workspace before the patch
-//!
-//!
-//!  `failure`
-//!  collects reasons why a patch does not fit
-//!
-//!
-//!  `plan`
-//!  checks a patch against the workspace and plans the changes
-//!
-//!
-//!  `changes`
-//!  makes the changes, in a safe order
-//!
+//! | `apply` | applies hunks to the content of a file |
+//! | `before` | the state of the workspace before the patch |
+//! | `failure` | collects reasons why a patch does not fit |
+//! | `plan` | checks a patch against the workspace and plans the changes |
+//! | `changes` | makes the changes, in a safe order |
 //! | `tools` | the two tools |
 //!
 //! Hunks apply exactly at the line numbers that they name. All of a patch refers to the files

@@ -9,23 +9,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`bead`] | a bead and its file |
-//!
-//!  [`event`]
-//!  the events in a bead's history
-//!
-//!
-//!  [`rules`]
-//!  which actions a bead's status allows
-//!
-//!
-//!  [`id`]
-//!  ids of beads, and finding a bead by its id
-//!
+//! | [`event`] | the events in a bead's history |
+//! | [`rules`] | which actions a bead's status allows |
+//! | [`id`] | ids of beads, and finding a bead by its id |
 //! | [`message`] | a message, its file and its id |
-//!
-//!  `lines`
-//!  the syntax that all these files share
-//!
+//! | `lines` | the syntax that all these files share |
 //!
 //! Source of the fields: the actions reference, "Bead Management" and "Communication", for beads;
 //! the tool schemas, "SendMessage Schema", for messages.

@@ -3,21 +3,9 @@
 //! | status | approve | reject | close | escalate |
 //! |---|---|---|---|---|
 //! | open | yes | yes | yes | yes |
-//!
-//!  approved
-//!  no, is approved
-//!  yes
-//!  yes
-//!  yes
-//!
+//! | approved | no, is approved | yes | yes | yes |
 //! | rejected | yes | yes, again | with a reason | yes |
-//!
-//!  escalated
-//!  once it is decided
-//!  once it is decided
-//!  once it is decided
-//!  no, is escalated
-//!
+//! | escalated | once it is decided | once it is decided | once it is decided | no, is escalated |
 //! | closed | no | no | no | no |
 //!
 //! A decision is approved or rejected once, and is not escalated itself.
